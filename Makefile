@@ -1,0 +1,13 @@
+# Every target is a step of .ci/run, so that what runs here is what CI runs.
+
+.PHONY: all build fmt lint tidy deps examples test api
+
+all:
+	.ci/run
+
+build fmt lint tidy deps examples test:
+	.ci/run $@
+
+# api rewrites the list of exported names after a wanted change.
+api:
+	GOWORK=off go test -count=1 -run '^TestAPI$$' . -update

@@ -1,0 +1,488 @@
+package throttle
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// This file is the Queue as the rule of its line: who may start, when, and who
+// is told at once that it may not. Everything here is called with room.mu held,
+// but for inquire and watchForeign.
+
+// pace is the rate at which the gate lets calls through after a closing. It is
+// looked up only where there has been one.
+func (q *Queue) pace() rate.Limit {
+	if q.gate.trouble == nil {
+		return 0
+	}
+	return q.rate()
+}
+
+// admit lets the caller go, refuses it, or puts it into the line. In the last
+// case it returns the waiter, which may have been settled already, and the line
+// that it was put into. left, if not nil, replaces the waiter's channel.
+func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*waiter)) (*line, *waiter, error) {
+	if o.seq == 0 {
+		q.room.arrivals++
+		o.seq = q.room.arrivals
+	}
+	if q.line == nil {
+		q.gate.lineEmpty(now)
+		if q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0) {
+			switch at, d := q.try(o.cost, o.slot, now, now); d.verdict {
+			case grant:
+				o.at, o.now, o.epoch, o.waited = at, now, q.gate.epoch, false
+				return nil, nil, nil
+			case deny:
+				return nil, nil, q.errorOf(o.attempts, 0, d.err)
+			}
+		}
+	}
+	if err := q.turnAway(ctx, o, now); err != nil {
+		q.counters.refused++
+		return nil, nil, err
+	}
+	w := q.newWaiter(ctx, o, now)
+	if w.left = left; left == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	return q.join(w, o.retry, now), w, nil
+}
+
+func (q *Queue) newWaiter(ctx context.Context, o *order, now time.Time) *waiter {
+	w := &waiter{
+		seq: o.seq, cost: o.cost, prio: o.prio, slot: o.slot, resend: o.resend,
+		attempts: uint8(min(o.attempts, 255)),
+		pause:    q.gate.closedTime(now) - o.pauses,
+	}
+	if d, ok := ctx.Deadline(); ok {
+		w.deadline = max(1, d.Sub(q.room.base))
+	}
+	return w
+}
+
+// join puts w into the line. urgent: the plan may have to change even if w is not
+// the next.
+func (q *Queue) join(w *waiter, urgent bool, now time.Time) *line {
+	if q.line == nil {
+		q.line = newLine(&q.room.mu, q)
+	}
+	l := q.line
+	l.push(w)
+	if s := q.room.shared; s != nil {
+		s.waiting.add(w.prio, int64(w.cost))
+	}
+	if q.gate.trouble != nil && q.gate.cause != open {
+		q.planExpulsion(w, now)
+	}
+	if urgent || q.head(now) == w {
+		q.advance(now)
+	}
+	return l
+}
+
+// ready asks slot and gate whether a call may go at now, and as of when.
+func (q *Queue) ready(slot bool, at, now time.Time) (time.Time, decision) {
+	if most := q.room.opts.MaxInFlight; slot && most > 0 && q.slots >= most {
+		return at, decision{verdict: block}
+	}
+	if q.gate.trouble == nil {
+		return at, decision{verdict: grant}
+	}
+	open, ok := q.gate.moment(now, q.pace())
+	switch {
+	case !ok:
+		return at, decision{verdict: block}
+	case open.After(now):
+		return at, decision{verdict: later, until: open, told: q.gate.mode == paced}
+	}
+	return latest(at, open), decision{verdict: grant}
+}
+
+// try lets one call go if slot, gate and limiters allow it, and returns as of
+// when. Where there are foreign limiters, it takes from the others and says ask.
+func (q *Queue) try(n int, slot bool, at, now time.Time) (time.Time, decision) {
+	at, d := q.ready(slot, at, now)
+	if d.verdict != grant {
+		return at, d
+	}
+	if q.foreign != nil && q.foreign.next.After(now) {
+		return at, decision{verdict: later, until: q.foreign.next}
+	}
+	at, err := q.takeBy(at, now, n)
+	switch {
+	case err != nil:
+		return at, decision{verdict: deny, err: err}
+	case at.After(now):
+		return at, decision{verdict: later, until: at, told: true}
+	case q.foreign != nil:
+		return at, decision{verdict: ask}
+	}
+	q.start(n, slot, at, now)
+	return at, decision{verdict: grant}
+}
+
+// start counts a call that goes.
+func (q *Queue) start(n int, slot bool, at, now time.Time) {
+	if slot {
+		q.slots++
+	}
+	q.counters.sent++
+	q.gate.start(n, at, now, q.pace())
+}
+
+// head implements rule: the next in line, or the one to be the probe.
+func (q *Queue) head(now time.Time) *waiter {
+	if q.gate.trouble == nil || !q.gate.probing || q.line.count == 0 || q.gate.until.After(now) {
+		return q.line.next()
+	}
+	// A probe is likely to fail: rather one that can be sent again, then the one
+	// with the fewest attempts, so that no call spends its attempts on probes alone.
+	var best *waiter
+	q.line.each(func(w *waiter) {
+		switch {
+		case best == nil, w.resend && !best.resend:
+			best = w
+		case w.resend != best.resend:
+		case w.attempts < best.attempts, w.attempts == best.attempts && w.seq < best.seq:
+			best = w
+		}
+	})
+	return best
+}
+
+// pass implements rule.
+func (q *Queue) pass(w *waiter, at, now time.Time) (d decision) {
+	s := q.room.shared
+	if s != nil {
+		at = asOf(soonest(s.told, q.line.told), now)
+		if d = q.queueUp(w, at, now); d.verdict != grant {
+			return q.orExpel(d)
+		}
+	}
+	at, d = q.try(w.cost, w.slot, at, now)
+	w.taken = at.Sub(q.room.base)
+	if d.verdict == grant {
+		q.granted(w, now)
+	}
+	if s != nil {
+		s.follow(q, d)
+	}
+	return q.orExpel(d)
+}
+
+// orExpel makes the line look again when a waiter's patience with the closed
+// gate ends, if that comes first.
+func (q *Queue) orExpel(d decision) decision {
+	if d.verdict == later && q.gate.trouble != nil && q.gate.cause != open {
+		d.until = soonest(d.until, q.gate.expelAt)
+	}
+	return d
+}
+
+// queueUp enters the line for the shared limiter once w's own slot, gate and
+// limiter would let it go, steps out of it if they no longer do, and says grant
+// when w is at its head.
+func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
+	s := q.room.shared
+	if _, d := q.ready(w.slot, at, now); d.verdict != grant {
+		s.leave(q)
+		return d
+	}
+	switch m, err := q.own.ready(at, w.cost); {
+	case err != nil:
+		s.leave(q)
+		return decision{verdict: deny, err: err}
+	case m.After(now):
+		s.leave(q)
+		return decision{verdict: later, until: m, told: true}
+	}
+	s.enter(q, w)
+	if s.head() != q {
+		return decision{verdict: block}
+	}
+	return decision{verdict: grant}
+}
+
+// granted fills in what w's caller will need.
+func (q *Queue) granted(w *waiter, now time.Time) {
+	w.epoch = q.gate.epoch
+	w.pause = q.gate.closedTime(now) - w.pause
+	if f := q.foreign; f != nil {
+		if gap := now.Sub(f.lastGrant).Seconds() / float64(max(1, w.cost)); !f.lastGrant.IsZero() {
+			f.gap += (gap - f.gap) / 8
+		}
+		f.lastGrant = now
+	}
+	if q.line.count == 1 { // w is the last
+		q.gate.lineEmpty(now)
+	}
+}
+
+// advance lets go who may go, in this line and, where a limiter is shared, in
+// those whose turn comes by it.
+func (q *Queue) advance(now time.Time) {
+	if q.line != nil {
+		if g := &q.gate; g.trouble != nil && g.cause != open && !g.expelAt.IsZero() && !now.Before(g.expelAt) {
+			q.expel(now)
+		}
+	}
+	if q.line != nil {
+		q.line.advance(now)
+	}
+	if s := q.room.shared; s != nil {
+		s.settle(now)
+	}
+}
+
+// gone implements rule.
+func (q *Queue) gone(w *waiter) {
+	if s := q.room.shared; s != nil {
+		s.waiting.add(w.prio, -int64(w.cost))
+	}
+}
+
+// emptied implements rule.
+func (q *Queue) emptied() {
+	q.line = nil
+	if s := q.room.shared; s != nil {
+		s.leave(q)
+	}
+	if q.foreign != nil {
+		q.foreign.lastGrant = time.Time{}
+	}
+}
+
+// undo implements rule: w was granted and cannot go.
+func (q *Queue) undo(w *waiter, now time.Time) {
+	at := q.room.base.Add(w.taken)
+	if w.slot {
+		q.slots--
+	}
+	q.counters.sent--
+	q.gate.undo(w.epoch, w.cost, now, q.pace())
+	q.giveBack(at, now, w.cost)
+	q.advance(now)
+}
+
+// takeBack undoes the grant of a waiter that cannot go.
+func (q *Queue) takeBack(w *waiter) {
+	func() {
+		q.room.mu.Lock()
+		defer q.room.mu.Unlock()
+		q.undo(w, time.Now())
+	}()
+	q.refund(w.cost)
+}
+
+// answered implements rule: the foreign limiters, asked for w, said to wait
+// that long; 0: w has their units too; negative: they refused altogether.
+func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
+	at := q.room.base.Add(w.taken)
+	_, d := q.ready(w.slot, at, now)
+	if s := q.room.shared; s != nil {
+		s.asking = nil
+		if wait == 0 && d.verdict == grant {
+			s.follow(q, d)
+		}
+	}
+	if wait == 0 && d.verdict == grant {
+		q.foreign.next = time.Time{}
+		q.start(w.cost, w.slot, at, now)
+		q.granted(w, now)
+		return true
+	}
+	q.giveBack(at, now, w.cost)
+	if wait > 0 {
+		if !q.foreign.mayNotify {
+			wait = min(wait, maxAskGap)
+		}
+		q.foreign.next = now.Add(wait)
+	}
+	return false
+}
+
+// inquire implements rule. It is called without the lock.
+func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
+	return takeForeign(ctx, q.limits.foreign, n)
+}
+
+// refund implements rule. It is called without the lock.
+func (q *Queue) refund(n int) {
+	for _, f := range q.limits.foreign {
+		if a, ok := f.(Adjuster); ok {
+			a.Adjust(-n)
+		}
+	}
+}
+
+// watch implements rule.
+func (q *Queue) watch(changed func()) (stop func()) {
+	stops := make([]func(), len(q.limits.own))
+	for i, o := range q.limits.own {
+		stops[i] = o.Notify(changed)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// watchForeign implements rule. It is called without the lock.
+func (q *Queue) watchForeign(changed func()) (stop func()) {
+	var stops []func()
+	for _, f := range q.limits.foreign {
+		if n, ok := f.(Notifier); ok {
+			stops = append(stops, n.Notify(func() {
+				q.forgetTold()
+				changed()
+			}))
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+func (q *Queue) forgetTold() {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	q.foreign.next = time.Time{}
+}
+
+// turnAway decides whether a caller who would have to wait is refused at once.
+// The reasons are tried in a fixed order: full, paused, too long.
+func (q *Queue) turnAway(ctx context.Context, o *order, now time.Time) *Error {
+	opts := &q.room.opts
+	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
+		return q.errorOf(o.attempts, q.predict(o, now), ErrQueueFull)
+	}
+	if wait, yes := q.hopeless(o.pauses, true, now); yes {
+		return q.errorOf(o.attempts, wait, ErrPaused)
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok && opts.MaxWait == 0 {
+		return nil
+	}
+	switch wait := q.predict(o, now); {
+	case ok && now.Add(wait).After(deadline):
+		return q.errorOf(o.attempts, wait, errDeadline)
+	case opts.MaxWait > 0 && wait > opts.MaxWait:
+		return q.errorOf(o.attempts, wait, ErrWaitTooLong)
+	}
+	return nil
+}
+
+// hopeless reports whether one who has spent that long behind the closed gate
+// may not sit this closing through, and how long it is told to last.
+func (q *Queue) hopeless(spent time.Duration, arriving bool, now time.Time) (time.Duration, bool) {
+	g, most := &q.gate, q.room.maxPause
+	if g.trouble == nil || g.cause == open || most < 0 {
+		return 0, false
+	}
+	wait := max(0, g.until.Sub(now))
+	if !g.probing || g.floor.After(now) {
+		return wait, wait > most-spent
+	}
+	if arriving && wait == 0 && (q.line == nil || q.line.count == 0) {
+		return 0, false // it is the probe
+	}
+	return wait, spent >= most || arriving && now.Sub(g.since) > most
+}
+
+// predict is how long a newcomer would wait, supposing that nobody leaves.
+func (q *Queue) predict(o *order, now time.Time) time.Duration {
+	from := now
+	g := &q.gate
+	if g.trouble != nil && g.cause != open {
+		from = latest(now, g.until)
+	}
+	var ahead int64
+	if q.line != nil {
+		ahead = q.line.ahead(o.prio, o.seq)
+	}
+	at := q.limits.after(from, ahead, o.cost)
+	if s := q.room.shared; s != nil {
+		at = latest(q.own.after(from, ahead, o.cost), s.limits.after(from, s.waiting.ahead(o.prio), o.cost))
+	}
+	if pace := q.pace(); g.trouble != nil && (g.cause != open || g.mode == paced) {
+		start := from
+		if g.cause == open {
+			start = latest(now, g.next)
+		}
+		at = latest(at, start.Add(unitTime(int(min(ahead, 1<<31)), pace)))
+	}
+	if f := q.foreign; f != nil {
+		at = latest(at, latest(from, f.next).Add(time.Duration(float64(ahead)*f.gap*1e9)))
+	}
+	return at.Sub(now)
+}
+
+// expel sends away those whom the closed gate dooms, and plans when to look again.
+func (q *Queue) expel(now time.Time) {
+	l, g := q.line, &q.gate
+	if l == nil || g.trouble == nil || g.cause == open {
+		return
+	}
+	type lost struct {
+		w   *waiter
+		err error
+	}
+	var gone []lost
+	wait := max(0, g.until.Sub(now))
+	g.expelAt = time.Time{}
+	l.each(func(w *waiter) {
+		if w.state == asking {
+			return
+		}
+		_, paused := q.hopeless(g.closedTime(now)-w.pause, false, now)
+		switch {
+		case paused:
+			gone = append(gone, lost{w, ErrPaused})
+		case w.deadline != 0 && !g.probing && q.room.base.Add(w.deadline).Before(g.until):
+			gone = append(gone, lost{w, errDeadline})
+		default:
+			q.planExpulsion(w, now)
+		}
+	})
+	for _, x := range gone {
+		q.counters.refused++
+		x.w.err = q.errorOf(int(x.w.attempts), wait, x.err)
+		l.leave(x.w, refused)
+	}
+	if l.count == 0 {
+		l.close()
+	}
+}
+
+// planExpulsion makes the line look again when w has spent what it may.
+func (q *Queue) planExpulsion(w *waiter, now time.Time) {
+	g := &q.gate
+	if q.room.maxPause < 0 {
+		return
+	}
+	left := q.room.maxPause - (g.closedTime(now) - w.pause)
+	g.expelAt = soonest(g.expelAt, now.Add(max(0, left)))
+}
+
+// soonest returns the earlier of two moments; the zero one means none.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) *Error {
+	return &Error{Key: q.key, Wait: wait, Attempts: attempts, Err: reason}
+}
+
+// fail implements rule.
+func (q *Queue) fail(w *waiter, err error) *Error {
+	return q.errorOf(int(w.attempts), 0, err)
+}

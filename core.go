@@ -1,0 +1,334 @@
+package throttle
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// own is what the library's limiters offer to its lines beside the public methods.
+// Everything below core is called with core's lock held.
+type own interface {
+	Limiter
+	Adjuster
+	Notifier
+	core() *core
+	// ready returns the earliest moment, not before at, at which n units may start if nothing else
+	// is taken, and consumes nothing. A clock ahead of at lifts it. Ready at x means ready at any
+	// y >= x. It errs for a negative n, a limit of 0 and a surplus of more than maxSurplus.
+	ready(at time.Time, n int) (time.Time, error)
+	// take consumes n units as of at, for which ready has just said yes under the same lock.
+	take(at time.Time, n int)
+	// takeBy is both in one: if n units were ready at a moment from at to now it takes them as of
+	// that moment. It returns a moment not after now if it took, else the one to ask again.
+	takeBy(at, now time.Time, n int) (time.Time, error)
+	// giveBack undoes an unused take(at, n); a unit whose window has ended by now is not given again.
+	giveBack(at, now time.Time, n int)
+	// after predicts when a call of n units starts if, from the moment from on, ahead units go first.
+	after(from time.Time, ahead int64, n int) time.Time
+	// rate is the long-run rate, rate.Inf if there is none.
+	rate() rate.Limit
+	// available returns the units that could be taken at now: negative under a debt, +Inf without limit.
+	available(now time.Time) float64
+	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
+	fresh(now time.Time) bool
+}
+
+// asOwn returns l as one of the library's own kinds. It asks for the very types and not for the
+// interface: a struct of the user's that embeds a *Bucket has Bucket's unexported methods too,
+// but a Take of its own that must not be passed by.
+func asOwn(l Limiter) (own, bool) {
+	switch l := l.(type) {
+	case *Bucket:
+		return l, true
+	case *Leaky:
+		return l, true
+	case *FixedWindow:
+		return l, true
+	case *SlidingWindow:
+		return l, true
+	}
+	return nil, false
+}
+
+const (
+	// maxSurplus bounds what a single cost may block beyond its burst or window; more is an error.
+	maxSurplus = time.Hour
+	// forever stands for waits that cannot be told: 146 years, so that sums do not overflow.
+	forever = time.Duration(1 << 62)
+)
+
+// core is the part that every limiter of the library has: 48 bytes, so that a Bucket has 128.
+type core struct {
+	mu       sync.Mutex
+	rank     [6]byte   // random: the one order in which All locks its limiters
+	changed  bool      // a setter was called: not fresh any more
+	stopped  bool      // the limit is 0
+	last     time.Time // the latest moment seen; never goes back
+	watchers *watcher  // nil while nobody sleeps
+}
+
+// init draws the rank. Random instead of counted, because a counter would be package state.
+func (c *core) init() {
+	for i, bits := 0, rand.Uint64(); i < len(c.rank); i, bits = i+1, bits>>8 {
+		c.rank[i] = byte(bits)
+	}
+}
+
+// lift returns at, or the limiter's own clock if that is ahead. Clocks are read before locks are
+// won, so moments can arrive out of order; an interval counted twice would be units made of nothing.
+func (c *core) lift(at time.Time) time.Time { return latest(at, c.last) }
+
+// watcher is a node of core's list of sleeping lines, doubly linked so that leaving costs nothing.
+type watcher struct {
+	changed    func()
+	prev, next *watcher
+}
+
+// notify adds changed to the list; it stands behind every limiter's Notify.
+func (c *core) notify(changed func()) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &watcher{changed: changed, next: c.watchers}
+	if w.next != nil {
+		w.next.prev = w
+	}
+	c.watchers = w
+	return func() { c.forget(w) }
+}
+
+// forget takes w off the list, once.
+func (c *core) forget(w *watcher) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.changed == nil {
+		return
+	}
+	w.changed = nil
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		c.watchers = w.next
+	}
+}
+
+// change does what f does under the lock, then tells the sleeping lines without it.
+func (c *core) change(f func(now time.Time)) {
+	for _, changed := range c.changeLocked(f) {
+		changed()
+	}
+}
+
+// changeLocked returns whom to tell.
+func (c *core) changeLocked(f func(now time.Time)) (tell []func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = c.lift(time.Now())
+	f(c.last)
+	for w := c.watchers; w != nil; w = w.next {
+		tell = append(tell, w.changed)
+	}
+	return tell
+}
+
+// takeNow is every own limiter's Take: the clock is read inside the lock.
+func takeNow(o own, n int) (wait time.Duration, err error) {
+	c := o.core()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.lift(time.Now())
+	m, err := o.takeBy(now, now, n)
+	if err != nil {
+		return 0, err
+	}
+	return m.Sub(now), nil
+}
+
+// takeReady is takeBy by way of ready and take. A now behind the limiter's clock is lifted, else a
+// caller who lost the race for the lock would wait for nanoseconds; the answer is cut to its now.
+func takeReady(o own, at, now time.Time, n int) (time.Time, error) {
+	m, err := o.ready(at, n)
+	if err != nil || m.After(o.core().lift(now)) {
+		return m, err
+	}
+	o.take(m, n)
+	return earliest(m, now), nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// errNegative is every limiter's answer to a negative cost.
+func errNegative(n int) error { return fmt.Errorf("throttle: cost %d is negative", n) }
+
+// limits is a flattened set of limiters that are paid together.
+type limits struct {
+	own     []own     // sorted by rank, no duplicates
+	foreign []Limiter // in argument order, the one without Adjuster last
+}
+
+// flatten sorts limiters by kind, resolves nested Alls and merges duplicates of the own kinds.
+// Nil limiters are skipped. A second foreign limiter without Adjuster panics: if the later of two
+// refuses, what the earlier one took would be lost.
+func flatten(ls ...Limiter) limits {
+	var s limits
+	var final Limiter // the one that cannot give back, so is asked last
+	var add func(ls []Limiter)
+	add = func(ls []Limiter) {
+		for _, l := range ls {
+			if a, ok := l.(*all); ok {
+				for _, o := range a.own {
+					add([]Limiter{o})
+				}
+				add(a.foreign)
+			} else if o, ok := asOwn(l); ok && !slices.Contains(s.own, o) {
+				s.own = append(s.own, o)
+			} else if _, can := l.(Adjuster); can && !ok {
+				s.foreign = append(s.foreign, l)
+			} else if l != nil && !ok {
+				if final != nil {
+					panic(fmt.Sprintf("throttle: All: %T and %T both lack Adjust; at most one limiter may, because units that it took cannot be given back", final, l))
+				}
+				final = l
+			}
+		}
+	}
+	add(ls)
+	if final != nil {
+		s.foreign = append(s.foreign, final)
+	}
+	slices.SortFunc(s.own, func(a, b own) int { return bytes.Compare(a.core().rank[:], b.core().rank[:]) })
+	return s
+}
+
+func (s *limits) lock() {
+	for _, o := range s.own {
+		o.core().mu.Lock()
+	}
+}
+
+func (s *limits) unlock() {
+	for _, o := range s.own {
+		o.core().mu.Unlock()
+	}
+}
+
+// takeBy takes n units from all own limiters, as of the first moment from at to now at which all of
+// them are ready. A moment not after now means taken; otherwise nothing was, and it is the one to
+// ask again. One limiter, the usual case, costs its lock and nothing more.
+func (s *limits) takeBy(at, now time.Time, n int) (time.Time, error) {
+	if len(s.own) == 1 {
+		o := s.own[0]
+		c := o.core()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return o.takeBy(at, now, n)
+	}
+	s.lock()
+	defer s.unlock()
+	return s.takeByLocked(at, now, n)
+}
+
+func (s *limits) takeByLocked(at, now time.Time, n int) (time.Time, error) {
+	m, err := s.readyLocked(at, n)
+	if err != nil || m.After(s.lift(now)) {
+		return m, err
+	}
+	for _, o := range s.own {
+		o.take(m, n)
+	}
+	return earliest(m, now), nil
+}
+
+// lift returns now, or the most advanced of the limiters' clocks; the locks are held.
+func (s *limits) lift(now time.Time) time.Time {
+	for _, o := range s.own {
+		now = o.core().lift(now)
+	}
+	return now
+}
+
+// ready is the latest of what all say; as readiness is monotone, one pass is enough.
+func (s *limits) ready(at time.Time, n int) (m time.Time, err error) {
+	s.lock()
+	defer s.unlock()
+	return s.readyLocked(at, n)
+}
+
+func (s *limits) readyLocked(at time.Time, n int) (time.Time, error) {
+	if n < 0 {
+		return at, errNegative(n)
+	}
+	m := at
+	for _, o := range s.own {
+		r, err := o.ready(at, n)
+		if err != nil {
+			return at, err
+		}
+		m = latest(m, r)
+	}
+	return m, nil
+}
+
+// each visits all own limiters under their locks.
+func (s *limits) each(visit func(own)) {
+	s.lock()
+	defer s.unlock()
+	for _, o := range s.own {
+		visit(o)
+	}
+}
+
+// giveBack returns an unused takeBy(…, n) that answered at. It tells nobody: it may be called under
+// the line's lock, and an All that is refused again and again must not wake its own line each time.
+func (s *limits) giveBack(at, now time.Time, n int) {
+	s.each(func(o own) { o.giveBack(at, now, n) })
+}
+
+// after is the latest prediction.
+func (s *limits) after(from time.Time, ahead int64, n int) time.Time {
+	m := from
+	s.each(func(o own) { m = latest(m, o.after(from, ahead, n)) })
+	return m
+}
+
+// rate is the slowest rate, rate.Inf if there is none.
+func (s *limits) rate() rate.Limit {
+	slowest := rate.Inf
+	s.each(func(o own) { slowest = min(slowest, o.rate()) })
+	return slowest
+}
+
+// available is the smallest number of units that could be taken at now, +Inf without limit.
+func (s *limits) available(now time.Time) float64 {
+	fewest := math.Inf(1)
+	s.each(func(o own) { fewest = min(fewest, o.available(now)) })
+	return fewest
+}
+
+// fresh reports whether all own limiters are as new. Of foreign ones it knows nothing.
+func (s *limits) fresh(now time.Time) bool {
+	fresh := true
+	s.each(func(o own) { fresh = fresh && o.fresh(now) })
+	return fresh
+}

@@ -1,0 +1,77 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Reasons why a call was refused on this side, before it was sent. They come
+// wrapped in an [*Error]; match them with errors.Is.
+var (
+	// ErrQueueFull: QueueOptions.MaxWaiting calls wait already.
+	ErrQueueFull = errors.New("throttle: the queue is full")
+	// ErrWaitTooLong: the predicted wait is longer than QueueOptions.MaxWait,
+	// or ends after the caller's deadline; in the latter case the error matches
+	// context.DeadlineExceeded too.
+	ErrWaitTooLong = errors.New("throttle: the wait would be too long")
+	// ErrPaused: the upstream has told everyone to wait, or fails, for longer
+	// than Retry.MaxPause lets a call wait.
+	ErrPaused = errors.New("throttle: calls to this upstream are paused")
+	// ErrRetryBudget: the last attempt failed and Retry.Budget has no retry left.
+	ErrRetryBudget = errors.New("throttle: the retry budget is spent")
+)
+
+// errDeadline is ErrWaitTooLong where it was the caller's deadline.
+var errDeadline error = deadlineError{}
+
+type deadlineError struct{}
+
+func (deadlineError) Error() string {
+	return "throttle: the wait would outlast the caller's deadline"
+}
+
+func (deadlineError) Is(target error) bool {
+	return target == ErrWaitTooLong || target == context.DeadlineExceeded
+}
+
+// An Error says that this side, not the upstream, ended a call, and why.
+//
+//	var e *throttle.Error
+//	switch {
+//	case errors.Is(err, throttle.ErrQueueFull): // shed load
+//	case errors.As(err, &e):                    // ask again after e.Wait
+//	}
+type Error struct {
+	Key      string        // the key of the call's line, as observers see it; "" for a bare Queue
+	Wait     time.Duration // the predicted wait, where there was one; 0: none
+	Attempts int           // attempts sent before
+	Err      error         // the reason: one of the sentinels, ctx.Err(), or a limiter's own error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("throttle: call ")
+	if e.Key != "" {
+		fmt.Fprintf(&b, "to %q ", e.Key)
+	}
+	b.WriteString("ended on this side")
+	if e.Wait > 0 {
+		fmt.Fprintf(&b, ", predicted wait %v", e.Wait)
+	}
+	if e.Attempts > 0 {
+		fmt.Fprintf(&b, ", attempts sent %d", e.Attempts)
+	}
+	b.WriteString(": ")
+	b.WriteString(strings.TrimPrefix(e.Err.Error(), "throttle: "))
+	return b.String()
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Timeout reports whether a deadline was the reason, as net.Error has it.
+func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }

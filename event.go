@@ -1,0 +1,50 @@
+package throttle
+
+import (
+	"context"
+	"time"
+)
+
+// An Event tells an observer of one thing that happened to one call. Fields that
+// do not apply are zero.
+type Event struct {
+	Key     string        // the key of the call's line, cut to 256 bytes
+	Method  string        // of the request
+	Host    string        // of the request's URL
+	Status  int           // of the answer, 0 if there was none
+	Attempt int           // attempts sent so far
+	Wait    time.Duration // time waited, or to wait
+	Err     error         // the attempt's error, or why the call was refused
+}
+
+// Hooks are functions that observe a [Transport]; nil ones are skipped. They are
+// called in the goroutine of the call, never under a lock, with the request's
+// ctx, and must be safe for concurrent use. A slow hook delays its call.
+type Hooks struct {
+	Waited    func(context.Context, Event) // the call has stood in line for Wait and goes now
+	Refused   func(context.Context, Event) // the call was ended on this side: Err says why
+	Throttled func(context.Context, Event) // the upstream refused; Wait is what it told, 0: nothing
+	Failed    func(context.Context, Event) // the attempt got no answer, or a 500, 502, 503 or 504
+	Retrying  func(context.Context, Event) // the call will be sent again, after at least Wait
+}
+
+// Join returns Hooks that call h's function, then other's.
+func (h Hooks) Join(other Hooks) Hooks {
+	return Hooks{
+		Waited:    both(h.Waited, other.Waited),
+		Refused:   both(h.Refused, other.Refused),
+		Throttled: both(h.Throttled, other.Throttled),
+		Failed:    both(h.Failed, other.Failed),
+		Retrying:  both(h.Retrying, other.Retrying),
+	}
+}
+
+func both(a, b func(context.Context, Event)) func(context.Context, Event) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(ctx context.Context, e Event) { a(ctx, e); b(ctx, e) }
+}

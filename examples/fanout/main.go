@@ -1,0 +1,165 @@
+// Fanout runs 100,000 tasks through a leaky bucket, some of them urgent, and prints how close to
+// the rate it came, how many of the urgent ones went first, and how many goroutines there were.
+//
+// Run it from the root of the repository:
+//
+//	go run ./examples/fanout
+//
+// The tasks are handed to a throttle.Group, which starts the goroutine of a task only when the
+// task's turn has come. They all wait before the first one starts, so the order can be judged; a
+// program of your own would not pause the queue for that.
+//
+// Flags:
+//
+//	-tasks   how many tasks
+//	-rate    how many may start per second, evenly spaced
+//	-urgent  every how many-th task is urgent
+//	-work    how long each task takes
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
+)
+
+// config is what the flags say.
+type config struct {
+	tasks  int
+	rate   float64
+	urgent int
+	work   time.Duration
+}
+
+func main() {
+	var cfg config
+	flag.IntVar(&cfg.tasks, "tasks", 100_000, "how many tasks")
+	flag.Float64Var(&cfg.rate, "rate", 20_000, "how many may start per second, evenly spaced")
+	flag.IntVar(&cfg.urgent, "urgent", 10, "every how many-th task is urgent")
+	flag.DurationVar(&cfg.work, "work", time.Millisecond, "how long each task takes")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, cfg, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fanout:", err)
+		os.Exit(1)
+	}
+}
+
+// run hands the tasks in, lets them go, and prints what it saw.
+func run(ctx context.Context, cfg config, out io.Writer) error {
+	if cfg.tasks < 2 || !(cfg.rate > 0) || cfg.urgent < 1 || cfg.work < 0 {
+		return fmt.Errorf("-tasks %d must be at least 2, -rate %v above 0, -urgent %d at least 1 and -work %v not negative",
+			cfg.tasks, cfg.rate, cfg.urgent, cfg.work)
+	}
+	queue := throttle.NewQueue(throttle.NewLeaky(rate.Limit(cfg.rate)), throttle.QueueOptions{})
+	queue.Pause(time.Hour)
+	started := &log{urgent: make([]bool, 0, cfg.tasks)}
+	group := submit(ctx, cfg, queue, started)
+	fmt.Fprintf(out, "%d tasks wait, %d goroutines\n", queue.Stats().Waiting, runtime.NumGoroutine())
+	queue.Resume()
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("after %d of %d tasks: %w", started.count(), cfg.tasks, err)
+	}
+	started.print(out, cfg)
+	return nil
+}
+
+// submit hands all the tasks to a new group. It does not block.
+func submit(ctx context.Context, cfg config, queue *throttle.Queue, started *log) *throttle.Group {
+	group, ctx := throttle.NewGroup(ctx, queue)
+	urgentCtx := throttle.WithPriority(ctx, 1)
+	for i := range cfg.tasks {
+		taskCtx, urgent := ctx, i%cfg.urgent == 0
+		if urgent {
+			taskCtx = urgentCtx
+		}
+		group.Go(taskCtx, func(ctx context.Context) error {
+			started.add(urgent)
+			return work(ctx, cfg.work)
+		})
+	}
+	return group
+}
+
+// work stands for whatever a task does.
+func work(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// log notes how the tasks started.
+type log struct {
+	mu     sync.Mutex
+	first  time.Time
+	last   time.Time
+	urgent []bool // in the order of the starts
+	peak   int    // the most goroutines that a task saw
+}
+
+// add notes the start of a task, from its own goroutine.
+func (l *log) add(urgent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = time.Now()
+	if l.first.IsZero() {
+		l.first = l.last
+	}
+	l.urgent = append(l.urgent, urgent)
+	l.peak = max(l.peak, runtime.NumGoroutine())
+}
+
+func (l *log) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.urgent)
+}
+
+// throughput is the number of starts per second, from the first to the last.
+func (l *log) throughput() float64 {
+	return float64(len(l.urgent)-1) / l.last.Sub(l.first).Seconds()
+}
+
+// order counts the urgent tasks, and how many of them were among as many first starts.
+func (l *log) order() (ahead, urgent int) {
+	for _, u := range l.urgent {
+		if u {
+			urgent++
+		}
+	}
+	for _, u := range l.urgent[:urgent] {
+		if u {
+			ahead++
+		}
+	}
+	return ahead, urgent
+}
+
+func (l *log) print(out io.Writer, cfg config) {
+	ahead, urgent := l.order()
+	fmt.Fprintf(out, "throughput       %.0f tasks/s, %.2f %% of the rate of %v/s\n", l.throughput(), 100*l.throughput()/cfg.rate, cfg.rate)
+	fmt.Fprintf(out, "order            of the first %d starts %d were urgent (%.1f %%); every 8th goes to the longest waiting task\n",
+		urgent, ahead, 100*float64(ahead)/float64(urgent))
+	fmt.Fprintf(out, "peak goroutines  %d for %d tasks\n", l.peak, len(l.urgent))
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/examples/internal/leak"
+)
+
+var small = config{tasks: 2000, rate: 10_000, urgent: 10}
+
+func TestRun(t *testing.T) {
+	leak.Check(t)
+	var out bytes.Buffer
+	if err := run(t.Context(), small, &out); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &out)
+	for _, want := range []string{"2000 tasks wait", "throughput", "for 2000 tasks"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output does not say %q", want)
+		}
+	}
+}
+
+// TestOrder checks what the log says of a run, with bounds that a slow machine holds too.
+func TestOrder(t *testing.T) {
+	leak.Check(t)
+	queue := throttle.NewQueue(throttle.NewLeaky(rate.Limit(small.rate)), throttle.QueueOptions{})
+	queue.Pause(time.Hour)
+	started := &log{}
+	group := submit(t.Context(), small, queue, started)
+	if got := queue.Stats().Waiting; got != small.tasks {
+		t.Errorf("%d tasks wait, want %d", got, small.tasks)
+	}
+	queue.Resume()
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := started.count(); got != small.tasks {
+		t.Errorf("%d tasks ran, want %d", got, small.tasks)
+	}
+	// 7 of 8 grants go by priority. The goroutines of neighbours may overtake one another.
+	if ahead, urgent := started.order(); urgent != 200 || ahead < urgent*3/4 {
+		t.Errorf("of %d urgent tasks %d were among the first %d, want 200 and at least three quarters", urgent, ahead, urgent)
+	}
+	if started.peak > small.tasks/2 {
+		t.Errorf("%d goroutines for %d tasks", started.peak, small.tasks)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	leak.Check(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := run(ctx, config{tasks: 1000, rate: 1, urgent: 10}, &bytes.Buffer{})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestNonsense(t *testing.T) {
+	for _, cfg := range []config{
+		{tasks: 1, rate: 1, urgent: 1},
+		{tasks: 2, rate: 0, urgent: 1},
+		{tasks: 2, rate: 1, urgent: 0},
+		{tasks: 2, rate: 1, urgent: 1, work: -1},
+	} {
+		if err := run(t.Context(), cfg, &bytes.Buffer{}); err == nil {
+			t.Errorf("run with %+v did not complain", cfg)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-throttle/throttle/examples/internal/leak"
+	"github.com/go-throttle/throttle/examples/internal/upstream"
+)
+
+// small is a run of about a second. The slack lets a slow machine deliver calls up to a second
+// late and in a bunch; a client that did not limit itself would still be refused.
+var small = config{limit: "50/s burst 10", calls: 80, workers: 8, slack: 50}
+
+func TestRun(t *testing.T) {
+	leak.Check(t)
+	var out bytes.Buffer
+	if err := run(t.Context(), small, &out); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &out)
+	rows := table(out.String())
+	if got := rows["throttled"]; got.calls != 80 || got.delivered != 80 || got.refused != 0 {
+		t.Errorf("throttled %+v, want all 80 delivered and none refused", got)
+	}
+	if got := rows["bare"]; got.calls != 80 || got.delivered+got.refused != 80 {
+		t.Errorf("bare %+v, want each of the 80 delivered or refused", got)
+	}
+	for _, want := range []string{"throttled: 80 of 80 calls", "throttled: 100 % delivered, 0 refused"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output does not say %q", want)
+		}
+	}
+}
+
+type row struct{ calls, delivered, refused int }
+
+// table reads the rows back from the output.
+func table(out string) map[string]row {
+	rows := make(map[string]row)
+	for line := range strings.Lines(out) {
+		var name string
+		var r row
+		if n, _ := fmt.Sscan(line, &name, &r.calls, &r.delivered, &r.refused); n == 4 {
+			rows[name] = r
+		}
+	}
+	return rows
+}
+
+// TestRunURL aims the program at a server that is not its own, and so slow that it is certain
+// what it refuses.
+func TestRunURL(t *testing.T) {
+	leak.Check(t)
+	server, err := upstream.Start(upstream.Limit{Rate: 1.0 / 3600, Burst: 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	cfg := config{url: server.URL, limit: "1000/s burst 5", calls: 20, workers: 4, bare: true}
+	var out bytes.Buffer
+	if err := run(t.Context(), cfg, &out); err != nil {
+		t.Fatal(err)
+	}
+	rows := table(out.String())
+	if got, want := rows["throttled"], (row{20, 20, 0}); got != want {
+		t.Errorf("throttled %+v, want %+v", got, want)
+	}
+	if got, want := rows["bare"], (row{20, 10, 10}); got != want {
+		t.Errorf("bare %+v, want %+v: the burst of 30 without the 20 that went before", got, want)
+	}
+	if got := upstream.Count(server.Ledger(), http.StatusTooManyRequests); got != 10 {
+		t.Errorf("the upstream refused %d, want 10", got)
+	}
+	if !strings.Contains(out.String(), "not known") {
+		t.Error("an ideal time is printed for the bare client, though the upstream's burst is not known")
+	}
+}
+
+// TestBareIsPolite checks that a foreign upstream is not hit at full speed unasked.
+func TestBareIsPolite(t *testing.T) {
+	server, err := upstream.Start(upstream.Limit{Rate: 1000, Burst: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	var out bytes.Buffer
+	if err := run(t.Context(), config{url: server.URL, limit: "1000/s", calls: 5, workers: 1}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if _, sent := table(out.String())["bare"]; sent || len(server.Ledger()) != 5 {
+		t.Errorf("the upstream saw %d calls, want the 5 throttled ones:\n%s", len(server.Ledger()), &out)
+	}
+}
+
+func TestBar(t *testing.T) {
+	var out, terminal bytes.Buffer
+	cfg := config{limit: "1000/s burst 5", calls: 10, workers: 2, slack: 1000, bar: &terminal}
+	if err := run(t.Context(), cfg, &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := terminal.String(); !strings.Contains(got, "throttled") || !strings.Contains(got, "(10/10") {
+		t.Errorf("the bar drew %q", got)
+	}
+	if strings.Contains(out.String(), "10 of 10 calls") {
+		t.Errorf("lines are printed beside the bar:\n%s", &out)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	leak.Check(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, small, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestNonsense(t *testing.T) {
+	for _, cfg := range []config{
+		{limit: "100/s", calls: 0, workers: 1},
+		{limit: "100/s", calls: 1, workers: 0},
+		{limit: "lots", calls: 1, workers: 1},
+		{limit: "-1/s", calls: 1, workers: 1},
+		{limit: "0/s", calls: 1, workers: 1},
+	} {
+		if err := run(t.Context(), cfg, &bytes.Buffer{}); err == nil {
+			t.Errorf("run with %+v did not complain", cfg)
+		}
+	}
+}
+
+func TestIdeal(t *testing.T) {
+	for _, c := range []struct {
+		limit string
+		calls int
+		want  time.Duration
+	}{
+		{"100/s burst 10", 400, 3900 * time.Millisecond},
+		{"10/s", 11, time.Second},
+		{"60/1m burst 2", 1, 0},
+		{"5/s even", 6, time.Second},
+		{"100/s window", 100, 0},
+		{"100/s window", 101, time.Second},
+		{"100/s sliding", 300, 2 * time.Second},
+	} {
+		s, err := parseShape(c.limit)
+		if err != nil {
+			t.Errorf("%q: %v", c.limit, err)
+			continue
+		}
+		if got := s.ideal(c.calls); got != c.want {
+			t.Errorf("%q admits %d calls in %v, want %v", c.limit, c.calls, got, c.want)
+		}
+	}
+}

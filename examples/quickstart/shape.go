@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-throttle/throttle"
+)
+
+// shape is what the table must know of a limit and a Limiter does not tell: how much time it
+// leaves for a number of calls.
+type shape struct {
+	units  float64       // so many units
+	per    time.Duration // in so much time
+	burst  int           // so many at once, after a rest
+	window bool          // the units of a window come all at once, not one by one
+}
+
+// parseShape reads a limit in the words of throttle.ParseLimit, which also judges it.
+func parseShape(limit string) (shape, error) {
+	if _, err := throttle.ParseLimit(limit); err != nil {
+		return shape{}, err
+	}
+	fields := strings.Fields(limit)
+	units, per, _ := strings.Cut(fields[0], "/")
+	s := shape{burst: 1}
+	var err error
+	if s.units, err = strconv.ParseFloat(units, 64); err != nil {
+		return shape{}, err
+	}
+	if s.per, err = parsePeriod(per); err != nil {
+		return shape{}, err
+	}
+	if !(s.units > 0) {
+		return shape{}, fmt.Errorf("a limit of %q admits no call", limit)
+	}
+	switch {
+	case len(fields) == 3: // burst b
+		s.burst, err = strconv.Atoi(fields[2])
+	case len(fields) == 2 && fields[1] != "even": // window, sliding
+		s.burst, s.window = int(s.units), true
+	}
+	return s, err
+}
+
+// parsePeriod reads "s", "1m" or "500ms".
+func parsePeriod(text string) (time.Duration, error) {
+	if text != "" && strings.IndexByte("0123456789.", text[0]) < 0 {
+		text = "1" + text
+	}
+	return time.ParseDuration(text)
+}
+
+// rate is the limit in calls a second.
+func (s shape) rate() float64 { return s.units / s.per.Seconds() }
+
+// ideal is the shortest time in which the limit admits so many calls, from a rest.
+func (s shape) ideal(calls int) time.Duration {
+	late := max(0, calls-s.burst) // calls that cannot go at once
+	if s.window {
+		windows := (late + s.burst - 1) / s.burst
+		return time.Duration(windows) * s.per
+	}
+	return time.Duration(float64(late) / s.rate() * float64(time.Second))
+}

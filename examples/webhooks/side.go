@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/upstream"
+)
+
+// burst is how many deliveries the endpoint promises to take at once. It takes twice as many,
+// because what leaves a client evenly may arrive in a bunch.
+const burst = 10
+
+// deliverer makes one delivery. It returns nil when the endpoint has taken it.
+type deliverer func(ctx context.Context, url, key string, body []byte) error
+
+// side is one client and its endpoint.
+type side struct {
+	name    string
+	pool    *http.Transport
+	server  *upstream.Server
+	deliver deliverer
+	backlog backlog
+}
+
+func newSide(name string, cfg config, client func(config, *http.Transport) deliverer) (*side, error) {
+	server, err := upstream.Start(upstream.Limit{Rate: 5 * cfg.capacity, Burst: 5 * 2 * burst, RetryAfter: time.Second})
+	if err != nil {
+		return nil, err
+	}
+	pool := http.DefaultTransport.(*http.Transport).Clone()
+	pool.MaxIdleConnsPerHost = cfg.senders // the default of 2 would make most deliveries dial anew
+	pool.MaxIdleConns = cfg.senders
+	s := &side{name: name, pool: pool, server: server, deliver: client(cfg, pool)}
+	s.backlog.cfg = cfg
+	return s, nil
+}
+
+func (s *side) close() {
+	s.pool.CloseIdleConnections()
+	s.server.Close()
+}
+
+// throttledClient delivers with a single Do: the waiting, the pause and the retries are inside.
+func throttledClient(cfg config, pool *http.Transport) deliverer {
+	client := &http.Client{Transport: &throttle.Transport{
+		Base:    pool,
+		Limiter: throttle.NewBucket(rate.Limit(cfg.capacity), burst),
+	}}
+	return func(ctx context.Context, url, key string, body []byte) error {
+		return post(ctx, client, url, key, body)
+	}
+}
+
+// plainClient delivers with the usual loop around Do.
+func plainClient(_ config, pool *http.Transport) deliverer {
+	client := &http.Client{Transport: pool}
+	return func(ctx context.Context, url, key string, body []byte) error {
+		try := func() error { return post(ctx, client, url, key, body) }
+		return backoff.Retry(try, backoff.WithContext(backoff.NewExponentialBackOff(), ctx))
+	}
+}
+
+// post sends one delivery. That the body is a bytes.Reader gives the request a GetBody, so
+// that it can be sent again; the Idempotency-Key tells the endpoint, and throttle, that it may.
+func post(ctx context.Context, client *http.Client, url, key string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("answered %s", resp.Status)
+	}
+	return nil
+}
+
+// backlog counts what is due and not yet delivered.
+type backlog struct {
+	cfg   config
+	start time.Time // set before the first delivery, then only read
+
+	mu        sync.Mutex
+	delivered int
+	failed    int
+	failure   error     // why the first of them failed
+	returned  time.Time // when the endpoint came back; zero: not yet
+	atReturn  int       // the backlog at that moment
+	deferred  int       // what was to be delivered from then on: the backlog, and all that fell due later
+	drained   time.Time // when nothing was overdue for the first time since; zero: not yet
+}
+
+// count notes the outcome of a delivery.
+func (b *backlog) count(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		if b.failed++; b.failure == nil {
+			b.failure = err
+		}
+		return
+	}
+	b.delivered++
+	now := time.Now()
+	if b.drained.IsZero() && !b.returned.IsZero() && b.delivered >= b.dueBy(now) {
+		b.drained = now
+	}
+}
+
+// back notes the return of the endpoint.
+func (b *backlog) back(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.returned, b.atReturn, b.deferred = now, b.dueBy(now)-b.delivered, b.cfg.deliveries()-b.delivered
+}
+
+// dueBy is how many deliveries have fallen due by now.
+func (b *backlog) dueBy(now time.Time) int {
+	return min(b.cfg.deliveries(), int(now.Sub(b.start).Seconds()*b.cfg.rate)+1)
+}
+
+// ideal is the shortest time in which the endpoint, taking capacity deliveries a second, can drain
+// the backlog: while new ones fall due it shrinks by capacity − rate a second.
+func (b *backlog) ideal() time.Duration {
+	whileDue := float64(b.atReturn) / (b.cfg.capacity - b.cfg.rate)
+	rest := b.cfg.due - b.returned.Sub(b.start)
+	if whileDue > rest.Seconds() {
+		whileDue = float64(b.deferred) / b.cfg.capacity
+	}
+	return time.Duration(whileDue * float64(time.Second))
+}

@@ -1,0 +1,397 @@
+package throttle
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// The constants of the gate. How they were found is told in ARCHITECTURE.md.
+const (
+	failuresToClose = 8                      // counted failures in a row that close the gate
+	firstProbe      = 250 * time.Millisecond // from a closing for failures to its first probe
+	maxProbeGap     = 30 * time.Second       // longest time between two probes
+	maxUntold       = 30 * time.Second       // longest closing that nobody told
+	maxBelief       = 24 * time.Hour         // after this long, one probe tests what was told
+	sampleEvery     = 16                     // one round trip in so many is measured
+)
+
+// A cause says why a gate is closed.
+type cause string
+
+const (
+	open      cause = ""
+	told      cause = "told"      // the upstream told how long
+	throttled cause = "throttled" // the upstream refused and did not say how long
+	failing   cause = "failing"   // the upstream fails
+	paused    cause = "paused"    // Queue.Pause
+)
+
+// How a gate that was closed lets the first calls through.
+type reopening uint8
+
+const (
+	reopened reopening = iota
+	paced              // the limit is known: starts are spaced at its rate
+	counted            // it is not: one in flight, and one more for each success
+)
+
+// A gate stops all calls of a key at once, for what one of them has learned.
+// Each attempt carries the epoch it was sent in; what an attempt of an older
+// epoch reports is an echo of an event that is known already.
+//
+// All but alert is guarded by the queue's lock.
+type gate struct {
+	alert    atomic.Bool // a success must be told to the gate too
+	epoch    uint32
+	closings uint32        // begun or extended
+	srtt     time.Duration // smoothed round trip; 0: no sample yet
+	*trouble               // nil while nothing has ever gone wrong
+}
+
+// trouble is the part of a gate that most keys never need.
+type trouble struct {
+	cause   cause
+	until   time.Time     // closed until then; while probing: when the next probe is due
+	floor   time.Time     // what was told or asked for: until is never earlier
+	since   time.Time     // when this closing began
+	total   time.Duration // time spent closed before since
+	expelAt time.Time     // when the first of those waiting has spent its MaxPause; zero: nobody has one
+
+	probing bool // at until, only one call goes, and its answer decides
+	probe   bool // one is on its way
+
+	row      int       // counted failures without a success between
+	rowCall  uint64    // the call of the row's first failure
+	rowMixed bool      // the row has failures of another call
+	rowStart time.Time // when the row began
+
+	untold      int    // closings without a told time since a success sent after one of them
+	untoldEpoch uint32 // the epoch that the first of them began
+
+	mode    reopening
+	next    time.Time // paced: when the next may start
+	allowed int       // counted: how many may be in flight
+	flying  int       // counted: how many are
+}
+
+// closed reports whether the gate stops calls at now. A closing whose time is
+// over and that needs no probe ends here: pace is the rate to reopen at.
+func (g *gate) closed(now time.Time, pace rate.Limit) bool {
+	if g.trouble == nil || g.cause == open {
+		return false
+	}
+	if g.probing || now.Before(g.until) {
+		return true
+	}
+	g.reopen(g.until, pace)
+	return false
+}
+
+// reopen ends a closing as of at.
+func (g *gate) reopen(at time.Time, pace rate.Limit) {
+	g.total += max(0, at.Sub(g.since))
+	g.cause, g.probing, g.probe = open, false, false
+	g.row = 0
+	g.openPaced(at, pace)
+}
+
+func (g *gate) openPaced(at time.Time, pace rate.Limit) {
+	g.mode, g.next = paced, at
+	if pace <= 0 || pace == rate.Inf {
+		g.mode, g.allowed, g.flying = counted, 1, 0
+	}
+	g.watch()
+}
+
+// close begins a closing, or makes the one that there is last until then too.
+func (g *gate) close(c cause, until, now time.Time) {
+	if g.trouble == nil {
+		g.trouble = new(trouble)
+	}
+	if g.cause == open {
+		g.since, g.until = now, until
+	}
+	if c == told || c == paused {
+		g.floor = latest(g.floor, until)
+	}
+	g.until = latest(latest(g.until, until), g.floor)
+	g.cause, g.mode, g.probe, g.row = c, reopened, false, 0
+	g.closings++
+	g.watch()
+}
+
+// probeAt plans the next probe.
+func (g *gate) probeAt(t time.Time) {
+	g.probe = false
+	g.until = latest(t, g.floor)
+}
+
+// watch sets the flag that makes answers come to the gate.
+func (g *gate) watch() {
+	g.alert.Store(g.trouble != nil && (g.cause != open || g.mode == counted || g.untold > 0 || g.row > 0))
+}
+
+// moment returns when the next call may pass; ok is false if that depends on
+// an answer that is still out. The gate is either open or probing, or until
+// lies ahead.
+func (g *gate) moment(now time.Time, pace rate.Limit) (at time.Time, ok bool) {
+	switch {
+	case g.closed(now, pace):
+		return g.until, true
+	case g.trouble == nil:
+		return time.Time{}, true
+	case g.mode == paced:
+		return g.next, true
+	case g.mode == counted && g.flying >= g.allowed:
+		return time.Time{}, false
+	}
+	return time.Time{}, true
+}
+
+// start notes that a call of n units goes as of at. While the gate is probing,
+// that call is the probe, and the next is due when this one has had its time.
+func (g *gate) start(n int, at, now time.Time, pace rate.Limit) {
+	switch {
+	case g.trouble == nil:
+	case g.cause != open:
+		g.probe = true
+		g.until = now.Add(min(max(3*g.srtt, time.Second), 10*time.Second))
+	case g.mode == paced:
+		if at.After(g.next) {
+			g.next = at
+		}
+		g.next = g.next.Add(unitTime(n, pace))
+	case g.mode == counted:
+		g.flying++
+	}
+}
+
+// undo takes back a start in that epoch that was not used.
+func (g *gate) undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
+	switch {
+	case g.trouble == nil || epoch != g.epoch:
+	case g.cause != open:
+		g.probeAt(now)
+	case g.mode == paced:
+		g.next = g.next.Add(-unitTime(n, pace))
+	case g.mode == counted:
+		g.flying--
+	}
+}
+
+// lineEmpty is told when a call arrives and nobody waits, or the last one has
+// gone: the reopening is over. A paced one only when its last start is paid.
+func (g *gate) lineEmpty(now time.Time) {
+	if g.trouble == nil || g.cause != open || g.mode == reopened || g.mode == paced && now.Before(g.next) {
+		return
+	}
+	g.mode = reopened
+	g.watch()
+}
+
+// unitTime is how long n units take at that rate, bounded by an hour.
+func unitTime(n int, pace rate.Limit) time.Duration {
+	if pace <= 0 || n <= 0 {
+		return 0
+	}
+	return time.Duration(min(float64(n)/float64(pace)*1e9, float64(time.Hour)))
+}
+
+// closedTime is a clock that runs only while the gate is closed.
+func (g *gate) closedTime(now time.Time) time.Duration {
+	switch {
+	case g.trouble == nil:
+		return 0
+	case g.cause == open:
+		return g.total
+	case !g.probing && now.After(g.until):
+		now = g.until
+	}
+	return g.total + max(0, now.Sub(g.since))
+}
+
+// A report is what one attempt tells the gate.
+type report struct {
+	outcome outcome
+	epoch   uint32        // when it was sent
+	call    uint64        // which call it belongs to
+	told    time.Duration // refusal: how long to wait; 0: not told
+	trip    time.Duration // its round trip; 0: not measured
+}
+
+type outcome uint8
+
+const (
+	success outcome = iota
+	neutral         // says nothing of the upstream: cancelled, a certificate, a 500
+	failure
+	refusal
+)
+
+// learn takes a report in and reports whether a closing began or grew.
+func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
+	g.measure(r)
+	if r.outcome <= neutral && !g.alert.Load() {
+		return false
+	}
+	if g.trouble == nil {
+		g.trouble = new(trouble)
+	}
+	defer g.watch()
+	current := r.epoch == g.epoch
+	if g.mode == counted && current {
+		g.flying = max(0, g.flying-1)
+	}
+	switch r.outcome {
+	case success:
+		g.succeed(r, now, pace)
+	case neutral:
+		if current && g.probe { // this probe has said nothing: the next is due at once
+			g.probeAt(now)
+		}
+	case failure:
+		return current && g.failed(r, now)
+	case refusal:
+		return g.refuse(r, current, now, pace)
+	}
+	return false
+}
+
+// measure smooths the round trip as TCP does (RFC 6298, alpha 1/8). A failure's
+// is no measure of the upstream at work.
+func (g *gate) measure(r report) {
+	switch {
+	case r.trip <= 0 || r.outcome == failure || r.outcome == neutral:
+	case g.srtt == 0:
+		g.srtt = r.trip
+	default:
+		g.srtt += (r.trip - g.srtt) / 8
+	}
+}
+
+func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
+	if g.untold > 0 && r.epoch >= g.untoldEpoch {
+		g.untold = 0
+	}
+	if g.cause == open {
+		g.row = 0
+	}
+	if r.epoch != g.epoch {
+		return
+	}
+	if g.mode == counted {
+		g.allowed++
+	}
+	if g.cause != open && g.probing {
+		g.reopen(now, pace)
+	}
+}
+
+// failed notes a failure of the current epoch.
+func (g *gate) failed(r report, now time.Time) (stopped bool) {
+	if g.cause != open {
+		if g.probing && g.probe {
+			age := now.Sub(g.rowStart)
+			g.probeAt(now.Add(min(max(age/50, firstProbe), maxProbeGap)))
+		}
+		return false
+	}
+	if g.row == 0 {
+		g.rowCall, g.rowMixed, g.rowStart = r.call, false, now
+	}
+	g.row++
+	g.rowMixed = g.rowMixed || r.call != g.rowCall
+	if g.row < failuresToClose || !g.rowMixed {
+		return false
+	}
+	g.epoch++
+	g.close(failing, now.Add(firstProbe), now)
+	g.probing = true
+	return true
+}
+
+// refuse notes a refusal. One of an older epoch is an echo: it extends the
+// closing by what it was told, and changes nothing else.
+func (g *gate) refuse(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
+	wait := min(r.told, maxBelief)
+	if !current {
+		if wait <= 0 || g.cause != open && !now.Add(wait).After(g.until) {
+			return false
+		}
+		g.probing = g.probing || r.told > maxBelief
+		g.close(told, now.Add(wait), now)
+		return true
+	}
+	g.epoch++
+	if g.probing { // until was the probe's time, and it has been used
+		g.probeAt(now)
+	}
+	if wait > 0 {
+		g.probing = r.told > maxBelief
+		g.close(told, now.Add(wait+jitter(min(wait/20, time.Second))), now)
+		return true
+	}
+	if g.untold++; g.untold == 1 {
+		g.untoldEpoch = g.epoch
+	}
+	g.probing = g.untold >= 3
+	g.close(throttled, now.Add(g.untoldWait(r.trip, pace)), now)
+	g.rowStart = now
+	return true
+}
+
+// untoldWait is how long to close for a refusal that told no time. A stray one
+// hardly costs throughput; those that follow without a success back off with
+// full jitter.
+func (g *gate) untoldWait(trip time.Duration, pace rate.Limit) time.Duration {
+	srtt := g.srtt
+	if srtt <= 0 {
+		srtt = max(trip, time.Millisecond)
+	}
+	switch {
+	case g.untold == 1 && pace > 0 && pace != rate.Inf:
+		return unitTime(1, pace)
+	case g.untold <= 2:
+		return srtt
+	}
+	ceiling := maxUntold
+	if k := g.untold - 2; k < 32 && srtt < maxUntold>>k {
+		ceiling = srtt << k
+	}
+	return 1 + jitter(ceiling)
+}
+
+// jitter is uniform in [0, most).
+func jitter(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return rand.N(most)
+}
+
+// pause closes the gate for at least d.
+func (g *gate) pause(d time.Duration, now time.Time) {
+	if d <= 0 {
+		return
+	}
+	c := paused
+	if g.trouble != nil && g.probing {
+		c = g.cause // what it waits for stays: a probe's answer
+	}
+	until := now.Add(min(d, 1<<62))
+	g.close(c, until, now)
+	g.floor = latest(g.floor, until)
+	g.until = latest(g.until, g.floor)
+}
+
+// resume ends any closing now.
+func (g *gate) resume(now time.Time, pace rate.Limit) {
+	if g.trouble == nil || g.cause == open {
+		return
+	}
+	g.floor, g.untold = time.Time{}, 0
+	g.reopen(now, pace)
+}

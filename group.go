@@ -1,0 +1,178 @@
+package throttle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A Group runs tasks whose goroutines start only when their turn in a [Queue]
+// has come: a million tasks that wait need no million goroutines. Otherwise it is
+// an errgroup.Group: the first error cancels the context of the rest, and Wait
+// returns it. A running task holds one of the queue's MaxInFlight slots.
+type Group struct {
+	q   *Queue
+	ctx context.Context
+	eg  *errgroup.Group
+
+	tasks   sync.WaitGroup // waiting and running
+	failed  sync.Once
+	unwatch func() bool
+	waiting map[*waiter]*task // guarded by the queue's lock
+}
+
+// A task is one call of Go.
+type task struct {
+	order
+	ctx  context.Context
+	fn   func(context.Context) error
+	line *line       // where it waits
+	stop func() bool // ends the watch on ctx; nil if the group's own watch is enough
+}
+
+// NewGroup returns a Group over q, and the context that its first error, or the
+// end of Wait, cancels.
+func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
+	eg, ctx := errgroup.WithContext(ctx)
+	g := &Group{q: q, ctx: ctx, eg: eg, waiting: map[*waiter]*task{}}
+	g.unwatch = context.AfterFunc(ctx, g.leaveAll)
+	return g, ctx
+}
+
+// Go puts a task into the line and returns at once. When its turn comes, fn runs
+// in a goroutine of its own, with ctx, cancelled also with the group's. Cost and
+// priority come from ctx. A task that the queue refuses, or whose ctx ends while
+// it waits, does not run, and its error is the group's.
+func (g *Group) Go(ctx context.Context, fn func(context.Context) error) {
+	g.tasks.Add(1)
+	t := &task{order: orderFrom(ctx), ctx: ctx, fn: fn}
+	t.slot = true
+	g.join(t)
+}
+
+// Wait blocks until all tasks have ended, and returns the first error.
+func (g *Group) Wait() error {
+	g.tasks.Wait()
+	g.unwatch()
+	return g.eg.Wait()
+}
+
+// join starts the task, refuses it or puts it into the line.
+func (g *Group) join(t *task) {
+	g.q.room.mu.Lock()
+	defer g.q.room.mu.Unlock()
+	err := t.ctx.Err()
+	if err == nil {
+		err = g.ctx.Err()
+	}
+	if err != nil {
+		g.fail(g.q.errorOf(0, 0, err))
+		return
+	}
+	l, w, err := g.q.admit(t.ctx, &t.order, time.Now(), func(w *waiter) { g.settled(t, w) })
+	switch {
+	case err != nil:
+		g.fail(err)
+	case w == nil:
+		g.start(t, nil)
+	case w.state <= asking:
+		t.line = l
+		g.waiting[w] = t
+		if own := t.ctx.Done(); own != nil && own != g.ctx.Done() {
+			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w) })
+		}
+	}
+}
+
+// settled is what the line calls, under its lock, when it is the task's turn or
+// it must go.
+func (g *Group) settled(t *task, w *waiter) {
+	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
+		l := g.q.line
+		go l.askFor(t.ctx, w)
+		return
+	}
+	delete(g.waiting, w)
+	if t.stop != nil {
+		t.stop()
+	}
+	if w.state == refused {
+		g.fail(w.err)
+		return
+	}
+	t.fill(w, g.q.room.base)
+	g.start(t, w)
+}
+
+// start runs a task that has been granted; w is nil if it did not wait.
+func (g *Group) start(t *task, w *waiter) {
+	g.eg.Go(func() error {
+		defer g.tasks.Done()
+		if w != nil && (t.ctx.Err() != nil || g.ctx.Err() != nil) {
+			return g.giveUp(t, w)
+		}
+		defer g.q.finish(&t.order)
+		ctx := t.ctx
+		if ctx.Done() != g.ctx.Done() {
+			merged, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			defer context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })()
+			ctx = merged
+		}
+		return t.fn(ctx)
+	})
+}
+
+// giveUp returns a grant that came when the task's ctx had ended.
+func (g *Group) giveUp(t *task, w *waiter) error {
+	g.q.takeBack(w)
+	err := t.ctx.Err()
+	if err == nil {
+		err = g.ctx.Err()
+	}
+	return g.q.errorOf(0, 0, err)
+}
+
+// fail ends a task that did not run. Only the first error counts, so the others
+// need no goroutine to report theirs.
+func (g *Group) fail(err error) {
+	g.failed.Do(func() { g.eg.Go(func() error { return err }) })
+	g.tasks.Done()
+}
+
+// leave takes one task, whose ctx has ended, out of the line.
+func (g *Group) leave(w *waiter) {
+	g.q.room.mu.Lock()
+	defer g.q.room.mu.Unlock()
+	if t := g.waiting[w]; t != nil {
+		g.leaveLocked(w, t, t.ctx.Err())
+		t.line.goOn(time.Now())
+	}
+}
+
+// leaveAll takes all out that wait when the group's context ends.
+func (g *Group) leaveAll() {
+	g.q.room.mu.Lock()
+	defer g.q.room.mu.Unlock()
+	var l *line
+	for w, t := range g.waiting {
+		if g.leaveLocked(w, t, g.ctx.Err()) {
+			l = t.line
+		}
+	}
+	if l != nil {
+		l.goOn(time.Now())
+	}
+}
+
+// leaveLocked leaves a task alone whose asking is under way: that ends by itself.
+func (g *Group) leaveLocked(w *waiter, t *task, err error) bool {
+	if w.state != waiting {
+		return false
+	}
+	w.err = g.q.errorOf(0, 0, err)
+	t.line.leave(w, refused)
+	return true
+}

@@ -1,0 +1,313 @@
+package hint
+
+import (
+	"math"
+	"net/http"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, time.January, 10, 12, 0, 0, 0, time.UTC)
+
+const longest = time.Duration(math.MaxInt64)
+
+func response(status int, header http.Header) *http.Response {
+	return &http.Response{StatusCode: status, Header: header}
+}
+
+func TestParseStatus(t *testing.T) {
+	const told = 7 * time.Second
+	tests := []struct {
+		status int
+		with   Hint // Retry-After: 7
+		bare   Hint // no Retry-After
+	}{
+		{200, Hint{}, Hint{}},
+		{201, Hint{}, Hint{}},
+		{299, Hint{}, Hint{}},
+		{301, Hint{RetryAfter: told}, Hint{}},
+		{304, Hint{RetryAfter: told}, Hint{}},
+		{399, Hint{RetryAfter: told}, Hint{}},
+		{400, Hint{}, Hint{}},
+		{403, Hint{RetryAfter: told}, Hint{}},
+		{404, Hint{}, Hint{}},
+		{418, Hint{RetryAfter: told}, Hint{}},
+		{429, Hint{Throttled: true, RetryAfter: told}, Hint{Throttled: true}},
+		{500, Hint{}, Hint{}},
+		{502, Hint{}, Hint{}},
+		{503, Hint{Throttled: true, RetryAfter: told}, Hint{}},
+		{504, Hint{}, Hint{}},
+		{529, Hint{RetryAfter: told}, Hint{}},
+		{0, Hint{}, Hint{}},
+		{-1, Hint{}, Hint{}},
+	}
+	for _, tt := range tests {
+		check(t, tt.status, response(tt.status, http.Header{"Retry-After": {"7"}}), tt.with)
+		check(t, tt.status, response(tt.status, nil), tt.bare)
+	}
+}
+
+func check(t *testing.T, status int, resp *http.Response, want Hint) {
+	t.Helper()
+	got := Parse(resp, noon)
+	if got.Throttled != want.Throttled || got.RetryAfter != want.RetryAfter || got.Quotas != nil {
+		t.Errorf("status %d, header %v: got %+v, want %+v", status, resp.Header, got, want)
+	}
+}
+
+func TestParseNil(t *testing.T) {
+	if got := Parse(nil, noon); got.Throttled || got.RetryAfter != 0 || got.Quotas != nil {
+		t.Errorf("Parse(nil) = %+v, want the zero Hint", got)
+	}
+	if got := Parse(&http.Response{StatusCode: 429}, time.Time{}); !got.Throttled || got.RetryAfter != 0 {
+		t.Errorf("429 without a header: %+v, want throttled and no wait", got)
+	}
+}
+
+func TestRetryAfterSeconds(t *testing.T) {
+	tests := []struct {
+		value string
+		want  time.Duration
+	}{
+		{"120", 2 * time.Minute},
+		{"1", time.Second},
+		{" 5\t", 5 * time.Second},
+		{"0005", 5 * time.Second},
+		{"2.0", 2 * time.Second},
+		{"0.5", 500 * time.Millisecond},
+		{"1.25", 1250 * time.Millisecond},
+		{"0.999999999", 999_999_999},
+		{"0.0000000001", 1},                // never early: rounds up to a nanosecond
+		{"0.9999999999", time.Second},      // and carries
+		{"1.00000000000", time.Second},     // zeros need no rounding
+		{"1.0000000000001", 1e9 + 1},       //
+		{"86400", 24 * time.Hour},          //
+		{"31536000", 365 * 24 * 60 * 6e10}, // a year
+
+		// No wait told.
+		{"0", 0},
+		{"0.0", 0},
+
+		// Too long for a Duration: the longest one, never negative, never wrapped.
+		{"9223372035", 9223372035 * time.Second},
+		{"9223372035.999999999", 9223372035*time.Second + 999_999_999},
+		{"9223372036", longest},
+		{"9223372037", longest},
+		{"18446744074", longest}, // times 1e9 is +0.29 s modulo 2^64
+		{"18446744073709551616", longest},
+		{"1609844400000", longest}, // epoch milliseconds, by mistake
+		{"99999999999999999999999999999999999999999999999999999999999999999999999999999999", longest},
+
+		// Malformed: as if it had not been sent.
+		{"", 0},
+		{" ", 0},
+		{"-1", 0},
+		{"-30", 0},
+		{"+5", 0},
+		{"0x10", 0},
+		{"1e3", 0},
+		{"1_000", 0},
+		{"1,000", 0},
+		{"5, 3600", 0},
+		{"NaN", 0},
+		{"Inf", 0},
+		{"-Inf", 0},
+		{".5", 0},
+		{"5.", 0},
+		{".", 0},
+		{"1.2.3", 0},
+		{"1 2", 0},
+		{"5s", 0},
+		{"1m30s", 0},
+		{"٣", 0}, // a digit, but not of ASCII
+		{"soon", 0},
+		{"\x00", 0},
+	}
+	for _, tt := range tests {
+		check(t, 429, response(429, http.Header{"Retry-After": {tt.value}}),
+			Hint{Throttled: true, RetryAfter: tt.want})
+	}
+}
+
+func TestRetryAfterDate(t *testing.T) {
+	const at = "Sat, 10 Jan 2026 12:00:00 GMT" // noon
+	tests := []struct {
+		name, value, date string
+		want              time.Duration
+	}{
+		// A date names a second, and the wait lasts to its end: hence the odd one.
+		{"IMF-fixdate", "Sat, 10 Jan 2026 12:01:00 GMT", at, 61 * time.Second},
+		{"RFC 850", "Saturday, 10-Jan-26 12:01:00 GMT", at, 61 * time.Second},
+		{"asctime", "Sat Jan 10 12:01:00 2026", at, 61 * time.Second},
+		{"UTC", "Sat, 10 Jan 2026 12:01:00 UTC", at, 61 * time.Second},
+		{"one-digit day", "Sun, 1 Feb 2026 12:00:00 GMT", at, 22*24*time.Hour + time.Second},
+		{"asctime, one-digit day", "Sun Feb  1 12:00:00 2026", at, 22*24*time.Hour + time.Second},
+
+		{"Date in RFC 850", "Sat, 10 Jan 2026 12:01:00 GMT", "Saturday, 10-Jan-26 12:00:00 GMT", 61 * time.Second},
+		{"server 1 h ahead", "Sat, 10 Jan 2026 13:01:00 GMT", "Sat, 10 Jan 2026 13:00:00 GMT", 61 * time.Second},
+		{"server 1 h behind", "Sat, 10 Jan 2026 11:01:00 GMT", "Sat, 10 Jan 2026 11:00:00 GMT", 61 * time.Second},
+		{"server 1 day ahead", "Sun, 11 Jan 2026 12:01:00 GMT", "Sun, 11 Jan 2026 12:00:00 GMT", 61 * time.Second},
+		{"Date too far ahead", "Sat, 10 Jan 2026 12:01:00 GMT", "Sun, 11 Jan 2026 12:00:01 GMT", 61 * time.Second},
+		{"Date too far behind", "Sat, 10 Jan 2026 12:01:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", 61 * time.Second},
+		{"no Date", "Sat, 10 Jan 2026 12:01:00 GMT", "", 61 * time.Second},
+		{"malformed Date", "Sat, 10 Jan 2026 12:01:00 GMT", "today", 61 * time.Second},
+
+		{"this second", at, at, time.Second},
+		{"past", "Sat, 10 Jan 2026 11:59:59 GMT", at, 0},
+		{"past by server's clock", "Sat, 10 Jan 2026 12:01:00 GMT", "Sat, 10 Jan 2026 13:00:00 GMT", 0},
+		{"long past", "Sun, 06 Nov 1994 08:49:37 GMT", at, 0},
+		{"year 1", "Mon, 01 Jan 0001 00:00:00 GMT", at, 0},
+		{"year 9999", "Fri, 31 Dec 9999 23:59:59 GMT", at, longest},
+
+		{"two digits, past", "Sunday, 06-Nov-94 08:49:37 GMT", at, 0},
+		{"two digits, 49 years ahead", "Friday, 10-Jan-75 12:00:00 GMT", at, 17897*24*time.Hour + time.Second},
+		{"two digits, more than 50 years", "Friday, 10-Jan-77 12:00:00 GMT", at, 0},
+
+		{"other zone", "Sat, 10 Jan 2026 12:01:00 PST", at, 0},
+		{"RFC 850, other zone", "Saturday, 10-Jan-26 12:01:00 EST", at, 0},
+		{"numeric zone", "Sat, 10 Jan 2026 12:01:00 +0000", at, 0},
+		{"RFC 3339", "2026-01-10T12:01:00Z", at, 0},
+		{"no such day", "Mon, 30 Feb 2026 12:00:00 GMT", at, 0},
+		{"hour 25", "Sat, 10 Jan 2026 25:00:00 GMT", at, 0},
+		{"cut short", "Sat, 10 Jan 2026", at, 0},
+		{"with a tail", "Sat, 10 Jan 2026 12:01:00 GMT, 60", at, 0},
+	}
+	for _, tt := range tests {
+		h := http.Header{"Retry-After": {tt.value}}
+		if tt.date != "" {
+			h.Set("Date", tt.date)
+		}
+		if got := Parse(response(429, h), noon); got.RetryAfter != tt.want || !got.Throttled {
+			t.Errorf("%s: Retry-After %q, Date %q: got %+v, want %v", tt.name, tt.value, tt.date, got, tt.want)
+		}
+	}
+}
+
+// The century of a two-digit year is the one that brings it near to now, also at
+// the turn of a century.
+func TestTwoDigitYear(t *testing.T) {
+	newYearsEve := time.Date(2099, time.December, 31, 23, 59, 30, 0, time.UTC)
+	h := http.Header{"Retry-After": {"Friday, 01-Jan-00 00:00:00 GMT"}}
+	if got, want := Parse(response(429, h), newYearsEve).RetryAfter, 31*time.Second; got != want {
+		t.Errorf("New Year 2100, told 30 s before: got %v, want %v", got, want)
+	}
+	h = http.Header{"Retry-After": {"Thursday, 31-Dec-99 23:59:59 GMT"}}
+	if got := Parse(response(429, h), time.Date(2100, time.January, 1, 0, 0, 30, 0, time.UTC)).RetryAfter; got != 0 {
+		t.Errorf("New Year's Eve 2099, told 30 s after: got %v, want 0", got)
+	}
+}
+
+// Without a Date the local clock counts, to the nanosecond.
+func TestRetryAfterDateLocalClock(t *testing.T) {
+	h := http.Header{"Retry-After": {"Sat, 10 Jan 2026 12:00:05 GMT"}}
+	now := noon.Add(300 * time.Millisecond)
+	if got, want := Parse(response(503, h), now).RetryAfter, 5700*time.Millisecond; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	est := time.FixedZone("EST", -5*3600)
+	if got, want := Parse(response(503, h), now.In(est)).RetryAfter, 5700*time.Millisecond; got != want {
+		t.Errorf("in another zone: got %v, want %v", got, want)
+	}
+}
+
+func TestRetryAfterLines(t *testing.T) {
+	tests := []struct {
+		lines []string
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]string{}, 0},
+		{[]string{"5", "3600"}, time.Hour},
+		{[]string{"3600", "5"}, time.Hour},
+		{[]string{"-1", "5", "soon"}, 5 * time.Second},
+		{[]string{"5", "Sat, 10 Jan 2026 12:01:00 GMT"}, 61 * time.Second},
+		{[]string{"5", "9223372037"}, longest},
+		{[]string{"", "-1"}, 0},
+	}
+	for _, tt := range tests {
+		check(t, 429, response(429, http.Header{"Retry-After": tt.lines}),
+			Hint{Throttled: true, RetryAfter: tt.want})
+	}
+}
+
+// A 503 is a refusal for a limit only if it tells a wait.
+func TestThrottled503(t *testing.T) {
+	for value, want := range map[string]bool{
+		"1":                             true,
+		"0.1":                           true,
+		"Sat, 10 Jan 2026 12:00:01 GMT": true,
+		"0":                             false,
+		"-1":                            false,
+		"soon":                          false,
+		"Sat, 10 Jan 2026 11:00:00 GMT": false,
+	} {
+		if got := Parse(response(503, http.Header{"Retry-After": {value}}), noon); got.Throttled != want {
+			t.Errorf("503, Retry-After %q: Throttled %v, want %v", value, got.Throttled, want)
+		}
+	}
+}
+
+func TestParseAllocs(t *testing.T) {
+	for _, status := range []int{200, 302, 429, 503} {
+		resp := response(status, http.Header{
+			"Content-Type": {"text/plain"},
+			"Date":         {"Sat, 10 Jan 2026 12:00:00 GMT"},
+		})
+		if n := testing.AllocsPerRun(100, func() { Parse(resp, noon) }); n != 0 {
+			t.Errorf("status %d without Retry-After: %v allocations, want 0", status, n)
+		}
+	}
+	resp := response(429, http.Header{"Retry-After": {"120"}})
+	if n := testing.AllocsPerRun(100, func() { Parse(resp, noon) }); n != 0 {
+		t.Errorf("Retry-After in seconds: %v allocations, want 0", n)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, v := range []string{
+		"120", "2.0", "0.0000000001", "9223372036", "9223372037", "18446744074", "NaN", "+5", "0x10", "1e3", "-1", ".5",
+		"Sat, 10 Jan 2026 12:01:00 GMT", "Saturday, 10-Jan-26 12:01:00 GMT", "Sat Jan 10 12:01:00 2026",
+		"Sat, 10 Jan 2026 12:01:00 UTC", "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0000 00:00:00 GMT",
+	} {
+		f.Add(v, "Sat, 10 Jan 2026 12:00:00 GMT", noon.Unix(), uint16(429))
+		f.Add(v, v, int64(0), uint16(503))
+	}
+	f.Fuzz(func(t *testing.T, value, date string, unix int64, status uint16) {
+		resp := response(int(status), http.Header{"Retry-After": {value}, "Date": {date}})
+		now := time.Unix(unix, 0)
+		got := Parse(resp, now)
+		switch {
+		case got.RetryAfter < 0:
+			t.Errorf("negative wait %v", got.RetryAfter)
+		case got.Throttled && status != 429 && (status != 503 || got.RetryAfter == 0):
+			t.Errorf("status %d is throttled: %+v", status, got)
+		case status < 300 && got.RetryAfter != 0:
+			t.Errorf("status %d tells a wait: %v", status, got.RetryAfter)
+		}
+		resp.Header["Retry-After"] = []string{"1", value}
+		if both := Parse(resp, now); both.RetryAfter < got.RetryAfter {
+			t.Errorf("one more line shortens the wait from %v to %v", got.RetryAfter, both.RetryAfter)
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, bb := range []struct {
+		name string
+		resp *http.Response
+	}{
+		{"ok", response(200, http.Header{"Content-Type": {"text/plain"}})},
+		{"seconds", response(429, http.Header{"Retry-After": {"120"}})},
+		{"date", response(429, http.Header{
+			"Retry-After": {"Sat, 10 Jan 2026 12:01:00 GMT"},
+			"Date":        {"Sat, 10 Jan 2026 12:00:00 GMT"},
+		})},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Parse(bb.resp, noon)
+			}
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package throttle
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxKeys       = 65536       // keys kept beside those with calls waiting or in flight
+	maxKeyLen     = 256         // bytes of a key
+	idleAfter     = time.Minute // a key unused for so long may be dropped
+	foreignIdle   = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
+	sweepEvery    = 16          // accesses from one look at the oldest key to the next
+	defaultBudget = 10          // Budget.Max
+	defaultShare  = 0.2         // Budget.PerCall
+	defaultPause  = time.Minute // Retry.MaxPause
+)
+
+// A keyState is a Queue in a Transport's table, and its place there.
+type keyState struct {
+	Queue
+	prev, next *keyState
+	class      class
+	used       time.Duration // when last, since the room's base
+}
+
+// class sorts keys by what is lost when they are dropped.
+type class uint8
+
+const (
+	classOpen class = iota
+	classUntold
+	classTold
+	classes
+)
+
+func (k *keyState) classAt(now time.Time) class {
+	g := &k.gate
+	switch {
+	case g.trouble == nil, g.cause == open, !g.probing && !now.Before(g.until):
+		return classOpen
+	case g.cause == told, g.cause == paused:
+		return classTold
+	}
+	return classUntold
+}
+
+// busy reports whether calls of the key wait, are under way or rest.
+func (k *keyState) busy() bool {
+	return k.line != nil || k.slots > 0 || k.calls != k.ended.Load()
+}
+
+// idle reports whether nothing would be lost by dropping the key.
+func (k *keyState) idle(now time.Time) bool {
+	unused := now.Sub(k.room.base) - k.used
+	if k.busy() || unused < idleAfter || len(k.own.foreign) > 0 && unused < foreignIdle {
+		return false
+	}
+	g := &k.gate
+	if g.closed(now, k.pace()) {
+		return false
+	}
+	g.lineEmpty(now)
+	return (g.trouble == nil || g.mode == reopened) && k.own.fresh(now)
+}
+
+// A table holds the queues of a Transport's keys. They share one lock, room.mu:
+// it is held for well under a microsecond, as that of http.Transport's idle
+// connections is, and makes one critical section of looking up, waiting and taking.
+type table struct {
+	room
+	keys     map[string]*keyState
+	lists    [classes]keyState // heads of rings, most recently used first
+	accesses uint
+	limits   *limits // of Transport.Limiter
+	most     int     // maxKeys, but in tests
+}
+
+func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
+	t := &table{keys: map[string]*keyState{}, limits: new(limits), most: maxKeys}
+	t.room.opts, t.maxPause, t.budget, t.base = opts, r.MaxPause, r.Budget, time.Now()
+	for i := range t.lists {
+		l := &t.lists[i]
+		l.prev, l.next = l, l
+	}
+	if shared != nil {
+		*t.limits = flatten(shared)
+		t.shared = newSharedLine(t.limits)
+	}
+	return t
+}
+
+func (k *keyState) unlink() {
+	k.prev.next, k.next.prev = k.next, k.prev
+}
+
+// touch puts k where its state of now belongs.
+func (t *table) touch(k *keyState, now time.Time) {
+	k.used = now.Sub(t.base)
+	if k.gate.trouble != nil || k.class != classOpen {
+		k.class = k.classAt(now)
+	}
+	l := &t.lists[k.class]
+	if l.next == k {
+		return
+	}
+	if k.prev != nil {
+		k.unlink()
+	}
+	k.prev, k.next = l, l.next
+	k.prev.next, k.next.prev = k, k
+}
+
+// find returns the state of key, nil if there is none.
+func (t *table) find(key string, now time.Time) *keyState {
+	k := t.keys[key]
+	if k == nil {
+		return nil
+	}
+	t.touch(k, now)
+	if t.accesses++; t.accesses%sweepEvery == 0 {
+		t.sweep(k, now)
+	}
+	return k
+}
+
+// sweep drops the least recently used key with an open gate, if it is idle.
+func (t *table) sweep(but *keyState, now time.Time) {
+	if k := t.lists[classOpen].prev; k != but && k != &t.lists[classOpen] && k.idle(now) {
+		t.drop(k)
+	}
+}
+
+// all returns the states of all keys.
+func (t *table) all() []*keyState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.keys))
+}
+
+func (t *table) drop(k *keyState) {
+	k.unlink()
+	delete(t.keys, k.key)
+}
+
+// add makes the state of a key that has none.
+func (t *table) add(key string, lim Limiter, now time.Time) *keyState {
+	k := new(keyState)
+	k.key = strings.Clone(key)
+	both, own := t.limits, t.limits
+	switch {
+	case lim == nil && t.shared != nil:
+		own = new(limits)
+	case lim != nil:
+		l := flatten(lim)
+		both, own = &l, &l
+		if t.shared != nil {
+			l := flatten(lim, &all{*t.limits})
+			both = &l
+		}
+	}
+	k.init(&t.room, both, own)
+	t.sweep(nil, now)
+	if len(t.keys) >= t.most {
+		t.evict(now)
+		// Its past may have been dropped, a burst just spent with it.
+		pace := k.rate()
+		k.gate.trouble = new(trouble)
+		k.gate.openPaced(now.Add(unitTime(1, pace)), pace)
+	}
+	t.keys[k.key] = k
+	t.touch(k, now)
+	return k
+}
+
+// evict drops the least recently used key that is not busy: with an open gate,
+// else with one closed for an untold time, else any.
+func (t *table) evict(now time.Time) {
+	for i := range t.lists {
+		l := &t.lists[i]
+		for n := len(t.keys); n > 0 && l.prev != l; n-- {
+			k := l.prev
+			if !k.busy() {
+				t.drop(k)
+				return
+			}
+			used := k.used
+			t.touch(k, now) // busy is used
+			k.used = used
+			if k.class != class(i) {
+				continue
+			}
+		}
+	}
+}
+
+// ByHost is the default of Transport.Key: the host and port of the request's URL
+// in lower case, without the scheme's default port and without a final dot.
+func ByHost(req *http.Request) string {
+	if req.URL == nil {
+		return ""
+	}
+	host := req.URL.Host
+	if canonical(host) {
+		return host
+	}
+	host = strings.ToLower(host)
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		name, port = host[:i], host[i+1:]
+	}
+	name = strings.TrimSuffix(name, ".")
+	switch {
+	case port == "", port == "80" && strings.EqualFold(req.URL.Scheme, "http"), port == "443" && strings.EqualFold(req.URL.Scheme, "https"):
+		return name
+	}
+	return name + ":" + port
+}
+
+// canonical reports whether there is nothing to change for ByHost.
+func canonical(host string) bool {
+	for i := range len(host) {
+		if c := host[i]; c == ':' || 'A' <= c && c <= 'Z' || c >= 0x80 {
+			return false
+		}
+	}
+	return !strings.HasSuffix(host, ".")
+}
+
+// ByCredential is a Transport.Key for upstreams that count by API key: the host,
+// and 64 bits of the HMAC-SHA-256 of the Authorization header. The HMAC's key is
+// random and lives as long as the process, so the credential cannot be told from
+// what observers see. A request without that header has its host for a key.
+func ByCredential(req *http.Request) string {
+	host := ByHost(req)
+	auth := req.Header.Get("Authorization")
+	if auth == "" {
+		return host
+	}
+	mac := hmac.New(sha256.New, processKey())
+	mac.Write([]byte(auth))
+	return host + "#" + hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// processKey is drawn once and never changes.
+var processKey = sync.OnceValue(func() []byte {
+	key := make([]byte, sha256.Size)
+	rand.Read(key) // never fails, see its doc
+	return key
+})
+
+// bounded cuts a key of more than maxKeyLen bytes, and puts a hash in place of
+// what it cut: keys are as long as upstreams and callers like.
+func bounded(key string) string {
+	if len(key) <= maxKeyLen {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	tail := "#" + hex.EncodeToString(sum[:8])
+	return key[:maxKeyLen-len(tail)] + tail
+}

@@ -1,0 +1,23 @@
+package throttle
+
+import "golang.org/x/time/rate"
+
+// A Leaky is a leaky bucket: units leave evenly spaced, 1/limit apart, and nothing is saved up while
+// nobody asks, so there are never bursts. Unit i leaves at max(its arrival, unit i−1 + 1/limit).
+// Under backlog the gaps are equal to the nanosecond; any window of length L admits at most
+// 1 + limit·L units.
+//
+// A cost of n goes when one unit could, and the next unit leaves n/limit later. It is an error if
+// (n − 1)/limit is more than an hour. A limit of 0 refuses every cost above 0 with an error; under
+// [rate.Inf] all units are ready at once.
+//
+// Make it with [NewLeaky]: the zero Leaky refuses every cost. It is safe for concurrent use and must
+// not be copied. That spacing is what a token bucket of burst 1 does, so it is one.
+type Leaky struct{ tank }
+
+// NewLeaky returns a leaky bucket of limit units per second. It panics if limit is negative or NaN.
+func NewLeaky(limit rate.Limit) *Leaky {
+	l := new(Leaky)
+	l.start(checkLimit("NewLeaky", limit, 1), 1)
+	return l
+}

@@ -1,0 +1,299 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// QueueOptions bounds a waiting line. The zero value bounds nothing.
+type QueueOptions struct {
+	MaxWaiting  int           // waiters beyond this are refused with ErrQueueFull; 0: no bound
+	MaxWait     time.Duration // a call whose predicted wait is longer is refused at once with ErrWaitTooLong; 0: only its ctx bounds it
+	MaxInFlight int           // calls sent and not finished, per key; 0: no bound
+}
+
+func (o *QueueOptions) check() error {
+	switch {
+	case o.MaxWaiting < 0:
+		return fmt.Errorf("throttle: QueueOptions.MaxWaiting is %d, must not be negative", o.MaxWaiting)
+	case o.MaxWait < 0:
+		return fmt.Errorf("throttle: QueueOptions.MaxWait is %v, must not be negative", o.MaxWait)
+	case o.MaxInFlight < 0:
+		return fmt.Errorf("throttle: QueueOptions.MaxInFlight is %d, must not be negative", o.MaxInFlight)
+	}
+	return nil
+}
+
+// A Queue is a waiting line before a limiter, with a gate that can stop
+// everyone. It is what a [Transport] keeps for each key, and can be used
+// without HTTP.
+//
+// Calls go in the order of their priority ([WithPriority]), then of their
+// arrival; every eighth goes to the one that has waited longest. Only the head
+// of the line asks the limiter, so a call that leaves costs the others nothing,
+// and a changed limit is felt at once.
+//
+// The methods are safe for concurrent use. A Queue starts no goroutine and
+// needs no closing.
+type Queue struct {
+	room    *room
+	key     string  // as observers see it; "" for a bare Queue
+	*limits         // all that a call pays: the key's and the shared ones
+	own     *limits // the key's alone
+	line    *line   // nil while nobody waits
+	gate    gate
+
+	calls    uint64        // begun
+	ended    atomic.Uint64 // and ended
+	resting  int           // in their own backoff
+	slots    int           // in-flight slots held
+	spent    float64       // of the retry budget
+	foreign  *foreignView  // nil without foreign limiters
+	counters counters
+}
+
+type counters struct{ sent, throttled, retried, refused uint64 }
+
+// A room is what queues that share a lock have in common.
+type room struct {
+	mu       sync.Mutex // guards all queues of the room
+	opts     QueueOptions
+	maxPause time.Duration // see Retry.MaxPause; negative: no bound
+	budget   Budget
+	base     time.Time // offsets of waiters count from here
+	arrivals uint64
+	shared   *sharedLine // nil if no limiter is shared by all queues
+}
+
+// foreignView is what a queue knows of limiters that are not the library's own.
+type foreignView struct {
+	next      time.Time // not to be asked before
+	mayNotify bool      // all of them tell when they change
+	lastGrant time.Time
+	gap       float64 // smoothed seconds per unit granted; 0: not known
+}
+
+// maxAskGap is how long a foreign limiter that cannot tell of a change is left unasked.
+const maxAskGap = time.Second
+
+// NewQueue returns a Queue before lim; a nil lim sets no limit. It panics if an
+// option is negative.
+func NewQueue(lim Limiter, opts QueueOptions) *Queue {
+	if err := opts.check(); err != nil {
+		panic(err)
+	}
+	r := &room{opts: opts, maxPause: -1, base: time.Now()}
+	q := new(Queue)
+	l := flatten(lim)
+	q.init(r, &l, &l)
+	return q
+}
+
+func (q *Queue) init(r *room, l, own *limits) {
+	q.room, q.limits, q.own = r, l, own
+	if len(l.foreign) > 0 {
+		q.foreign = &foreignView{mayNotify: true}
+		for _, f := range l.foreign {
+			if _, ok := f.(Notifier); !ok {
+				q.foreign.mayNotify = false
+			}
+		}
+	}
+}
+
+// Wait blocks until the caller may go. It takes as many units as ctx says
+// ([WithCost], 1 if it says nothing) and no in-flight slot. The error is an
+// [*Error]; ErrQueueFull and ErrWaitTooLong come at once.
+func (q *Queue) Wait(ctx context.Context) error {
+	o := orderFrom(ctx)
+	if err := q.enter(ctx, &o); err != nil {
+		return err
+	}
+	if q.gate.alert.Load() { // no answer will come: the start stands for it
+		q.finish(&o)
+	}
+	return nil
+}
+
+// Do waits as Wait does, then calls fn and returns its error. fn holds one of
+// MaxInFlight slots while it runs.
+func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
+	o := orderFrom(ctx)
+	o.slot = true
+	if err := q.enter(ctx, &o); err != nil {
+		return err
+	}
+	defer q.finish(&o)
+	return fn(ctx)
+}
+
+// Pause closes the gate for at least d: nobody starts before. A pause that
+// runs longer already stays.
+func (q *Queue) Pause(d time.Duration) {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	now := time.Now()
+	q.gate.pause(d, now)
+	q.expel(now)
+	q.advance(now)
+}
+
+// finish ends a call whose result says nothing of an upstream.
+func (q *Queue) finish(o *order) {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	now := time.Now()
+	if o.slot {
+		q.slots--
+	}
+	q.gate.learn(report{outcome: success, epoch: o.epoch}, now, q.pace())
+	q.advance(now)
+}
+
+// Resume opens a closed gate now. The first calls are spaced at the limit.
+func (q *Queue) Resume() {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	now := time.Now()
+	q.gate.resume(now, q.pace())
+	q.advance(now)
+}
+
+// QueueStats is a snapshot of a Queue.
+type QueueStats struct {
+	Waiting   int           // calls in line
+	InFlight  int           // calls sent and not finished; in a bare Queue, in-flight slots held
+	Tokens    float64       // units that could go now, negative under a debt; +Inf without own limiters
+	Limit     rate.Limit    // units per second, of the slowest limiter; rate.Inf without
+	ClosedFor time.Duration // how long the gate will still be closed, as far as that is known
+	Cause     string        // why: "told", "throttled", "failing" or "paused"; "" if it is open
+	Sent      uint64        // attempts that went
+	Throttled uint64        // attempts that the upstream refused for a limit
+	Retried   uint64        // attempts after the first
+	Refused   uint64        // calls refused on this side
+}
+
+// Stats returns a snapshot.
+func (q *Queue) Stats() QueueStats {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	now := time.Now()
+	s := QueueStats{
+		InFlight: q.slots,
+		Tokens:   q.available(now), Limit: q.rate(),
+		Sent: q.counters.sent, Throttled: q.counters.throttled, Retried: q.counters.retried, Refused: q.counters.refused,
+	}
+	if q.line != nil {
+		s.Waiting = q.line.count
+	}
+	if under := int(q.calls-q.ended.Load()) - s.Waiting - q.resting; q.room.opts.MaxInFlight == 0 && under > 0 {
+		s.InFlight = under
+	}
+	if q.gate.closed(now, q.pace()) {
+		s.Cause, s.ClosedFor = string(q.gate.cause), max(0, q.gate.until.Sub(now))
+	}
+	return s
+}
+
+// free gives an in-flight slot back.
+func (q *Queue) free() {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	q.slots--
+	q.advance(time.Now())
+}
+
+// An order is what a caller wants of a queue.
+type order struct {
+	ticket
+	cost     int
+	prio     int32
+	slot     bool
+	retry    bool          // not its first attempt: never refused by MaxWaiting
+	resend   bool          // its request can be sent again
+	attempts int           // sent before
+	pauses   time.Duration // time it has spent behind the closed gate before
+}
+
+// A ticket is a granted start.
+type ticket struct {
+	seq    uint64    // place in the order of arrival, 0: none yet
+	at     time.Time // as of when its units were taken
+	now    time.Time // when it was granted
+	epoch  uint32
+	sample bool // its round trip is to be measured
+	waited bool
+}
+
+// ctxOrder is the value behind WithPriority and WithCost.
+type ctxOrder struct {
+	cost    int
+	hasCost bool
+	prio    int32
+}
+
+type ctxKey struct{}
+
+func ctxValue(ctx context.Context) ctxOrder {
+	v, _ := ctx.Value(ctxKey{}).(*ctxOrder)
+	if v == nil {
+		return ctxOrder{cost: 1}
+	}
+	return *v
+}
+
+// WithPriority returns a ctx whose calls go before those of a lower priority in
+// the same line. The default is 0. Values beyond 32 bits count as the nearest
+// that fits.
+func WithPriority(ctx context.Context, p int) context.Context {
+	v := ctxValue(ctx)
+	v.prio = int32(min(max(p, math.MinInt32), math.MaxInt32))
+	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// WithCost returns a ctx whose calls take n units of the limit instead of 1. A
+// cost of 0 takes none, but waits its turn; a negative one is an error of the call.
+func WithCost(ctx context.Context, n int) context.Context {
+	v := ctxValue(ctx)
+	v.cost, v.hasCost = n, true
+	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+func orderFrom(ctx context.Context) order {
+	v := ctxValue(ctx)
+	return order{cost: v.cost, prio: v.prio}
+}
+
+// enter waits for a start. When it returns an error, nothing is held.
+func (q *Queue) enter(ctx context.Context, o *order) (err error) {
+	if err := ctx.Err(); err != nil {
+		return q.errorOf(o.attempts, 0, err)
+	}
+	l, w, err := q.arrive(ctx, o)
+	if err != nil || w == nil {
+		return err
+	}
+	if err := l.sleep(ctx, w); err != nil {
+		return err
+	}
+	o.fill(w, q.room.base)
+	return nil
+}
+
+func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	return q.admit(ctx, o, time.Now(), nil)
+}
+
+// fill copies what w was granted into the order's ticket.
+func (o *order) fill(w *waiter, base time.Time) {
+	o.now = time.Now()
+	o.at, o.epoch, o.pauses, o.waited = base.Add(w.taken), w.epoch, w.pause, true
+}

@@ -1,0 +1,397 @@
+package throttle
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// Retry says which calls are sent again, when, and how often. The zero value is
+// useful. Every attempt waits its turn and pays as the first one did.
+type Retry struct {
+	// MaxAttempts bounds the attempts of a call, the first one included.
+	// 0: 4; 1: never retry.
+	MaxAttempts int
+	// MaxPause bounds the time that one call spends behind closed gates, over all
+	// its attempts. 0: 1 minute; negative: as long as its ctx lives.
+	MaxPause time.Duration
+	// Backoff makes the delays of one call's retries after failures. nil: uniform
+	// in (0, c], c = 500 ms doubling to 30 s. After a refusal the gate decides alone.
+	Backoff func() Backoff
+	// Budget bounds retries after failures, per key.
+	Budget Budget
+	// Check overrules the default rules for one answer or error; nil or Default: it
+	// does not. It must not read the body. A request whose body cannot be sent
+	// again is never retried.
+	Check func(*http.Request, *http.Response, error) Verdict
+}
+
+// A Backoff yields the delay before the next retry; a negative one means stop.
+// The values of github.com/cenkalti/backoff v4 and v5 are Backoffs. It is used by
+// one goroutine at a time.
+type Backoff interface{ NextBackOff() time.Duration }
+
+// A Budget bounds retries to a share of the calls: each call pays in PerCall,
+// each retry for a failure while the gate is open takes out 1. So at a failure
+// share up to PerCall/(1+PerCall) everything is retried, and above it a failing
+// upstream gets at most 1+PerCall times the load.
+type Budget struct {
+	PerCall float64 // 0: 0.2; negative: no budget, everything may be retried
+	Max     float64 // what can be saved up, and the start; 0: 10
+}
+
+// A Verdict is what Retry.Check thinks of an answer.
+type Verdict int
+
+const (
+	Default Verdict = iota // as the default rules say
+	Final                  // hand it to the caller
+	Again                  // send the request again if that is possible
+)
+
+func (r *Retry) check() error {
+	switch b := r.Budget; {
+	case r.MaxAttempts < 0:
+		return fmt.Errorf("throttle: Retry.MaxAttempts is %d, must not be negative", r.MaxAttempts)
+	case math.IsNaN(b.PerCall) || math.IsInf(b.PerCall, 0):
+		return fmt.Errorf("throttle: Budget.PerCall is %v, must be a number", b.PerCall)
+	case !(b.Max >= 0) || math.IsInf(b.Max, 0):
+		return fmt.Errorf("throttle: Budget.Max is %v, must not be negative", b.Max)
+	}
+	return nil
+}
+
+// withDefaults fills in what zero stands for.
+func (r Retry) withDefaults() Retry {
+	if r.MaxAttempts == 0 {
+		r.MaxAttempts = 4
+	}
+	if r.MaxPause == 0 {
+		r.MaxPause = defaultPause
+	}
+	if r.Backoff == nil {
+		r.Backoff = defaultBackoff
+	}
+	if r.Budget.PerCall == 0 {
+		r.Budget.PerCall = defaultShare
+	}
+	if r.Budget.Max == 0 {
+		r.Budget.Max = defaultBudget
+	}
+	return r
+}
+
+// defaultBackoff is full jitter: the interval ± all of itself.
+func defaultBackoff() Backoff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(250*time.Millisecond),
+		backoff.WithRandomizationFactor(1),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(15*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// deposit pays a call's share in.
+func (q *Queue) deposit() {
+	q.spent = max(0, q.spent-q.room.budget.PerCall)
+}
+
+// withdraw takes one retry out, if there is one.
+func (q *Queue) withdraw() bool {
+	b := q.room.budget
+	if b.PerCall < 0 {
+		return true
+	}
+	if q.spent+1 > b.Max {
+		return false
+	}
+	q.spent++
+	return true
+}
+
+// judge sorts an attempt's result by what it says of the upstream. after is how
+// long the attempt took.
+func judge(ctx context.Context, resp *http.Response, err error, throttled bool, after, srtt time.Duration) outcome {
+	switch {
+	case err != nil:
+		return judgeError(ctx, err, after, srtt)
+	case throttled:
+		return refusal
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
+		return refusal
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return failure
+	case http.StatusInternalServerError:
+		return neutral
+	}
+	return success
+}
+
+func judgeError(ctx context.Context, err error, after, srtt time.Duration) outcome {
+	var dns *net.DNSError
+	switch {
+	case ctx.Err() != nil:
+		if ctx.Err() == context.DeadlineExceeded && after >= max(time.Second, 4*srtt) {
+			return failure
+		}
+		return neutral
+	case isCertificate(err), isScheme(err), errors.As(err, &dns) && dns.IsNotFound:
+		return neutral
+	}
+	return failure
+}
+
+func isCertificate(err error) bool {
+	var (
+		verify    *tls.CertificateVerificationError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+	)
+	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
+}
+
+// isScheme knows net/http's errors for URLs that it cannot send; they have no type.
+func isScheme(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "unsupported protocol scheme") || strings.Contains(s, "no Host in request URL")
+}
+
+// mayResend is the default rule: what may be sent again without harm. A refusal
+// was not acted upon; what failed may have been, unless it was never sent.
+func mayResend(req *http.Request, resp *http.Response, err error, o outcome) bool {
+	switch {
+	case err != nil:
+		return o == failure && (idempotent(req) || neverSent(err))
+	case o == refusal && resp.StatusCode != http.StatusServiceUnavailable:
+		return true
+	case o == refusal, o == failure, resp.StatusCode == http.StatusInternalServerError:
+		return idempotent(req)
+	}
+	return false
+}
+
+func idempotent(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
+}
+
+func neverSent(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns)
+}
+
+// replayable reports whether the request can be sent a second time.
+func replayable(req *http.Request) bool {
+	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+}
+
+// again returns a copy of req with a new body.
+func again(req *http.Request) (*http.Request, error) {
+	if req.GetBody == nil {
+		return req, nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, fmt.Errorf("throttle: GetBody for a retry: %w", err)
+	}
+	c := *req // as http.Request.WithContext copies; nothing below it is changed
+	c.Body = body
+	return &c, nil
+}
+
+// retry decides whether the call is sent again, and after which delay of its
+// own; if so, the next request stands ready. Otherwise nothing has been touched.
+func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
+	r := &c.t.retry
+	verdict := Default
+	if r.Check != nil {
+		verdict = r.Check(c.req, c.answer(), c.err)
+	}
+	switch {
+	case verdict == Final, verdict == Default && what == success,
+		c.attempts >= r.MaxAttempts, !replayable(c.req), c.req.Context().Err() != nil,
+		verdict != Again && !mayResend(c.req, c.resp, c.err, what):
+		return 0, false
+	}
+	if what != refusal {
+		if c.backoff == nil {
+			c.backoff = r.Backoff()
+		}
+		if delay = c.backoff.NextBackOff(); delay < 0 {
+			return 0, false
+		}
+	}
+	if !c.plan(what, delay) {
+		return 0, false
+	}
+	next, err := again(c.req)
+	if err != nil {
+		if c.err != nil {
+			c.err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
+		}
+		return 0, false
+	}
+	c.next, c.sent = next, false
+	c.tell(c.t.Hooks.Retrying, Event{Wait: delay})
+	return delay, true
+}
+
+// answer is the last attempt's response, nil if it had none.
+func (c *call) answer() *http.Response {
+	if c.err != nil {
+		return nil
+	}
+	return c.resp
+}
+
+// plan reports whether the line would take the call again, and whether the
+// budget covers the retry: it is asked only after a failure while the gate is
+// open, because a closed gate bounds the attempts by itself.
+func (c *call) plan(what outcome, delay time.Duration) bool {
+	c.room().mu.Lock()
+	defer c.room().mu.Unlock()
+	now := time.Now()
+	ctx, k := c.req.Context(), c.k
+	again := c.order
+	again.retry = true
+	if d, ok := ctx.Deadline(); ok && now.Add(delay).After(d) || k.turnAway(ctx, &again, now) != nil {
+		return false
+	}
+	if what != refusal && !k.gate.closed(now, k.pace()) {
+		if !k.withdraw() {
+			if c.err != nil {
+				c.err = &Error{Key: c.key, Attempts: c.attempts, Err: fmt.Errorf("%w; the last attempt: %w", ErrRetryBudget, c.err)}
+			}
+			return false
+		}
+		c.paid, c.paidAt = true, k.gate.closings
+	}
+	c.order.retry = true
+	k.counters.retried++
+	k.resting++
+	return true
+}
+
+func (c *call) room() *room { return &c.t.table.room }
+
+// rest gives back what a retry does not need, keeps the answer so far, and
+// sleeps for the call's own delay.
+func (c *call) rest(delay time.Duration) error {
+	defer c.rested()
+	if c.held {
+		c.held = false
+		c.k.free()
+	}
+	if c.err == nil {
+		keep(c.resp)
+	}
+	if delay <= 0 {
+		return nil
+	}
+	ctx := c.req.Context()
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &Error{Key: c.key, Attempts: c.attempts, Err: ctx.Err()}
+	}
+}
+
+func (c *call) rested() {
+	c.room().mu.Lock()
+	defer c.room().mu.Unlock()
+	c.k.resting--
+}
+
+// settleBudget gives a paid retry back if the gate has closed since it was
+// decided: then it was the gate that bounded it.
+func (c *call) settleBudget() {
+	if !c.paid {
+		return
+	}
+	c.room().mu.Lock()
+	defer c.room().mu.Unlock()
+	c.paid = false
+	if c.k.gate.closings != c.paidAt {
+		c.k.spent = max(0, c.k.spent-1)
+	}
+}
+
+const (
+	keepBytes = 16 << 10               // of a body are read ahead, so that its connection is free
+	keepTime  = 100 * time.Millisecond // and for so long
+)
+
+// keep reads the body of a response that will be handed out only if nothing
+// better comes, to free its connection. A body that is longer or slower stays
+// open, with what has been read put before the rest.
+func keep(resp *http.Response) {
+	if resp.Body == nil || resp.Body == http.NoBody {
+		return
+	}
+	k := &keptBody{body: resp.Body, ahead: make(chan struct{})}
+	resp.Body = k
+	go k.read()
+	timer := time.NewTimer(keepTime)
+	defer timer.Stop()
+	select {
+	case <-k.ahead:
+		if k.err == io.EOF {
+			k.body.Close()
+		}
+	case <-timer.C:
+	}
+}
+
+// keptBody is a body of which the beginning has been, or is being, read ahead.
+type keptBody struct {
+	body  io.ReadCloser
+	ahead chan struct{} // closed when buf and err are there
+	buf   bytes.Buffer
+	err   error // what ended the reading ahead; nil: there was more
+}
+
+func (k *keptBody) read() {
+	defer close(k.ahead)
+	if _, k.err = io.CopyN(&k.buf, k.body, keepBytes); k.err != nil {
+		return
+	}
+	var more [1]byte // tells a body of just that length from a longer one
+	n, err := k.body.Read(more[:])
+	k.buf.Write(more[:n])
+	k.err = err
+}
+
+func (k *keptBody) Read(p []byte) (int, error) {
+	<-k.ahead
+	switch {
+	case k.buf.Len() > 0:
+		return k.buf.Read(p)
+	case k.err != nil:
+		return 0, k.err
+	}
+	return k.body.Read(p)
+}
+
+func (k *keptBody) Close() error { return k.body.Close() }

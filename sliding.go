@@ -1,0 +1,202 @@
+package throttle
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+)
+
+// A SlidingWindow admits at most n units in any half-open interval of length per, exactly: it keeps
+// the moment of every unit until per has passed, 8 bytes each. It never refuses what the limit
+// allows; a [Bucket] that never broke it would have to leave burst of the n unused.
+//
+// A cost above n goes when the window is empty, and fills it again and again until it is paid. It is
+// an error if (⌈cost/n⌉ − 1)·per is more than an hour.
+//
+// Make it with [NewSlidingWindow]: the zero SlidingWindow refuses every cost. It is safe for
+// concurrent use and must not be copied.
+type SlidingWindow struct {
+	quota
+	base time.Time // the moment 0 of the stamps: that of the first unit ever
+	log  stamps    // when the units in use started, in order; at most n; future ones are a debt
+}
+
+// NewSlidingWindow returns a limiter of n units in any interval of length per.
+// It panics if n is below 1 or per is not above 0.
+func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
+	w := new(SlidingWindow)
+	w.quota.start("NewSlidingWindow", n, per)
+	return w
+}
+
+// since is the stamp of a moment.
+func (w *SlidingWindow) since(at time.Time) int64 {
+	if w.base.IsZero() {
+		return 0
+	}
+	return int64(at.Sub(w.base))
+}
+
+// expired counts the stamps that no longer matter at the given one.
+func (w *SlidingWindow) expired(stamp int64) int { return w.log.search(stamp - int64(w.per) + 1) }
+
+// ready: the units fit when so many of the oldest have expired that at most n remain with them. A
+// cost above n waits for all.
+func (w *SlidingWindow) ready(at time.Time, n int) (time.Time, error) {
+	at = w.c.lift(at)
+	if err := w.check(n); err != nil || n == 0 {
+		return at, err
+	}
+	leave := w.log.len() - int(max(0, w.n-int64(n)))
+	if leave <= 0 {
+		return at, nil
+	}
+	return latest(at, w.base.Add(time.Duration(w.log.live()[leave-1])+w.per)), nil
+}
+
+// take also books what does not fit, as a debt: such a unit has the place of the oldest one from the
+// moment on that this expires. So n stamps hold any debt, and a cost of (k−1)·n + r of an empty
+// window leaves r stamps at at + (k−1)·per, with those before them expiring just then.
+func (w *SlidingWindow) take(at time.Time, n int) {
+	at = w.c.lift(at)
+	w.c.last = at
+	if n == 0 {
+		return
+	}
+	if w.base.IsZero() {
+		w.base = at
+	}
+	stamp := w.since(at)
+	w.log.drop(w.expired(stamp))
+	free := min(int64(n), w.n-int64(w.log.len()))
+	if w.log.len() > 0 {
+		stamp = max(stamp, w.log.live()[w.log.len()-1])
+	}
+	w.log.push(stamp, int(free))
+	if debt := int64(n) - free; debt > 0 {
+		for i, stamp := range w.log.live() {
+			w.log.live()[i] = plus(stamp, int64(times(debt/w.n, w.per)))
+		}
+		for range debt % w.n {
+			oldest := w.log.live()[0]
+			w.log.drop(1)
+			w.log.push(oldest+int64(w.per), 1)
+		}
+	}
+}
+
+func (w *SlidingWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
+	return takeReady(w, at, now, n)
+}
+
+// giveBack removes the units' own stamps, unless their window has ended. If a race for the lock made
+// the true stamps a little later than at, the oldest from at on are removed, which errs on the safe
+// side: later ones stay in their place.
+func (w *SlidingWindow) giveBack(at, now time.Time, n int) {
+	now = w.c.lift(now)
+	ended := int64(max(0, now.Sub(at)) / w.per)
+	if left := int64(n) - min(ended, w.windows(int64(n)))*w.n; left > 0 {
+		w.log.cut(w.log.search(w.since(at)+ended*int64(w.per)), left)
+	}
+}
+
+// after: slot i of the window is free at first(i), and each unit in it frees it per later, so that
+// unit number k of the backlog, from 0 on, starts at first(k mod n) + ⌊k/n⌋·per.
+func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
+	from = w.c.lift(from)
+	last, extra := plus(ahead, int64(n)), time.Duration(0)
+	if int64(n) > w.n { // all ahead must have expired
+		last, extra = ahead, w.per
+	}
+	if last == 0 && n == 0 {
+		return from
+	}
+	gone := w.expired(w.since(from))
+	free := w.n - int64(w.log.len()-gone)
+	if last == 0 { // a cost above n with nobody ahead
+		if last, extra = w.n, 0; free == w.n {
+			return from
+		}
+	}
+	cycle, slot := (last-1)/w.n, (last-1)%w.n
+	start := from
+	if slot >= free {
+		start = w.base.Add(time.Duration(w.log.live()[gone+int(slot-free)]) + w.per)
+	}
+	return start.Add(times(cycle, w.per) + extra)
+}
+
+// available counts a stamp in the future once for each window that it is ahead: that is the debt.
+func (w *SlidingWindow) available(now time.Time) float64 {
+	stamp := w.since(w.c.lift(now))
+	units := float64(w.n) - float64(w.log.len()-w.expired(stamp))
+	for i := w.log.search(stamp + 1); i < w.log.len(); i++ {
+		units -= math.Ceil(float64(w.log.live()[i]-stamp) / float64(w.per))
+	}
+	return units
+}
+
+func (w *SlidingWindow) fresh(now time.Time) bool {
+	return w.expired(w.since(w.c.lift(now))) == w.log.len()
+}
+
+// Take implements [Limiter]; ctx is not used. It errs for a negative cost, and for one above n that
+// would block for more than an hour.
+func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err error) {
+	return takeNow(w, n)
+}
+
+// Adjust implements [Adjuster]: n < 0 gives the oldest units back, so that what remains is blocked
+// the longest and the limit holds whichever units were meant; n > 0 takes more and may leave a debt.
+func (w *SlidingWindow) Adjust(n int) {
+	w.c.change(func(now time.Time) {
+		if n > 0 {
+			w.take(now, n)
+			return
+		}
+		w.log.drop(w.expired(w.since(now)))
+		w.log.cut(0, -int64(max(n, -math.MaxInt)))
+	})
+}
+
+// stamps is a queue of moments in order. It takes 8 to 16 bytes for each one in use.
+type stamps struct {
+	buf  []int64
+	head int // buf[head:] are in use
+}
+
+func (s *stamps) live() []int64 { return s.buf[s.head:] }
+
+func (s *stamps) len() int { return len(s.buf) - s.head }
+
+// search returns the number of stamps below stamp.
+func (s *stamps) search(stamp int64) int {
+	i, _ := slices.BinarySearch(s.live(), stamp)
+	return i
+}
+
+// push adds k equal stamps. When the memory is full it is compacted rather than grown if an eighth
+// of it is free at the front: that moves at most 8 stamps for each one pushed.
+func (s *stamps) push(stamp int64, k int) {
+	if len(s.buf)+k > cap(s.buf) && s.head > max(k, len(s.buf)/8) {
+		s.buf, s.head = s.buf[:copy(s.buf, s.live())], 0
+	}
+	for range k {
+		s.buf = append(s.buf, stamp)
+	}
+}
+
+// drop removes the k oldest; memory of which less than a quarter is in use goes with them.
+func (s *stamps) drop(k int) {
+	s.head += k
+	if cap(s.buf) > 64 && s.len() < cap(s.buf)/4 {
+		s.buf, s.head = append([]int64(nil), s.live()...), 0
+	}
+}
+
+// cut removes up to k stamps from number i on.
+func (s *stamps) cut(i int, k int64) {
+	n := int(min(k, int64(s.len()-i)))
+	s.buf = slices.Delete(s.buf, s.head+i, s.head+i+n)
+}
