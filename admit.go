@@ -20,6 +20,22 @@ func (q *Queue) pace() rate.Limit {
 	return q.rate()
 }
 
+// clear reports whether nothing but the library's own limiters can stop a call
+// that needs no slot: nobody waits, and the gate was never closed.
+func (q *Queue) clear() bool {
+	return q.line == nil && q.gate.trouble == nil && q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0)
+}
+
+// pay takes n units as of now, if they are there.
+func (q *Queue) pay(n int, now time.Time) bool {
+	at, err := q.takeBy(now, now, n)
+	if err != nil || at.After(now) {
+		return false
+	}
+	q.counters.sent++
+	return true
+}
+
 // admit lets the caller go, refuses it, or puts it into the line. In the last
 // case it returns the waiter, which may have been settled already, and the line
 // that it was put into. left, if not nil, replaces the waiter's channel.
@@ -28,12 +44,18 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 		q.room.arrivals++
 		o.seq = q.room.arrivals
 	}
-	if q.line == nil {
+	o.now, o.epoch, o.waited = now, q.gate.epoch, false
+	if !o.slot && q.clear() {
+		if q.pay(o.cost, now) {
+			o.at = now
+			return nil, nil, nil
+		}
+	} else if q.line == nil {
 		q.gate.lineEmpty(now)
 		if q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0) {
 			switch at, d := q.try(o.cost, o.slot, now, now); d.verdict {
 			case grant:
-				o.at, o.now, o.epoch, o.waited = at, now, q.gate.epoch, false
+				o.at = at
 				return nil, nil, nil
 			case deny:
 				return nil, nil, q.errorOf(o.attempts, 0, d.err)
@@ -277,47 +299,6 @@ func (q *Queue) takeBack(w *waiter) {
 	q.refund(w.cost)
 }
 
-// answered implements rule: the foreign limiters, asked for w, said to wait
-// that long; 0: w has their units too; negative: they refused altogether.
-func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
-	at := q.room.base.Add(w.taken)
-	_, d := q.ready(w.slot, at, now)
-	if s := q.room.shared; s != nil {
-		s.asking = nil
-		if wait == 0 && d.verdict == grant {
-			s.follow(q, d)
-		}
-	}
-	if wait == 0 && d.verdict == grant {
-		q.foreign.next = time.Time{}
-		q.start(w.cost, w.slot, at, now)
-		q.granted(w, now)
-		return true
-	}
-	q.giveBack(at, now, w.cost)
-	if wait > 0 {
-		if !q.foreign.mayNotify {
-			wait = min(wait, maxAskGap)
-		}
-		q.foreign.next = now.Add(wait)
-	}
-	return false
-}
-
-// inquire implements rule. It is called without the lock.
-func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
-	return takeForeign(ctx, q.limits.foreign, n)
-}
-
-// refund implements rule. It is called without the lock.
-func (q *Queue) refund(n int) {
-	for _, f := range q.limits.foreign {
-		if a, ok := f.(Adjuster); ok {
-			a.Adjust(-n)
-		}
-	}
-}
-
 // watch implements rule.
 func (q *Queue) watch(changed func()) (stop func()) {
 	stops := make([]func(), len(q.limits.own))
@@ -329,160 +310,4 @@ func (q *Queue) watch(changed func()) (stop func()) {
 			stop()
 		}
 	}
-}
-
-// watchForeign implements rule. It is called without the lock.
-func (q *Queue) watchForeign(changed func()) (stop func()) {
-	var stops []func()
-	for _, f := range q.limits.foreign {
-		if n, ok := f.(Notifier); ok {
-			stops = append(stops, n.Notify(func() {
-				q.forgetTold()
-				changed()
-			}))
-		}
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
-
-func (q *Queue) forgetTold() {
-	q.room.mu.Lock()
-	defer q.room.mu.Unlock()
-	q.foreign.next = time.Time{}
-}
-
-// turnAway decides whether a caller who would have to wait is refused at once.
-// The reasons are tried in a fixed order: full, paused, too long.
-func (q *Queue) turnAway(ctx context.Context, o *order, now time.Time) *Error {
-	opts := &q.room.opts
-	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
-		return q.errorOf(o.attempts, q.predict(o, now), ErrQueueFull)
-	}
-	if wait, yes := q.hopeless(o.pauses, true, now); yes {
-		return q.errorOf(o.attempts, wait, ErrPaused)
-	}
-	deadline, ok := ctx.Deadline()
-	if !ok && opts.MaxWait == 0 {
-		return nil
-	}
-	switch wait := q.predict(o, now); {
-	case ok && now.Add(wait).After(deadline):
-		return q.errorOf(o.attempts, wait, errDeadline)
-	case opts.MaxWait > 0 && wait > opts.MaxWait:
-		return q.errorOf(o.attempts, wait, ErrWaitTooLong)
-	}
-	return nil
-}
-
-// hopeless reports whether one who has spent that long behind the closed gate
-// may not sit this closing through, and how long it is told to last.
-func (q *Queue) hopeless(spent time.Duration, arriving bool, now time.Time) (time.Duration, bool) {
-	g, most := &q.gate, q.room.maxPause
-	if g.trouble == nil || g.cause == open || most < 0 {
-		return 0, false
-	}
-	wait := max(0, g.until.Sub(now))
-	if !g.probing || g.floor.After(now) {
-		return wait, wait > most-spent
-	}
-	if arriving && wait == 0 && (q.line == nil || q.line.count == 0) {
-		return 0, false // it is the probe
-	}
-	return wait, spent >= most || arriving && now.Sub(g.since) > most
-}
-
-// predict is how long a newcomer would wait, supposing that nobody leaves.
-func (q *Queue) predict(o *order, now time.Time) time.Duration {
-	from := now
-	g := &q.gate
-	if g.trouble != nil && g.cause != open {
-		from = latest(now, g.until)
-	}
-	var ahead int64
-	if q.line != nil {
-		ahead = q.line.ahead(o.prio, o.seq)
-	}
-	at := q.limits.after(from, ahead, o.cost)
-	if s := q.room.shared; s != nil {
-		at = latest(q.own.after(from, ahead, o.cost), s.limits.after(from, s.waiting.ahead(o.prio), o.cost))
-	}
-	if pace := q.pace(); g.trouble != nil && (g.cause != open || g.mode == paced) {
-		start := from
-		if g.cause == open {
-			start = latest(now, g.next)
-		}
-		at = latest(at, start.Add(unitTime(int(min(ahead, 1<<31)), pace)))
-	}
-	if f := q.foreign; f != nil {
-		at = latest(at, latest(from, f.next).Add(time.Duration(float64(ahead)*f.gap*1e9)))
-	}
-	return at.Sub(now)
-}
-
-// expel sends away those whom the closed gate dooms, and plans when to look again.
-func (q *Queue) expel(now time.Time) {
-	l, g := q.line, &q.gate
-	if l == nil || g.trouble == nil || g.cause == open {
-		return
-	}
-	type lost struct {
-		w   *waiter
-		err error
-	}
-	var gone []lost
-	wait := max(0, g.until.Sub(now))
-	g.expelAt = time.Time{}
-	l.each(func(w *waiter) {
-		if w.state == asking {
-			return
-		}
-		_, paused := q.hopeless(g.closedTime(now)-w.pause, false, now)
-		switch {
-		case paused:
-			gone = append(gone, lost{w, ErrPaused})
-		case w.deadline != 0 && !g.probing && q.room.base.Add(w.deadline).Before(g.until):
-			gone = append(gone, lost{w, errDeadline})
-		default:
-			q.planExpulsion(w, now)
-		}
-	})
-	for _, x := range gone {
-		q.counters.refused++
-		x.w.err = q.errorOf(int(x.w.attempts), wait, x.err)
-		l.leave(x.w, refused)
-	}
-	if l.count == 0 {
-		l.close()
-	}
-}
-
-// planExpulsion makes the line look again when w has spent what it may.
-func (q *Queue) planExpulsion(w *waiter, now time.Time) {
-	g := &q.gate
-	if q.room.maxPause < 0 {
-		return
-	}
-	left := q.room.maxPause - (g.closedTime(now) - w.pause)
-	g.expelAt = soonest(g.expelAt, now.Add(max(0, left)))
-}
-
-// soonest returns the earlier of two moments; the zero one means none.
-func soonest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) *Error {
-	return &Error{Key: q.key, Wait: wait, Attempts: attempts, Err: reason}
-}
-
-// fail implements rule.
-func (q *Queue) fail(w *waiter, err error) *Error {
-	return q.errorOf(int(w.attempts), 0, err)
 }

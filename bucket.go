@@ -202,7 +202,10 @@ func span(units float64, limit rate.Limit) time.Duration {
 //
 // Make it with [NewBucket]: the zero Bucket refuses every cost. It is safe for concurrent use and
 // must not be copied.
-type Bucket struct{ tank }
+type Bucket struct {
+	tank
+	line *bucketLine // made by the first Wait; guarded by the tank's lock
+}
 
 // NewBucket returns a full bucket of limit units per second and the given burst in units.
 // It panics if limit is negative or NaN, or burst is below 1, or below 0 where limit is rate.Inf.

@@ -208,31 +208,19 @@ func ByHost(req *http.Request) string {
 	if req.URL == nil {
 		return ""
 	}
-	host := req.URL.Host
-	if canonical(host) {
-		return host
-	}
-	host = strings.ToLower(host)
+	host := strings.ToLower(req.URL.Host) // no copy if it is lower case already
 	name, port := host, ""
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		name, port = host[:i], host[i+1:]
 	}
-	name = strings.TrimSuffix(name, ".")
+	bare := strings.TrimSuffix(name, ".")
 	switch {
 	case port == "", port == "80" && strings.EqualFold(req.URL.Scheme, "http"), port == "443" && strings.EqualFold(req.URL.Scheme, "https"):
-		return name
+		return bare
+	case bare == name:
+		return host
 	}
-	return name + ":" + port
-}
-
-// canonical reports whether there is nothing to change for ByHost.
-func canonical(host string) bool {
-	for i := range len(host) {
-		if c := host[i]; c == ':' || 'A' <= c && c <= 'Z' || c >= 0x80 {
-			return false
-		}
-	}
-	return !strings.HasSuffix(host, ".")
+	return bare + ":" + port
 }
 
 // ByCredential is a Transport.Key for upstreams that count by API key: the host,

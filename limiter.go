@@ -74,7 +74,10 @@ func (a *all) Take(ctx context.Context, n int) (time.Duration, error) {
 func takeForeign(ctx context.Context, ls []Limiter, n int) (time.Duration, error) {
 	for i, l := range ls {
 		wait, err := l.Take(ctx, n)
-		if err == nil && wait <= 0 {
+		if err == nil && wait < 0 {
+			err = fmt.Errorf("throttle: %T.Take returned the negative wait %v", l, wait)
+		}
+		if err == nil && wait == 0 {
 			continue
 		}
 		for _, paid := range ls[:i] {

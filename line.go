@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 )
@@ -59,138 +58,6 @@ func (w *waiter) settle(s waitState) {
 	w.wake <- struct{}{} // never blocks: asked one at a time, and each turn is received
 }
 
-// ranks orders waiters: by priority, then by arrival, with every fairEvery-th
-// turn for the oldest. One heap by arrival for each priority in use; priorities
-// are expected to be few.
-type ranks struct {
-	levels []*level // highest priority first, none empty
-	count  int
-	served uint32 // turns given
-}
-
-type level struct {
-	prio  int32
-	units int64
-	heap  []*waiter // by seq
-	last  uint64    // the latest seq that ever came
-}
-
-func (r *ranks) find(prio int32) (int, bool) {
-	return slices.BinarySearchFunc(r.levels, prio, func(l *level, p int32) int { return int(p) - int(l.prio) })
-}
-
-func (r *ranks) push(w *waiter) {
-	i, ok := r.find(w.prio)
-	if !ok {
-		r.levels = slices.Insert(r.levels, i, &level{prio: w.prio})
-	}
-	l := r.levels[i]
-	l.units += int64(w.cost)
-	l.last = max(l.last, w.seq)
-	l.heap = append(l.heap, w)
-	w.index = int32(len(l.heap) - 1)
-	l.up(int(w.index))
-	r.count++
-}
-
-func (r *ranks) remove(w *waiter) {
-	i, _ := r.find(w.prio)
-	l := r.levels[i]
-	l.units -= int64(w.cost)
-	l.cut(int(w.index))
-	w.index = -1
-	r.count--
-	if len(l.heap) == 0 {
-		r.levels = slices.Delete(r.levels, i, i+1)
-	}
-}
-
-// next is the waiter whose turn it is; nil if there is none.
-func (r *ranks) next() *waiter {
-	if r.count == 0 {
-		return nil
-	}
-	w := r.levels[0].heap[0]
-	if r.served%fairEvery == fairEvery-1 {
-		for _, l := range r.levels[1:] {
-			if l.heap[0].seq < w.seq {
-				w = l.heap[0]
-			}
-		}
-	}
-	return w
-}
-
-// ahead counts the units that go before one of that priority and place.
-func (r *ranks) ahead(prio int32, seq uint64) (units int64) {
-	for _, l := range r.levels {
-		switch {
-		case l.prio > prio, l.prio == prio && seq > l.last:
-			units += l.units
-		case l.prio == prio: // it comes back to its old place
-			for _, w := range l.heap {
-				if w.seq < seq {
-					units += int64(w.cost)
-				}
-			}
-		}
-	}
-	return units
-}
-
-// each visits all waiters; f may not change the line.
-func (r *ranks) each(f func(*waiter)) {
-	for _, l := range r.levels {
-		for _, w := range l.heap {
-			f(w)
-		}
-	}
-}
-
-func (l *level) swap(i, j int) {
-	l.heap[i], l.heap[j] = l.heap[j], l.heap[i]
-	l.heap[i].index, l.heap[j].index = int32(i), int32(j)
-}
-
-func (l *level) up(i int) {
-	for i > 0 {
-		p := (i - 1) / 2
-		if l.heap[p].seq <= l.heap[i].seq {
-			return
-		}
-		l.swap(i, p)
-		i = p
-	}
-}
-
-func (l *level) down(i int) {
-	for {
-		c := 2*i + 1
-		if c >= len(l.heap) {
-			return
-		}
-		if c+1 < len(l.heap) && l.heap[c+1].seq < l.heap[c].seq {
-			c++
-		}
-		if l.heap[i].seq <= l.heap[c].seq {
-			return
-		}
-		l.swap(i, c)
-		i = c
-	}
-}
-
-func (l *level) cut(i int) {
-	last := len(l.heap) - 1
-	l.swap(i, last)
-	l.heap[last] = nil
-	l.heap = l.heap[:last]
-	if i < last {
-		l.down(i)
-		l.up(i)
-	}
-}
-
 // A decision is what a rule says about the head of a line.
 type decision struct {
 	verdict verdict
@@ -210,20 +77,25 @@ const (
 )
 
 // A rule decides who goes, and when. All methods are called with the line's
-// lock held, but for inquire, which may block and is called without.
+// lock held.
 type rule interface {
 	head(now time.Time) *waiter
-	pass(w *waiter, at, now time.Time) decision
+	pass(w *waiter, at, now time.Time) decision // may w go; if so, as of at
 	fail(w *waiter, err error) *Error
-	inquire(ctx context.Context, n int) (time.Duration, error) // take from the foreign limiters
-	answered(w *waiter, wait time.Duration, now time.Time) bool
-	undo(w *waiter, now time.Time)             // w was granted and cannot go: give all back, let the next go
-	refund(n int)                              // foreign limiters get n units back; without the lock
-	watch(changed func()) (stop func())        // own limiters, under the lock
-	watchForeign(changed func()) (stop func()) // foreign ones, without
-	gone(w *waiter)                            // w has left the line, whatever the reason
-	emptied()                                  // nobody waits any more
-	advance(now time.Time)                     // line.advance, with all that hangs on it
+	undo(w *waiter, now time.Time) // w was granted and cannot go: give all back, let the next go
+	gone(w *waiter)                // w has left the line, whatever the reason
+	emptied()                      // nobody waits any more
+	advance(now time.Time)         // line.advance, with all that hangs on it
+	watch(changed func()) (stop func())
+}
+
+// An asker is a rule that also needs the word of foreign limiters. They may
+// block, so all but answered is called without the lock.
+type asker interface {
+	inquire(ctx context.Context, n int) (time.Duration, error) // take from them
+	refund(n int)                                              // give n units back to them
+	watchForeign(changed func()) (stop func())
+	answered(w *waiter, wait time.Duration, now time.Time) bool // with the lock: what they said for w; negative: nothing good
 }
 
 // A line is a waiting line. Only its head is ever looked at: units are bound to
@@ -235,6 +107,7 @@ type line struct {
 	ranks
 	mu     *sync.Mutex
 	rule   rule
+	asker  asker // nil if the rule never says ask
 	timer  *time.Timer
 	told   time.Time // the moment a limiter told for the head; zero: none
 	asking *waiter   // whose goroutine asks a foreign limiter now
@@ -243,6 +116,7 @@ type line struct {
 
 func newLine(mu *sync.Mutex, r rule) *line {
 	l := &line{mu: mu, rule: r}
+	l.asker, _ = r.(asker)
 	l.stop = r.watch(l.wakeUp)
 	return l
 }
@@ -359,7 +233,7 @@ func (l *line) sleep(ctx context.Context, w *waiter) error {
 		case asking:
 			if !watched {
 				watched = true
-				defer l.rule.watchForeign(l.wakeUp)()
+				defer l.asker.watchForeign(l.wakeUp)()
 			}
 			l.askFor(ctx, w)
 		case granted:
@@ -374,8 +248,8 @@ func (l *line) sleep(ctx context.Context, w *waiter) error {
 // abandon takes w, whose ctx has ended, out of the line, or undoes its grant.
 func (l *line) abandon(ctx context.Context, w *waiter) error {
 	err, refund := l.abandonLocked(ctx, w)
-	if refund {
-		l.rule.refund(w.cost)
+	if refund && l.asker != nil {
+		l.asker.refund(w.cost)
 	}
 	return err
 }
@@ -392,7 +266,7 @@ func (l *line) abandonLocked(ctx context.Context, w *waiter) (err error, refund 
 		refund = true
 	case asking: // the turn had come, but was not taken up
 		l.asking = nil
-		l.rule.answered(w, -1, now)
+		l.asker.answered(w, -1, now)
 		l.drop(w, now)
 	default:
 		l.drop(w, now)
@@ -408,10 +282,10 @@ func (l *line) askFor(ctx context.Context, w *waiter) {
 	wait := time.Duration(0)
 	defer func() {
 		if !l.hear(w, wait, err) && wait == 0 && err == nil {
-			l.rule.refund(w.cost) // the gate has closed meanwhile
+			l.asker.refund(w.cost) // the gate has closed meanwhile
 		}
 	}()
-	wait, err = l.rule.inquire(ctx, w.cost)
+	wait, err = l.asker.inquire(ctx, w.cost)
 }
 
 // hear takes in what the foreign limiters answered and reports whether w goes.
@@ -422,10 +296,10 @@ func (l *line) hear(w *waiter, wait time.Duration, err error) (ok bool) {
 	l.asking = nil
 	switch {
 	case err != nil:
-		l.rule.answered(w, -1, now)
+		l.asker.answered(w, -1, now)
 		w.err = l.rule.fail(w, err)
 		l.leave(w, refused)
-	case l.rule.answered(w, wait, now):
+	case l.asker.answered(w, wait, now):
 		ok = true
 		l.served++
 		l.leave(w, granted)

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,17 +70,6 @@ type room struct {
 	shared   *sharedLine // nil if no limiter is shared by all queues
 }
 
-// foreignView is what a queue knows of limiters that are not the library's own.
-type foreignView struct {
-	next      time.Time // not to be asked before
-	mayNotify bool      // all of them tell when they change
-	lastGrant time.Time
-	gap       float64 // smoothed seconds per unit granted; 0: not known
-}
-
-// maxAskGap is how long a foreign limiter that cannot tell of a change is left unasked.
-const maxAskGap = time.Second
-
 // NewQueue returns a Queue before lim; a nil lim sets no limit. It panics if an
 // option is negative.
 func NewQueue(lim Limiter, opts QueueOptions) *Queue {
@@ -111,7 +99,21 @@ func (q *Queue) init(r *room, l, own *limits) {
 // ([WithCost], 1 if it says nothing) and no in-flight slot. The error is an
 // [*Error]; ErrQueueFull and ErrWaitTooLong come at once.
 func (q *Queue) Wait(ctx context.Context) error {
-	o := orderFrom(ctx)
+	v := ctxValue(ctx)
+	if ctx.Err() == nil && q.dash(v.cost) {
+		return nil
+	}
+	return q.waitFor(ctx, order{cost: v.cost, prio: v.prio})
+}
+
+// dash is the whole of Wait while all is well and nobody waits.
+func (q *Queue) dash(n int) bool {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	return q.clear() && q.pay(n, time.Now())
+}
+
+func (q *Queue) waitFor(ctx context.Context, o order) error {
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
@@ -229,40 +231,6 @@ type ticket struct {
 	epoch  uint32
 	sample bool // its round trip is to be measured
 	waited bool
-}
-
-// ctxOrder is the value behind WithPriority and WithCost.
-type ctxOrder struct {
-	cost    int
-	hasCost bool
-	prio    int32
-}
-
-type ctxKey struct{}
-
-func ctxValue(ctx context.Context) ctxOrder {
-	v, _ := ctx.Value(ctxKey{}).(*ctxOrder)
-	if v == nil {
-		return ctxOrder{cost: 1}
-	}
-	return *v
-}
-
-// WithPriority returns a ctx whose calls go before those of a lower priority in
-// the same line. The default is 0. Values beyond 32 bits count as the nearest
-// that fits.
-func WithPriority(ctx context.Context, p int) context.Context {
-	v := ctxValue(ctx)
-	v.prio = int32(min(max(p, math.MinInt32), math.MaxInt32))
-	return context.WithValue(ctx, ctxKey{}, &v)
-}
-
-// WithCost returns a ctx whose calls take n units of the limit instead of 1. A
-// cost of 0 takes none, but waits its turn; a negative one is an error of the call.
-func WithCost(ctx context.Context, n int) context.Context {
-	v := ctxValue(ctx)
-	v.cost, v.hasCost = n, true
-	return context.WithValue(ctx, ctxKey{}, &v)
 }
 
 func orderFrom(ctx context.Context) order {

@@ -1,0 +1,275 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-throttle/throttle/hint"
+)
+
+// A call is one RoundTrip. It lives on its goroutine's stack.
+type call struct {
+	order
+	t    *Transport
+	key  string
+	k    *keyState
+	req  *http.Request // the caller's
+	next *http.Request // to be sent: req, or a copy with a new body
+	sent bool          // next has been handed to Base, which closes its body
+	out  bool          // an attempt is under way
+	held bool          // and has an in-flight slot
+
+	resp    *http.Response // the last answer, not handed out yet
+	err     error          // the last attempt's error; nil: it had an answer
+	srtt    time.Duration
+	backoff Backoff
+	paid    bool   // a retry was taken out of the budget, when closings was
+	paidAt  uint32 // this
+}
+
+// begin checks the request and finds its key and cost.
+func (c *call) begin() error {
+	t := c.t
+	t.once.Do(t.setup)
+	switch {
+	case t.err != nil:
+		return t.err
+	case c.req.URL == nil:
+		return errors.New("throttle: Request.URL is nil")
+	}
+	v := ctxValue(c.req.Context())
+	c.prio, c.cost = v.prio, v.cost
+	if t.Cost != nil && !v.hasCost {
+		c.cost = t.Cost(c.req)
+	}
+	if t.Key == nil {
+		c.key = bounded(ByHost(c.req))
+	} else {
+		c.key = bounded(t.Key(c.req))
+	}
+	c.slot = t.Queue.MaxInFlight > 0
+	c.resend = replayable(c.req) && idempotent(c.req)
+	return nil
+}
+
+// wait stands in line until the attempt may be sent.
+func (c *call) wait() error {
+	ctx := c.req.Context()
+	err := ctx.Err()
+	if err != nil {
+		err = &Error{Key: c.key, Attempts: c.attempts, Err: err}
+	} else if err = c.stand(ctx); err == nil {
+		c.out, c.held = true, c.slot
+		c.settleBudget()
+		return nil
+	}
+	c.tell(c.t.Hooks.Refused, Event{Err: err})
+	return err
+}
+
+func (c *call) stand(ctx context.Context) error {
+	l, w, err := c.arrive(ctx)
+	if err == errNewKey {
+		c.make()
+		l, w, err = c.arrive(ctx)
+	}
+	if err != nil || w == nil {
+		return err
+	}
+	start := time.Now()
+	if err := l.sleep(ctx, w); err != nil {
+		return err
+	}
+	c.fill(w, c.t.table.base)
+	c.tell(c.t.Hooks.Waited, Event{Wait: c.now.Sub(start)})
+	return nil
+}
+
+// errNewKey says that the key's limiter has to be made first, without the lock.
+var errNewKey = errors.New("throttle: new key")
+
+// arrive is the one critical section of a call that need not wait: it finds the
+// key, pays the budget's share, and takes slot and units.
+func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
+	t := c.t.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if c.k == nil {
+		k := t.find(c.key, now)
+		if k == nil {
+			return nil, nil, errNewKey
+		}
+		c.k = k
+		k.calls++
+		k.deposit()
+	}
+	c.srtt = c.k.gate.srtt
+	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
+	return c.k.admit(ctx, &c.order, now, nil)
+}
+
+// make makes the state of a new key. Two callers may both make its limiter; the
+// second's is dropped unused.
+func (c *call) make() {
+	var lim Limiter
+	if c.t.LimiterFor != nil {
+		lim = c.t.LimiterFor(c.key)
+	}
+	t := c.t.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.keys[c.key] == nil {
+		t.add(c.key, lim, time.Now())
+	}
+}
+
+// send makes one attempt.
+func (c *call) send() {
+	c.attempts++
+	c.sent = true
+	base := c.t.base()
+	resp, err := base.RoundTrip(c.next)
+	if resp == nil && err == nil {
+		err = fmt.Errorf("throttle: Transport.Base (%T) returned neither a response nor an error", base)
+	}
+	if c.err = err; err == nil {
+		c.dropResponse()
+		c.resp = resp
+	}
+}
+
+// dropResponse closes an answer that nobody gets.
+func (c *call) dropResponse() {
+	if c.resp != nil && c.resp.Body != nil {
+		c.resp.Body.Close()
+	}
+	c.resp = nil
+}
+
+// learn tells the gate what the attempt has shown. A success of which nothing is
+// to be learned takes no lock and reads no clock.
+func (c *call) learn() outcome {
+	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && !c.sample && !c.k.gate.alert.Load() {
+		c.out = false
+		return success
+	}
+	now := time.Now()
+	r := report{epoch: c.epoch, call: c.seq, trip: now.Sub(c.now)}
+	var h hint.Hint
+	switch {
+	case c.err != nil:
+	case c.t.Hint != nil:
+		h = c.t.Hint(c.resp, now)
+	default:
+		h = hint.Parse(c.resp, now)
+	}
+	r.outcome = judge(c.req.Context(), c.resp, c.err, h.Throttled, r.trip, c.srtt)
+	if r.outcome == refusal {
+		r.told = max(0, h.RetryAfter)
+	}
+	c.report(r, now)
+	switch {
+	case r.outcome == refusal:
+		c.tell(c.t.Hooks.Throttled, Event{Wait: r.told})
+	case c.err != nil, c.resp.StatusCode >= 500:
+		c.tell(c.t.Hooks.Failed, Event{})
+	}
+	return r.outcome
+}
+
+// report hands r to the gate, and lets the line see what has changed.
+func (c *call) report(r report, now time.Time) {
+	t, k := c.t.table, c.k
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.out = false
+	if r.outcome == refusal {
+		k.counters.throttled++
+	}
+	if k.gate.learn(r, now, k.pace()) {
+		k.expel(now)
+	}
+	if k.gate.trouble != nil {
+		t.touch(k, now)
+		k.advance(now)
+	}
+}
+
+// result hands out what there is: the answer, or the error if there is none.
+func (c *call) result(what outcome) (*http.Response, error) {
+	resp, err := c.resp, c.err
+	if resp == nil || err != nil && what != failure {
+		return nil, err
+	}
+	c.resp = nil
+	if c.held {
+		c.freeAtEnd(resp)
+	}
+	return resp, nil
+}
+
+// freeAtEnd gives the slot back when the body of resp has ended, was closed, or
+// the request's ctx is over; now, if there is none to read.
+func (c *call) freeAtEnd(resp *http.Response) {
+	c.held = false
+	if resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0 ||
+		c.req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols {
+		c.k.free()
+		return
+	}
+	free := sync.OnceFunc(c.k.free)
+	stop := context.AfterFunc(c.req.Context(), free)
+	resp.Body = &slotBody{resp.Body, func() { stop(); free() }}
+}
+
+// without ends a call that may not be sent, or sent again, because of err.
+func (c *call) without(err error) (*http.Response, error) {
+	if c.resp != nil && !errors.Is(err, context.Canceled) {
+		resp := c.resp
+		c.resp = nil
+		return resp, nil
+	}
+	var e *Error
+	if c.err != nil && errors.As(err, &e) {
+		e.Err = fmt.Errorf("%w; the last attempt: %w", e.Err, c.err)
+	}
+	return nil, err
+}
+
+// end releases what the call still holds, in a panic too.
+func (c *call) end() {
+	if !c.sent && c.next.Body != nil {
+		c.next.Body.Close()
+	}
+	c.dropResponse()
+	if c.k == nil {
+		return
+	}
+	if c.out { // Base or Hint has panicked
+		c.report(report{outcome: neutral, epoch: c.epoch}, time.Now())
+	}
+	if c.held {
+		c.k.free()
+	}
+	c.k.ended.Add(1)
+}
+
+// tell calls a hook.
+func (c *call) tell(hook func(context.Context, Event), e Event) {
+	if hook == nil {
+		return
+	}
+	e.Key, e.Method, e.Host, e.Attempt = c.key, c.req.Method, c.req.URL.Host, c.attempts
+	if c.resp != nil {
+		e.Status = c.resp.StatusCode
+	}
+	if e.Err == nil {
+		e.Err = c.err
+	}
+	hook(c.req.Context(), e)
+}

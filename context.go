@@ -1,0 +1,40 @@
+package throttle
+
+import (
+	"context"
+	"math"
+)
+
+// ctxOrder is the value behind WithPriority and WithCost.
+type ctxOrder struct {
+	cost    int
+	hasCost bool
+	prio    int32
+}
+
+type ctxKey struct{}
+
+func ctxValue(ctx context.Context) ctxOrder {
+	v, _ := ctx.Value(ctxKey{}).(*ctxOrder)
+	if v == nil {
+		return ctxOrder{cost: 1}
+	}
+	return *v
+}
+
+// WithPriority returns a ctx whose calls go before those of a lower priority in
+// the same line. The default is 0. Values beyond 32 bits count as the nearest
+// that fits.
+func WithPriority(ctx context.Context, p int) context.Context {
+	v := ctxValue(ctx)
+	v.prio = int32(min(max(p, math.MinInt32), math.MaxInt32))
+	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// WithCost returns a ctx whose calls take n units of the limit instead of 1. A
+// cost of 0 takes none, but waits its turn; a negative one is an error of the call.
+func WithCost(ctx context.Context, n int) context.Context {
+	v := ctxValue(ctx)
+	v.cost, v.hasCost = n, true
+	return context.WithValue(ctx, ctxKey{}, &v)
+}

@@ -1,0 +1,82 @@
+package throttle
+
+import (
+	"context"
+	"time"
+)
+
+// answered implements rule: the foreign limiters, asked for w, said to wait
+// that long; 0: w has their units too; negative: they refused altogether.
+func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
+	at := q.room.base.Add(w.taken)
+	_, d := q.ready(w.slot, at, now)
+	if s := q.room.shared; s != nil {
+		s.asking = nil
+		if wait == 0 && d.verdict == grant {
+			s.follow(q, d)
+		}
+	}
+	if wait == 0 && d.verdict == grant {
+		q.foreign.next = time.Time{}
+		q.start(w.cost, w.slot, at, now)
+		q.granted(w, now)
+		return true
+	}
+	q.giveBack(at, now, w.cost)
+	if wait > 0 {
+		if !q.foreign.mayNotify {
+			wait = min(wait, maxAskGap)
+		}
+		q.foreign.next = now.Add(wait)
+	}
+	return false
+}
+
+// inquire implements rule. It is called without the lock.
+func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
+	return takeForeign(ctx, q.limits.foreign, n)
+}
+
+// refund implements rule. It is called without the lock.
+func (q *Queue) refund(n int) {
+	for _, f := range q.limits.foreign {
+		if a, ok := f.(Adjuster); ok {
+			a.Adjust(-n)
+		}
+	}
+}
+
+// watchForeign implements rule. It is called without the lock.
+func (q *Queue) watchForeign(changed func()) (stop func()) {
+	var stops []func()
+	for _, f := range q.limits.foreign {
+		if n, ok := f.(Notifier); ok {
+			stops = append(stops, n.Notify(func() {
+				q.forgetTold()
+				changed()
+			}))
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+func (q *Queue) forgetTold() {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	q.foreign.next = time.Time{}
+}
+
+// foreignView is what a queue knows of limiters that are not the library's own.
+type foreignView struct {
+	next      time.Time // not to be asked before
+	mayNotify bool      // all of them tell when they change
+	lastGrant time.Time
+	gap       float64 // smoothed seconds per unit granted; 0: not known
+}
+
+// maxAskGap is how long a foreign limiter that cannot tell of a change is left unasked.
+const maxAskGap = time.Second

@@ -1,0 +1,137 @@
+package throttle
+
+import (
+	"slices"
+)
+
+// ranks orders waiters: by priority, then by arrival, with every fairEvery-th
+// turn for the oldest. One heap by arrival for each priority in use; priorities
+// are expected to be few.
+type ranks struct {
+	levels []*level // highest priority first, none empty
+	count  int
+	served uint32 // turns given
+}
+
+type level struct {
+	prio  int32
+	units int64
+	heap  []*waiter // by seq
+	last  uint64    // the latest seq that ever came
+}
+
+func (r *ranks) find(prio int32) (int, bool) {
+	return slices.BinarySearchFunc(r.levels, prio, func(l *level, p int32) int { return int(p) - int(l.prio) })
+}
+
+func (r *ranks) push(w *waiter) {
+	i, ok := r.find(w.prio)
+	if !ok {
+		r.levels = slices.Insert(r.levels, i, &level{prio: w.prio})
+	}
+	l := r.levels[i]
+	l.units += int64(w.cost)
+	l.last = max(l.last, w.seq)
+	l.heap = append(l.heap, w)
+	w.index = int32(len(l.heap) - 1)
+	l.up(int(w.index))
+	r.count++
+}
+
+func (r *ranks) remove(w *waiter) {
+	i, _ := r.find(w.prio)
+	l := r.levels[i]
+	l.units -= int64(w.cost)
+	l.cut(int(w.index))
+	w.index = -1
+	r.count--
+	if len(l.heap) == 0 {
+		r.levels = slices.Delete(r.levels, i, i+1)
+	}
+}
+
+// next is the waiter whose turn it is; nil if there is none.
+func (r *ranks) next() *waiter {
+	if r.count == 0 {
+		return nil
+	}
+	w := r.levels[0].heap[0]
+	if r.served%fairEvery == fairEvery-1 {
+		for _, l := range r.levels[1:] {
+			if l.heap[0].seq < w.seq {
+				w = l.heap[0]
+			}
+		}
+	}
+	return w
+}
+
+// ahead counts the units that go before one of that priority and place.
+func (r *ranks) ahead(prio int32, seq uint64) (units int64) {
+	for _, l := range r.levels {
+		switch {
+		case l.prio > prio, l.prio == prio && seq > l.last:
+			units += l.units
+		case l.prio == prio: // it comes back to its old place
+			for _, w := range l.heap {
+				if w.seq < seq {
+					units += int64(w.cost)
+				}
+			}
+		}
+	}
+	return units
+}
+
+// each visits all waiters; f may not change the line.
+func (r *ranks) each(f func(*waiter)) {
+	for _, l := range r.levels {
+		for _, w := range l.heap {
+			f(w)
+		}
+	}
+}
+
+func (l *level) swap(i, j int) {
+	l.heap[i], l.heap[j] = l.heap[j], l.heap[i]
+	l.heap[i].index, l.heap[j].index = int32(i), int32(j)
+}
+
+func (l *level) up(i int) {
+	for i > 0 {
+		p := (i - 1) / 2
+		if l.heap[p].seq <= l.heap[i].seq {
+			return
+		}
+		l.swap(i, p)
+		i = p
+	}
+}
+
+func (l *level) down(i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(l.heap) {
+			return
+		}
+		if c+1 < len(l.heap) && l.heap[c+1].seq < l.heap[c].seq {
+			c++
+		}
+		if l.heap[i].seq <= l.heap[c].seq {
+			return
+		}
+		l.swap(i, c)
+		i = c
+	}
+}
+
+func (l *level) cut(i int) {
+	last := len(l.heap) - 1
+	l.swap(i, last)
+	l.heap[last] = nil
+	l.heap = l.heap[:last]
+	if i < last {
+		l.down(i)
+		l.up(i)
+	}
+}

@@ -1,0 +1,138 @@
+package throttle
+
+import (
+	"context"
+	"time"
+)
+
+// turnAway decides whether a caller who would have to wait is refused at once.
+// The reasons are tried in a fixed order: full, paused, too long.
+func (q *Queue) turnAway(ctx context.Context, o *order, now time.Time) *Error {
+	opts := &q.room.opts
+	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
+		return q.errorOf(o.attempts, q.predict(o, now), ErrQueueFull)
+	}
+	if wait, yes := q.hopeless(o.pauses, true, now); yes {
+		return q.errorOf(o.attempts, wait, ErrPaused)
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok && opts.MaxWait == 0 {
+		return nil
+	}
+	switch wait := q.predict(o, now); {
+	case ok && now.Add(wait).After(deadline):
+		return q.errorOf(o.attempts, wait, errDeadline)
+	case opts.MaxWait > 0 && wait > opts.MaxWait:
+		return q.errorOf(o.attempts, wait, ErrWaitTooLong)
+	}
+	return nil
+}
+
+// hopeless reports whether one who has spent that long behind the closed gate
+// may not sit this closing through, and how long it is told to last.
+func (q *Queue) hopeless(spent time.Duration, arriving bool, now time.Time) (time.Duration, bool) {
+	g, most := &q.gate, q.room.maxPause
+	if g.trouble == nil || g.cause == open || most < 0 {
+		return 0, false
+	}
+	wait := max(0, g.until.Sub(now))
+	if !g.probing || g.floor.After(now) {
+		return wait, wait > most-spent
+	}
+	if arriving && wait == 0 && (q.line == nil || q.line.count == 0) {
+		return 0, false // it is the probe
+	}
+	return wait, spent >= most || arriving && now.Sub(g.since) > most
+}
+
+// predict is how long a newcomer would wait, supposing that nobody leaves.
+func (q *Queue) predict(o *order, now time.Time) time.Duration {
+	from := now
+	g := &q.gate
+	if g.trouble != nil && g.cause != open {
+		from = latest(now, g.until)
+	}
+	var ahead int64
+	if q.line != nil {
+		ahead = q.line.ahead(o.prio, o.seq)
+	}
+	at := q.limits.after(from, ahead, o.cost)
+	if s := q.room.shared; s != nil {
+		at = latest(q.own.after(from, ahead, o.cost), s.limits.after(from, s.waiting.ahead(o.prio), o.cost))
+	}
+	if pace := q.pace(); g.trouble != nil && (g.cause != open || g.mode == paced) {
+		start := from
+		if g.cause == open {
+			start = latest(now, g.next)
+		}
+		at = latest(at, start.Add(unitTime(int(min(ahead, 1<<31)), pace)))
+	}
+	if f := q.foreign; f != nil {
+		at = latest(at, latest(from, f.next).Add(time.Duration(float64(ahead)*f.gap*1e9)))
+	}
+	return at.Sub(now)
+}
+
+// expel sends away those whom the closed gate dooms, and plans when to look again.
+func (q *Queue) expel(now time.Time) {
+	l, g := q.line, &q.gate
+	if l == nil || g.trouble == nil || g.cause == open {
+		return
+	}
+	type lost struct {
+		w   *waiter
+		err error
+	}
+	var gone []lost
+	wait := max(0, g.until.Sub(now))
+	g.expelAt = time.Time{}
+	l.each(func(w *waiter) {
+		if w.state == asking {
+			return
+		}
+		_, paused := q.hopeless(g.closedTime(now)-w.pause, false, now)
+		switch {
+		case paused:
+			gone = append(gone, lost{w, ErrPaused})
+		case w.deadline != 0 && !g.probing && q.room.base.Add(w.deadline).Before(g.until):
+			gone = append(gone, lost{w, errDeadline})
+		default:
+			q.planExpulsion(w, now)
+		}
+	})
+	for _, x := range gone {
+		q.counters.refused++
+		x.w.err = q.errorOf(int(x.w.attempts), wait, x.err)
+		l.leave(x.w, refused)
+	}
+	if l.count == 0 {
+		l.close()
+	}
+}
+
+// planExpulsion makes the line look again when w has spent what it may.
+func (q *Queue) planExpulsion(w *waiter, now time.Time) {
+	g := &q.gate
+	if q.room.maxPause < 0 {
+		return
+	}
+	left := q.room.maxPause - (g.closedTime(now) - w.pause)
+	g.expelAt = soonest(g.expelAt, now.Add(max(0, left)))
+}
+
+// soonest returns the earlier of two moments; the zero one means none.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) *Error {
+	return &Error{Key: q.key, Wait: wait, Attempts: attempts, Err: reason}
+}
+
+// fail implements rule.
+func (q *Queue) fail(w *waiter, err error) *Error {
+	return q.errorOf(int(w.attempts), 0, err)
+}

@@ -1,0 +1,167 @@
+package throttle
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A report is what one attempt tells the gate.
+type report struct {
+	outcome outcome
+	epoch   uint32        // when it was sent
+	call    uint64        // which call it belongs to
+	told    time.Duration // refusal: how long to wait; 0: not told
+	trip    time.Duration // its round trip; 0: not measured
+}
+
+type outcome uint8
+
+const (
+	success outcome = iota
+	neutral         // says nothing of the upstream: cancelled, a certificate, a 500
+	failure
+	refusal
+)
+
+// learn takes a report in and reports whether a closing began or grew.
+func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
+	g.measure(r)
+	if r.outcome <= neutral && !g.alert.Load() {
+		return false
+	}
+	if g.trouble == nil {
+		g.trouble = new(trouble)
+	}
+	defer g.watch()
+	current := r.epoch == g.epoch
+	if g.mode == counted && current {
+		g.flying = max(0, g.flying-1)
+	}
+	switch r.outcome {
+	case success:
+		g.succeed(r, now, pace)
+	case neutral:
+		if current && g.probe { // this probe has said nothing: the next is due at once
+			g.probeAt(now)
+		}
+	case failure:
+		return current && g.failed(r, now)
+	case refusal:
+		return g.refuse(r, current, now, pace)
+	}
+	return false
+}
+
+// measure smooths the round trip as TCP does (RFC 6298, alpha 1/8). A failure's
+// is no measure of the upstream at work.
+func (g *gate) measure(r report) {
+	switch {
+	case r.trip <= 0 || r.outcome == failure || r.outcome == neutral:
+	case g.srtt == 0:
+		g.srtt = r.trip
+	default:
+		g.srtt += (r.trip - g.srtt) / 8
+	}
+}
+
+func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
+	if g.untold > 0 && r.epoch >= g.untoldEpoch {
+		g.untold = 0
+	}
+	if g.cause == open {
+		g.row = 0
+	}
+	if r.epoch != g.epoch {
+		return
+	}
+	if g.mode == counted {
+		g.allowed++
+	}
+	if g.cause != open && g.probing {
+		g.reopen(now, pace)
+	}
+}
+
+// failed notes a failure of the current epoch.
+func (g *gate) failed(r report, now time.Time) (stopped bool) {
+	if g.cause != open {
+		if g.probing && g.probe {
+			age := now.Sub(g.rowStart)
+			g.probeAt(now.Add(min(max(age/50, firstProbe), maxProbeGap)))
+		}
+		return false
+	}
+	if g.row == 0 {
+		g.rowCall, g.rowMixed, g.rowStart = r.call, false, now
+	}
+	g.row++
+	g.rowMixed = g.rowMixed || r.call != g.rowCall
+	if g.row < failuresToClose || !g.rowMixed {
+		return false
+	}
+	g.epoch++
+	g.close(failing, now.Add(firstProbe), now)
+	g.probing = true
+	return true
+}
+
+// refuse notes a refusal. One of an older epoch is an echo: it extends the
+// closing by what it was told, and changes nothing else.
+func (g *gate) refuse(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
+	wait := min(r.told, maxBelief)
+	if !current {
+		if wait <= 0 || g.cause != open && !now.Add(wait).After(g.until) {
+			return false
+		}
+		g.probing = g.probing || r.told > maxBelief
+		g.close(told, now.Add(wait), now)
+		return true
+	}
+	g.epoch++
+	if g.probing { // until was the probe's time, and it has been used
+		g.probeAt(now)
+	}
+	if wait > 0 {
+		g.probing = r.told > maxBelief
+		g.close(told, now.Add(wait+jitter(min(wait/20, time.Second))), now)
+		return true
+	}
+	if g.untold++; g.untold == 1 {
+		g.untoldEpoch = g.epoch
+	}
+	g.probing = g.untold >= 3
+	g.close(throttled, now.Add(g.untoldWait(r.trip, pace)), now)
+	g.rowStart = now
+	return true
+}
+
+// untoldWait is how long to close for a refusal that told no time. A stray one
+// hardly costs throughput; those that follow without a success back off with
+// full jitter.
+func (g *gate) untoldWait(trip time.Duration, pace rate.Limit) time.Duration {
+	srtt := g.srtt
+	if srtt <= 0 {
+		srtt = max(trip, time.Millisecond)
+	}
+	switch {
+	case g.untold == 1 && pace > 0 && pace != rate.Inf:
+		return unitTime(1, pace)
+	case g.untold <= 2:
+		return srtt
+	}
+	ceiling := maxUntold
+	if k := g.untold - 2; k < 32 && srtt < maxUntold>>k {
+		ceiling = srtt << k
+	}
+	return 1 + jitter(ceiling)
+}
+
+// jitter is uniform in [0, most).
+func jitter(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return rand.N(most)
+}
