@@ -172,7 +172,10 @@ func (c *call) learn() outcome {
 	if r.outcome == refusal {
 		r.told = max(0, h.RetryAfter)
 	}
-	c.report(r, now)
+	if r.outcome > neutral || c.sample || c.k.gate.alert.Load() {
+		c.report(r, now)
+	}
+	c.out = false
 	switch {
 	case r.outcome == refusal:
 		c.tell(c.t.Hooks.Throttled, Event{Wait: r.told})
@@ -187,7 +190,6 @@ func (c *call) report(r report, now time.Time) {
 	t, k := c.t.table, c.k
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.out = false
 	if r.outcome == refusal {
 		k.counters.throttled++
 	}

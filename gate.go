@@ -54,6 +54,7 @@ type gate struct {
 type trouble struct {
 	cause   cause
 	until   time.Time     // closed until then; while probing: when the next probe is due
+	slack   time.Duration // jitter within until
 	floor   time.Time     // what was told or asked for: until is never earlier
 	since   time.Time     // when this closing began
 	total   time.Duration // time spent closed before since
@@ -112,6 +113,9 @@ func (g *gate) close(c cause, until, now time.Time) {
 	}
 	if g.cause == open {
 		g.since, g.until = now, until
+	}
+	if until.After(g.until) {
+		g.slack = 0
 	}
 	if c == told || c == paused {
 		g.floor = latest(g.floor, until)

@@ -37,7 +37,7 @@ func (q *Queue) hopeless(spent time.Duration, arriving bool, now time.Time) (tim
 	}
 	wait := max(0, g.until.Sub(now))
 	if !g.probing || g.floor.After(now) {
-		return wait, wait > most-spent
+		return wait, wait-g.slack > most-spent // jitter is ours, not told
 	}
 	if arriving && wait == 0 && (q.line == nil || q.line.count == 0) {
 		return 0, false // it is the probe
@@ -113,7 +113,7 @@ func (q *Queue) expel(now time.Time) {
 // planExpulsion makes the line look again when w has spent what it may.
 func (q *Queue) planExpulsion(w *waiter, now time.Time) {
 	g := &q.gate
-	if q.room.maxPause < 0 {
+	if q.room.maxPause < 0 || !g.probing { // a told closing has been weighed as a whole
 		return
 	}
 	left := q.room.maxPause - (g.closedTime(now) - w.pause)

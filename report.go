@@ -125,7 +125,9 @@ func (g *gate) refuse(r report, current bool, now time.Time, pace rate.Limit) (s
 	}
 	if wait > 0 {
 		g.probing = r.told > maxBelief
-		g.close(told, now.Add(wait+jitter(min(wait/20, time.Second))), now)
+		j := jitter(min(wait/20, time.Second))
+		g.close(told, now.Add(wait+j), now)
+		g.slack = j
 		return true
 	}
 	if g.untold++; g.untold == 1 {
