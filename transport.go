@@ -117,8 +117,8 @@ func (t *Transport) Resume(key string) {
 
 // KeyStats is what [Transport.Stats] tells of one key.
 type KeyStats struct {
-	Key string // as Transport.Key gave it, cut to 256 bytes
-	QueueStats
+	Key        string // as Transport.Key gave it, cut to 256 bytes
+	QueueStats        // of its line
 }
 
 // Stats yields a snapshot of every key in use, in no order. Each is true at the
