@@ -22,29 +22,20 @@ type tank struct {
 
 func (t *tank) core() *core { return &t.c }
 
-// start makes a full account; limit and burst are valid.
+// start makes a full account; limit and burst are valid. A rate.Limiter held by value is empty at
+// first, and what is given back to it fills it.
 func (t *tank) start(limit rate.Limit, burst int) {
 	t.c.init()
 	t.lim.SetBurstAt(time.Time{}, burst)
 	t.setLimit(time.Time{}, limit)
-	t.fill(time.Time{})
+	t.lim.ReserveN(time.Time{}, -burst)
 }
 
-// setLimit changes the rate as of at, up to which the old one counts. An infinite rate keeps no
-// account, so the bucket is full when it ends.
+// setLimit changes the rate as of at, up to which the old one counts. After rate.Inf, which fills
+// the bucket in no time, it is full.
 func (t *tank) setLimit(at time.Time, limit rate.Limit) {
-	endless := t.lim.Limit() == rate.Inf
 	t.lim.SetLimitAt(at, limit)
 	t.c.stopped = limit == 0
-	if endless && limit != rate.Inf {
-		t.fill(at)
-	}
-}
-
-// fill makes the bucket full as of at. A surplus does no harm: the next reckoning cuts it.
-func (t *tank) fill(at time.Time) {
-	missing := float64(t.lim.Burst()) - t.lim.TokensAt(at)
-	t.lim.ReserveN(at, -int(min(math.Ceil(missing), 1<<62)))
 }
 
 // takeBy tries the moment at first, which is the whole cost of a take that need not wait. There
@@ -132,7 +123,7 @@ func (t *tank) Take(_ context.Context, n int) (wait time.Duration, err error) { 
 // Adjust implements [Adjuster]: n < 0 gives units back, never above the burst; n > 0 takes more and
 // may leave a debt.
 func (t *tank) Adjust(n int) {
-	t.c.change(func(now time.Time) { t.book(max(n, -math.MaxInt)) })
+	t.c.change(func(now time.Time) { t.book(n) })
 }
 
 // Notify implements [Notifier].

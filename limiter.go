@@ -221,7 +221,7 @@ func parsePer(s string) (time.Duration, error) {
 		}
 	}
 	per, err := time.ParseDuration(text)
-	if per += time.Duration(days) * 24 * time.Hour; err != nil || per <= 0 || strings.ContainsAny(s, "+-") {
+	if per += time.Duration(days) * 24 * time.Hour; err != nil || per <= 0 {
 		return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d) or a duration above 0", s)
 	}
 	return per, nil

@@ -68,7 +68,7 @@ func runScript(t *testing.T, name string, lim func() Limiter, steps []step) {
 	})
 }
 
-// A admission is one call that was let go.
+// An admission is one call that was let go.
 type admission struct {
 	at time.Time
 	n  int
@@ -80,10 +80,10 @@ type drive struct {
 	lim      Limiter
 	mean     time.Duration // between arrivals
 	maxCost  int
-	undo     float64                                                // share of grants that are given back unused
-	late     time.Duration                                          // a take may be reckoned up to so much before the present
+	undo     float64                                                    // share of grants that are given back unused
+	late     time.Duration                                              // a take may be reckoned up to so much before the present
 	external func(r *rand.Rand, g admission, start time.Time) (ok bool) // gives the last admission back through Adjust
-	change   func(r *rand.Rand, now time.Time)                      // changes the rate, now and then
+	change   func(r *rand.Rand, now time.Time)                          // changes the rate, now and then
 }
 
 // run returns the grants that were used, in order of time.
@@ -261,7 +261,10 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 func TestClockNeverRunsBackwards(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, l := range everyKind(1) {
-		l.take(start.Add(10*time.Second), 1)
+		first := start.Add(10 * time.Second)
+		if m, _ := l.takeBy(first, first, 1); m.After(first) {
+			t.Fatalf("%s: the first take is refused", name)
+		}
 		for _, back := range []time.Duration{0, 3 * time.Second, 9 * time.Second} {
 			at := start.Add(back)
 			if m, _ := l.takeBy(at, at, 1); !m.Equal(start.Add(11 * time.Second)) {
@@ -310,6 +313,11 @@ func TestCostsThatAreErrors(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q does not say %q", name, err, want)
 			}
+		}
+	}
+	for _, l := range []own{new(Bucket), new(Leaky), new(FixedWindow), new(SlidingWindow)} {
+		if got := l.available(time.Now()); got != 0 {
+			t.Errorf("%v units available in a zero %T", got, l)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -490,6 +498,7 @@ func TestNotifyTellsEveryWatcherOutsideTheLockUntilItStops(t *testing.T) {
 		l.Adjust(-1)
 		stops[3]()
 		stops[0]()
+		stops[1]()
 		l.Adjust(1)
 		stops[2]()
 		l.Adjust(-1)

@@ -220,29 +220,41 @@ func (l *line) goOn(now time.Time) {
 // sleep waits until w may start (nil), is refused, or ctx ends. Grant and ctx
 // may race: whichever the select sees, a grant that cannot be used is undone.
 func (l *line) sleep(ctx context.Context, w *waiter) error {
-	watched := false
-	for {
+	select {
+	case <-w.wake:
+	case <-ctx.Done():
+		return l.abandon(ctx, w)
+	}
+	if w.state == granted && ctx.Err() == nil {
+		return nil
+	}
+	return l.woken(ctx, w)
+}
+
+// woken goes on from sleep where w was not simply granted.
+func (l *line) woken(ctx context.Context, w *waiter) error {
+	switch w.state {
+	case granted:
+		return l.abandon(ctx, w)
+	case refused:
+		return w.err
+	}
+	defer l.asker.watchForeign(l.wakeUp)()
+	for w.state == asking {
+		l.askFor(ctx, w)
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
 			return l.abandon(ctx, w)
 		}
-		switch w.state {
-		case refused:
-			return w.err
-		case asking:
-			if !watched {
-				watched = true
-				defer l.asker.watchForeign(l.wakeUp)()
-			}
-			l.askFor(ctx, w)
-		case granted:
-			if ctx.Err() != nil {
-				return l.abandon(ctx, w)
-			}
-			return nil
-		}
 	}
+	if w.state == refused {
+		return w.err
+	}
+	if ctx.Err() != nil {
+		return l.abandon(ctx, w)
+	}
+	return nil
 }
 
 // abandon takes w, whose ctx has ended, out of the line, or undoes its grant.

@@ -100,17 +100,36 @@ func (q *Queue) init(r *room, l, own *limits) {
 // [*Error]; ErrQueueFull and ErrWaitTooLong come at once.
 func (q *Queue) Wait(ctx context.Context) error {
 	v := ctxValue(ctx)
-	if ctx.Err() == nil && q.dash(v.cost) {
-		return nil
+	if ctx.Err() == nil {
+		l, w, ok := q.dash(ctx, v)
+		if ok {
+			return nil
+		}
+		if w != nil {
+			return l.sleep(ctx, w)
+		}
 	}
 	return q.waitFor(ctx, order{cost: v.cost, prio: v.prio})
 }
 
 // dash is the whole of Wait while all is well and nobody waits.
-func (q *Queue) dash(n int) bool {
+func (q *Queue) dash(ctx context.Context, v ctxOrder) (*line, *waiter, bool) {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
-	return q.clear() && q.pay(n, time.Now())
+	if q.clear() {
+		return nil, nil, q.pay(v.cost, time.Now())
+	}
+	l := q.line
+	if l == nil || q.gate.trouble != nil || q.foreign != nil || l.levels[0].prio < v.prio || q.room.opts.MaxWait>0 || q.room.opts.MaxWaiting>0 {
+		return nil, nil, false
+	}
+	if _, ok := ctx.Deadline(); ok {
+		return nil, nil, false
+	}
+	q.room.arrivals++
+	w := &waiter{wake: make(chan struct{}, 1), seq: q.room.arrivals, cost: v.cost, prio: v.prio}
+	l.push(w)
+	return l, w, false
 }
 
 func (q *Queue) waitFor(ctx context.Context, o order) error {

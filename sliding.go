@@ -70,9 +70,6 @@ func (w *SlidingWindow) take(at time.Time, n int) {
 	stamp := w.since(at)
 	w.log.drop(w.expired(stamp))
 	free := min(int64(n), w.n-int64(w.log.len()))
-	if w.log.len() > 0 {
-		stamp = max(stamp, w.log.live()[w.log.len()-1])
-	}
 	w.log.push(stamp, int(free))
 	if debt := int64(n) - free; debt > 0 {
 		for i, stamp := range w.log.live() {
@@ -97,8 +94,30 @@ func (w *SlidingWindow) giveBack(at, now time.Time, n int) {
 	now = w.c.lift(now)
 	ended := int64(max(0, now.Sub(at)) / w.per)
 	if left := int64(n) - min(ended, w.windows(int64(n)))*w.n; left > 0 {
-		w.log.cut(w.log.search(w.since(at)+ended*int64(w.per)), left)
+		debt := w.unbook(now)
+		left -= w.log.cut(w.log.search(w.since(at)), left)
+		w.take(now, int(max(0, debt-left)))
 	}
+}
+
+// periods is in how many windows' time a stamp is, rounded up.
+func (w *SlidingWindow) periods(stamp, now int64) int64 {
+	return (stamp - now + int64(w.per) - 1) / int64(w.per)
+}
+
+// unbook takes the debt off the log, the reverse of what take did, and returns it. Places that are
+// to fall free must not be given to new units before the units owed have had them.
+func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
+	now := w.since(at)
+	w.log.drop(w.expired(now))
+	owed := w.log.live()[w.log.search(now+1):]
+	for i, stamp := range owed {
+		k := w.periods(stamp, now)
+		owed[i] = stamp - k*int64(w.per)
+		debt = plus(debt, k)
+	}
+	slices.Sort(w.log.live())
+	return debt
 }
 
 // after: slot i of the window is free at first(i), and each unit in it frees it per later, so that
@@ -131,8 +150,8 @@ func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
 func (w *SlidingWindow) available(now time.Time) float64 {
 	stamp := w.since(w.c.lift(now))
 	units := float64(w.n) - float64(w.log.len()-w.expired(stamp))
-	for i := w.log.search(stamp + 1); i < w.log.len(); i++ {
-		units -= math.Ceil(float64(w.log.live()[i]-stamp) / float64(w.per))
+	for _, owed := range w.log.live()[w.log.search(stamp+1):] {
+		units -= float64(w.periods(owed, stamp))
 	}
 	return units
 }
@@ -147,16 +166,17 @@ func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err 
 	return takeNow(w, n)
 }
 
-// Adjust implements [Adjuster]: n < 0 gives the oldest units back, so that what remains is blocked
-// the longest and the limit holds whichever units were meant; n > 0 takes more and may leave a debt.
+// Adjust implements [Adjuster]: n < 0 lessens a debt and then gives the oldest units back, so that
+// what remains is blocked the longest; n > 0 takes more and may leave a debt.
 func (w *SlidingWindow) Adjust(n int) {
 	w.c.change(func(now time.Time) {
 		if n > 0 {
 			w.take(now, n)
 			return
 		}
-		w.log.drop(w.expired(w.since(now)))
-		w.log.cut(0, -int64(max(n, -math.MaxInt)))
+		left := -int64(max(n, -math.MaxInt)) - w.unbook(now)
+		w.log.cut(0, max(0, left))
+		w.take(now, int(max(0, -left)))
 	})
 }
 
@@ -195,8 +215,9 @@ func (s *stamps) drop(k int) {
 	}
 }
 
-// cut removes up to k stamps from number i on.
-func (s *stamps) cut(i int, k int64) {
-	n := int(min(k, int64(s.len()-i)))
-	s.buf = slices.Delete(s.buf, s.head+i, s.head+i+n)
+// cut removes up to k stamps from number i on and returns how many there were.
+func (s *stamps) cut(i int, k int64) int64 {
+	k = min(k, int64(s.len()-i))
+	s.buf = slices.Delete(s.buf, s.head+i, s.head+i+int(k))
+	return k
 }

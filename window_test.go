@@ -55,6 +55,11 @@ func TestFixedWindowScripts(t *testing.T) {
 		{at: 1000 * ms, do: "adjust", n: 4}, // a new window, not undone below
 		{at: 1000 * ms, do: "undo"},
 		{at: 1000 * ms, do: "avail", n: 1},
+		{at: 2500 * ms, do: "adjust", n: 1},
+		{at: 3000 * ms, do: "take", n: 2},
+		{at: 3600 * ms, do: "adjust", n: 4}, // a new window from here on, less than one after 3 s
+		{at: 3600 * ms, do: "undo"},
+		{at: 3600 * ms, do: "avail", n: 1},
 	})
 	runScript(t, "undo of a cost above n", fivePerSecond, []step{
 		{at: 0, do: "take", n: 12},
@@ -66,6 +71,14 @@ func TestFixedWindowScripts(t *testing.T) {
 		{at: 3600 * ms, do: "take", n: 12},
 		{at: 6600 * ms, do: "undo"},
 		{at: 6600 * ms, do: "avail", n: 5},
+		{at: 7000 * ms, do: "take", n: 12},
+		{at: 9100 * ms, do: "adjust", n: 1}, // beside 2 in the third window
+		{at: 9100 * ms, do: "undo"},
+		{at: 9100 * ms, do: "avail", n: 4},
+		{at: 9200 * ms, do: "adjust", n: -3},
+		{at: 9300 * ms, do: "take", n: 1}, // a window of its own
+		{at: 10200 * ms, do: "avail", n: 4},
+		{at: 10300 * ms, do: "avail", n: 5},
 	})
 	runScript(t, "adjust", fivePerSecond, []step{
 		{at: 0, do: "adjust", n: 7}, // counts from now on, and 2 of the next window
@@ -77,6 +90,10 @@ func TestFixedWindowScripts(t *testing.T) {
 		{at: 1000 * ms, do: "avail", n: 5},
 		{at: 1500 * ms, do: "take", n: 5},
 		{at: 1500 * ms, do: "take", n: 1, want: 1000 * ms},
+		{at: 2500 * ms, do: "adjust", n: 12},
+		{at: 4000 * ms, do: "adjust", n: -1}, // in the second of three windows
+		{at: 4000 * ms, do: "avail", n: -1},
+		{at: 4500 * ms, do: "take", n: 4},
 	})
 }
 
@@ -104,6 +121,15 @@ func TestSlidingWindowScripts(t *testing.T) {
 		{at: 2999 * ms, do: "take", n: 4, want: 1001 * ms},
 		{at: 3000 * ms, do: "take", n: 3},
 		{at: 3000 * ms, do: "take", n: 1, want: 1000 * ms},
+	})
+	runScript(t, "to the nanosecond", func() Limiter { return NewSlidingWindow(2, time.Second) }, []step{
+		{at: 0, do: "take", n: 1},
+		{at: 1, do: "take", n: 1},
+		{at: 1, do: "take", n: 1, want: time.Second - 1},
+		{at: time.Second, do: "take", n: 1},
+		{at: time.Second, do: "take", n: 1, want: 1},
+		{at: time.Second + 1, do: "take", n: 1},
+		{at: time.Second + 1, do: "take", n: 1, want: time.Second - 1},
 	})
 	runScript(t, "a cost of whole windows", fivePerSecond, []step{
 		{at: 0, do: "take", n: 15},
@@ -137,13 +163,49 @@ func TestSlidingWindowScripts(t *testing.T) {
 		{at: 3600 * ms, do: "undo"},
 		{at: 3600 * ms, do: "avail", n: 3},
 		{at: 4600 * ms, do: "avail", n: 5},
+		{at: 5000 * ms, do: "take", n: 12},
+		{at: 7500 * ms, do: "undo"}, // units of the second window are still on the log
+		{at: 7500 * ms, do: "avail", n: 5},
+	})
+	runScript(t, "undo and adjust under a debt lessen the debt", fivePerSecond, []step{
+		{at: 0, do: "take", n: 3},
+		{at: 100 * ms, do: "take", n: 2},
+		{at: 500 * ms, do: "adjust", n: 2},
+		{at: 500 * ms, do: "avail", n: -2},
+		{at: 500 * ms, do: "undo"}, // the 2 owed have those places from now on
+		{at: 500 * ms, do: "avail", n: 0},
+		{at: 500 * ms, do: "take", n: 4, want: 1000 * ms},
+		{at: 500 * ms, do: "take", n: 3, want: 500 * ms},
+		{at: 500 * ms, do: "adjust", n: 12},
+		{at: 500 * ms, do: "avail", n: -12},
+		{at: 500 * ms, do: "adjust", n: -11},
+		{at: 500 * ms, do: "avail", n: -1},
+		{at: 500 * ms, do: "take", n: 2, want: 500 * ms},
+		{at: 500 * ms, do: "take", n: 3, want: 1000 * ms},
+		{at: 500 * ms, do: "adjust", n: -3}, // the one owed, and two of 0
+		{at: 500 * ms, do: "avail", n: 2},
+		{at: 500 * ms, do: "take", n: 2},
+		{at: 500 * ms, do: "take", n: 2, want: 1000 * ms},
+	})
+	runScript(t, "undo of a cost above n with more owed behind it", fivePerSecond, []step{
+		{at: 0, do: "take", n: 12},
+		{at: 500 * ms, do: "adjust", n: 3},
+		{at: 500 * ms, do: "avail", n: -10},
+		{at: 500 * ms, do: "undo"},
+		{at: 500 * ms, do: "avail", n: 2},
+		{at: 500 * ms, do: "take", n: 3, want: 1000 * ms},
 	})
 	runScript(t, "adjust down drops the oldest, so that the limit holds", fivePerSecond, []step{
 		{at: 0, do: "take", n: 2},
 		{at: 500 * ms, do: "take", n: 3},
-		{at: 600 * ms, do: "adjust", n: -1},
-		{at: 600 * ms, do: "take", n: 1},
-		{at: 600 * ms, do: "take", n: 1, want: 400 * ms},
+		{at: 600 * ms, do: "adjust", n: -2},
+		{at: 600 * ms, do: "take", n: 2},
+		{at: 600 * ms, do: "take", n: 1, want: 900 * ms},
+		{at: 1550 * ms, do: "avail", n: 3}, // the 3 of 500 ms are over
+		{at: 1550 * ms, do: "adjust", n: -1},
+		{at: 1550 * ms, do: "avail", n: 4},
+		{at: 1550 * ms, do: "take", n: 4},
+		{at: 1550 * ms, do: "take", n: 1, want: 50 * ms},
 		{at: 600 * ms, do: "adjust", n: -100},
 		{at: 600 * ms, do: "avail", n: 5},
 	})

@@ -43,6 +43,18 @@ var waiting = []line{
 		}
 		return limiter.Wait
 	}},
+	{"park", "-", func(debt int) func(context.Context) error { // a goroutine's own cost: no line at all
+		open := make(chan struct{})
+		time.AfterFunc(time.Duration(debt)*time.Second, func() { close(open) })
+		return func(ctx context.Context) error {
+			select {
+			case <-open:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}},
 }
 
 // BenchmarkWaiters measures 100,000 goroutines that wait at once and are let go at drainRate.
@@ -86,7 +98,7 @@ func untilAllWait(b *testing.B, measure func(*testing.B) (left int64)) {
 func (l line) reportCPU(b *testing.B) (left int64) {
 	warmUp()
 	before := cpuTime(b)
-	crowd := startWaiters(b, l.wait(2))
+	crowd := startWaiters(b, l.wait(3))
 	left = crowd.left.Load()
 	crowd.finish()
 	used := cpuTime(b) - before
@@ -136,8 +148,22 @@ func startWaiters(b *testing.B, wait func(context.Context) error) *crowd {
 	for c.arrived.Load() < waiters {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(20 * time.Millisecond) // from the counter into the line
+	awaitIdle(b)
 	return c
+}
+
+// awaitIdle returns when the process does nothing: all who were on their way into the line are in it.
+func awaitIdle(b *testing.B) {
+	b.Helper()
+	const look = 50 * time.Millisecond
+	for range 100 {
+		before := cpuTime(b)
+		time.Sleep(look)
+		if cpuTime(b)-before < look/20 {
+			return
+		}
+	}
+	b.Error("the process never rests")
 }
 
 func (c *crowd) finish() {

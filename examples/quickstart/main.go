@@ -6,8 +6,9 @@
 //	go run ./examples/quickstart
 //
 // With no flags it starts its own upstream on the loopback interface: at the rate of -limit, with
-// twice its burst, refusing with 429 and Retry-After: 1 what comes above that. Every number is
-// measured; the refused calls are counted by the upstream. To aim it at a server of yours:
+// twice its burst (more at high rates, see embedded), refusing with 429 and Retry-After: 1 what
+// comes above that. Every time and count is measured, the refused calls by the upstream; the ideal
+// time is computed. To aim it at a server of yours:
 //
 //	go run ./examples/quickstart -url http://localhost:8080/ -limit "50/s burst 5" -calls 200
 //
@@ -39,7 +40,7 @@ type config struct {
 	workers int
 	bare    bool
 
-	slack int       // by how much the embedded upstream's burst exceeds the client's; 0: as much again
+	slack int       // by how much the embedded upstream's burst exceeds the client's; 0: see embedded
 	bar   io.Writer // a terminal, for a progress bar; nil: print lines instead
 }
 

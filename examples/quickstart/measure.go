@@ -20,7 +20,7 @@ type result struct {
 	delivered int           // answered with 2xx, and the body read to its end
 	refused   int           // 429s that the upstream has answered
 	wall      time.Duration // from the first call to the end of the last
-	ideal     time.Duration // the shortest time in which the limit admits all calls; 0: not known
+	ideal     time.Duration // the shortest time in which the limit admits all calls; negative: not known
 	failure   error         // why the first undelivered call failed; nil if all were delivered
 }
 
@@ -43,6 +43,7 @@ func measureThrottled(ctx context.Context, cfg config, s shape, out io.Writer) (
 func measureBare(ctx context.Context, cfg config, s shape, out io.Writer) (result, error) {
 	wrap := func(base http.RoundTripper) http.RoundTripper { return base }
 	r, err := measure(ctx, "bare", cfg, s, wrap, out)
+	r.ideal = -1
 	if cfg.url == "" {
 		limit := embedded(s, cfg.slack)
 		r.ideal = shape{units: 1, per: time.Duration(float64(time.Second) / limit.Rate), burst: limit.Burst}.ideal(cfg.calls)
@@ -74,10 +75,12 @@ func measure(ctx context.Context, name string, cfg config, s shape, wrap func(ht
 }
 
 // embedded is the limit of our own upstream: the client's rate, and a burst that exceeds the
-// client's by slack, because what leaves the client evenly may arrive in a bunch.
+// client's by slack, because what leaves the client evenly may arrive in a bunch. A slack of 0
+// stands for the client's burst, or for what comes in 50 ms if that is more: the library promises
+// limit + rate × 5 ms (a late timer is made up for), and the scheduler and the network add to it.
 func embedded(s shape, slack int) upstream.Limit {
 	if slack == 0 {
-		slack = s.burst
+		slack = max(s.burst, int(s.rate()*0.05))
 	}
 	return upstream.Limit{Rate: s.rate(), Burst: s.burst + slack, RetryAfter: time.Second}
 }

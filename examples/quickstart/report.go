@@ -16,7 +16,7 @@ func printTable(out io.Writer, results []result) error {
 	fmt.Fprintln(w, "\nclient\tcalls\tdelivered\trefused by the upstream\twall time\tideal time\t")
 	for _, r := range results {
 		ideal := "not known"
-		if r.ideal > 0 {
+		if r.ideal >= 0 {
 			ideal = seconds(r.ideal)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t\n", r.name, r.calls, r.delivered, r.refused, seconds(r.wall), ideal)

@@ -85,14 +85,15 @@ func checkTaken(t *testing.T, name string, ledger []upstream.Arrival) {
 func TestEnd(t *testing.T) {
 	leak.Check(t)
 	cfg := small()
-	cfg.down, cfg.end = 0, 300*time.Millisecond
+	cfg.down, cfg.outage, cfg.end = 0, time.Hour, 300*time.Millisecond
 	plain, throttled := startSide(t, "plain", cfg, plainClient), startSide(t, "throttled", cfg, throttledClient)
 	if err := deliverAll(t.Context(), cfg, []*side{plain, throttled}, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*side{plain, throttled} {
 		if b := &s.backlog; b.delivered+b.failed > cfg.deliveries() || !b.returned.IsZero() || !b.drained.IsZero() {
-			t.Errorf("%s: %+v, want no return and no more outcomes than deliveries", s.name, b)
+			t.Errorf("%s: %d delivered and %d failed of %d, returned %v, drained %v; want no return and no more outcomes than deliveries",
+				s.name, b.delivered, b.failed, cfg.deliveries(), b.returned, b.drained)
 		}
 	}
 	if err := printTable(&bytes.Buffer{}, cfg, []*side{plain, throttled}); err != nil {
