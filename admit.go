@@ -39,7 +39,7 @@ func (q *Queue) pay(n int, now time.Time) bool {
 // admit lets the caller go, refuses it, or puts it into the line. In the last
 // case it returns the waiter, which may have been settled already, and the line
 // that it was put into. left, if not nil, replaces the waiter's channel.
-func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*waiter)) (*line, *waiter, error) {
+func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*waiter, *Error)) (*line, *waiter, error) {
 	if o.seq == 0 {
 		q.room.arrivals++
 		o.seq = q.room.arrivals
@@ -80,7 +80,7 @@ func (q *Queue) newWaiter(ctx context.Context, o *order, now time.Time) *waiter 
 		pause:    q.gate.closedTime(now) - o.pauses,
 	}
 	if d, ok := ctx.Deadline(); ok {
-		w.deadline = max(1, d.Sub(q.room.base))
+		w.moment = max(1, d.Sub(q.room.base))
 	}
 	return w
 }
@@ -185,9 +185,11 @@ func (q *Queue) pass(w *waiter, at, now time.Time) (d decision) {
 		}
 	}
 	at, d = q.try(w.cost, w.slot, at, now)
-	w.taken = at.Sub(q.room.base)
-	if d.verdict == grant {
-		q.granted(w, now)
+	switch d.verdict {
+	case grant:
+		q.granted(w, at, now)
+	case ask:
+		q.foreign.taken = at
 	}
 	if s != nil {
 		s.follow(q, d)
@@ -229,7 +231,8 @@ func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 }
 
 // granted fills in what w's caller will need.
-func (q *Queue) granted(w *waiter, now time.Time) {
+func (q *Queue) granted(w *waiter, at, now time.Time) {
+	w.moment = at.Sub(q.room.base)
 	w.epoch = q.gate.epoch
 	w.pause = q.gate.closedTime(now) - w.pause
 	if f := q.foreign; f != nil {
@@ -279,7 +282,7 @@ func (q *Queue) emptied() {
 
 // undo implements rule: w was granted and cannot go.
 func (q *Queue) undo(w *waiter, now time.Time) {
-	at := q.room.base.Add(w.taken)
+	at := q.room.base.Add(w.moment)
 	if w.slot {
 		q.slots--
 	}

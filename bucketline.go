@@ -92,13 +92,13 @@ func (l *bucketLine) pass(w *waiter, at, now time.Time) decision {
 	l.bucket.c.mu.Lock()
 	defer l.bucket.c.mu.Unlock()
 	at, err := l.bucket.takeBy(at, now, w.cost)
-	w.taken = at.Sub(l.base)
 	switch {
 	case err != nil:
 		return decision{verdict: deny, err: err}
 	case at.After(now):
 		return decision{verdict: later, until: at, told: true}
 	}
+	w.moment = at.Sub(l.base)
 	return decision{verdict: grant}
 }
 
@@ -108,7 +108,7 @@ func (l *bucketLine) undo(w *waiter, now time.Time) {
 	func() {
 		l.bucket.c.mu.Lock()
 		defer l.bucket.c.mu.Unlock()
-		l.bucket.giveBack(l.base.Add(w.taken), now, w.cost)
+		l.bucket.giveBack(l.base.Add(w.moment), now, w.cost)
 	}()
 	l.advance(now)
 }

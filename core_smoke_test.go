@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 type rt func(*http.Request) (*http.Response, error)
@@ -155,4 +156,10 @@ func TestSmokeOutage(t *testing.T) {
 		wg.Wait()
 		t.Log(time.Since(start), ok, bad, attempts, inFirst, back.Sub(start))
 	})
+}
+
+func TestWaiterIsSmall(t *testing.T) {
+	if n := unsafe.Sizeof(waiter{}); n > 64 {
+		t.Errorf("a waiter has %d bytes", n)
+	}
 }

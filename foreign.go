@@ -8,7 +8,7 @@ import (
 // answered implements rule: the foreign limiters, asked for w, said to wait
 // that long; 0: w has their units too; negative: they refused altogether.
 func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
-	at := q.room.base.Add(w.taken)
+	at := q.foreign.taken
 	_, d := q.ready(w.slot, at, now)
 	if s := q.room.shared; s != nil {
 		s.asking = nil
@@ -19,7 +19,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	if wait == 0 && d.verdict == grant {
 		q.foreign.next = time.Time{}
 		q.start(w.cost, w.slot, at, now)
-		q.granted(w, now)
+		q.granted(w, at, now)
 		return true
 	}
 	q.giveBack(at, now, w.cost)
@@ -73,6 +73,7 @@ func (q *Queue) forgetTold() {
 // foreignView is what a queue knows of limiters that are not the library's own.
 type foreignView struct {
 	next      time.Time // not to be asked before
+	taken     time.Time // as of when the own limiters were paid for the one who asks
 	mayNotify bool      // all of them tell when they change
 	lastGrant time.Time
 	gap       float64 // smoothed seconds per unit granted; 0: not known

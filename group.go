@@ -71,7 +71,7 @@ func (g *Group) join(t *task) {
 		g.fail(g.q.errorOf(0, 0, err))
 		return
 	}
-	l, w, err := g.q.admit(t.ctx, &t.order, time.Now(), func(w *waiter) { g.settled(t, w) })
+	l, w, err := g.q.admit(t.ctx, &t.order, time.Now(), func(w *waiter, err *Error) { g.settled(t, w, err) })
 	switch {
 	case err != nil:
 		g.fail(err)
@@ -88,7 +88,7 @@ func (g *Group) join(t *task) {
 
 // settled is what the line calls, under its lock, when it is the task's turn or
 // it must go.
-func (g *Group) settled(t *task, w *waiter) {
+func (g *Group) settled(t *task, w *waiter, err *Error) {
 	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
 		l := g.q.line
 		go l.askFor(t.ctx, w)
@@ -99,7 +99,7 @@ func (g *Group) settled(t *task, w *waiter) {
 		t.stop()
 	}
 	if w.state == refused {
-		g.fail(w.err)
+		g.fail(err)
 		return
 	}
 	t.fill(w, g.q.room.base)
@@ -172,7 +172,6 @@ func (g *Group) leaveLocked(w *waiter, t *task, err error) bool {
 	if w.state != waiting {
 		return false
 	}
-	w.err = g.q.errorOf(0, 0, err)
-	t.line.leave(w, refused)
+	t.line.leave(w, refused, g.q.errorOf(0, 0, err))
 	return true
 }

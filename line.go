@@ -21,21 +21,20 @@ const (
 	waiting waitState = iota // in the line
 	asking                   // in the line, its goroutine asks a foreign limiter
 	granted                  // left the line: may start
-	refused                  // left the line: err says why
+	refused                  // left the line: the line keeps the reason
 )
 
 // A waiter is one call in a line. Its fields are guarded by the line's lock;
-// once woken, its own goroutine may read them without. 80 bytes: the number of
-// waiters is what memory goes to, so times are offsets from the line's base.
+// once woken, its own goroutine may read them without. 64 bytes: the number of
+// waiters is what memory goes to, so times are offsets from the room's base, and
+// some fields mean another thing once it is granted.
 type waiter struct {
-	wake     chan struct{} // buffered by one; nil: left is called instead
-	left     func(*waiter) // called under the lock, must not block
-	err      *Error        // why it was refused
-	seq      uint64        // place in the order of arrival; a retry keeps its first
+	wake     chan struct{}         // buffered by one; nil: left is called instead
+	left     func(*waiter, *Error) // called under the lock, must not block
+	seq      uint64                // place in the order of arrival; a retry keeps its first
 	cost     int
-	deadline time.Duration // its ctx's, since the base; 0: none
-	pause    time.Duration // reading of the gate's closed-time clock on arrival, less what the call had spent before
-	taken    time.Duration // as of when its units were taken, since the base
+	moment   time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
+	pause    time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; once granted: what it has spent
 	prio     int32
 	index    int32 // in its level's heap, -1: not in a line
 	epoch    uint32
@@ -49,10 +48,10 @@ type waiter struct {
 var errAskPanicked = errors.New("throttle: the limiter panicked")
 
 // settle ends w's wait, or passes it the turn to ask.
-func (w *waiter) settle(s waitState) {
+func (w *waiter) settle(s waitState, err *Error) {
 	w.state = s
 	if w.left != nil {
-		w.left(w)
+		w.left(w, err)
 		return
 	}
 	w.wake <- struct{}{} // never blocks: asked one at a time, and each turn is received
@@ -112,6 +111,8 @@ type line struct {
 	told   time.Time // the moment a limiter told for the head; zero: none
 	asking *waiter   // whose goroutine asks a foreign limiter now
 	stop   func()    // ends the watch on the limiters
+
+	reasons map[*waiter]*Error // of those refused who have not seen theirs yet
 }
 
 func newLine(mu *sync.Mutex, r rule) *line {
@@ -157,13 +158,12 @@ func (l *line) advance(now time.Time) {
 		switch d.verdict {
 		case grant:
 			l.served++
-			l.leave(w, granted)
+			l.leave(w, granted, nil)
 		case deny:
-			w.err = l.rule.fail(w, d.err)
-			l.leave(w, refused)
+			l.leave(w, refused, l.rule.fail(w, d.err))
 		case ask:
 			l.asking = w
-			w.settle(asking)
+			w.settle(asking, nil)
 		default:
 			l.plan(d, now)
 			return
@@ -171,10 +171,30 @@ func (l *line) advance(now time.Time) {
 	}
 }
 
-func (l *line) leave(w *waiter, s waitState) {
+// leave settles w, which has been granted or refused because of err.
+func (l *line) leave(w *waiter, s waitState, err *Error) {
 	l.remove(w)
 	l.rule.gone(w)
-	w.settle(s)
+	if s == refused && w.left == nil {
+		if l.reasons == nil {
+			l.reasons = map[*waiter]*Error{}
+		}
+		l.reasons[w] = err
+	}
+	w.settle(s, err)
+}
+
+// reason is why w was refused. It is asked once.
+func (l *line) reason(w *waiter) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reasonLocked(w)
+}
+
+func (l *line) reasonLocked(w *waiter) error {
+	err := l.reasons[w]
+	delete(l.reasons, w)
+	return err
 }
 
 func (l *line) plan(d decision, now time.Time) {
@@ -237,7 +257,7 @@ func (l *line) woken(ctx context.Context, w *waiter) error {
 	case granted:
 		return l.abandon(ctx, w)
 	case refused:
-		return w.err
+		return l.reason(w)
 	}
 	defer l.asker.watchForeign(l.wakeUp)()
 	for w.state == asking {
@@ -249,7 +269,7 @@ func (l *line) woken(ctx context.Context, w *waiter) error {
 		}
 	}
 	if w.state == refused {
-		return w.err
+		return l.reason(w)
 	}
 	if ctx.Err() != nil {
 		return l.abandon(ctx, w)
@@ -272,7 +292,7 @@ func (l *line) abandonLocked(ctx context.Context, w *waiter) (err error, refund 
 	now := time.Now()
 	switch w.state {
 	case refused:
-		return w.err, false
+		return l.reasonLocked(w), false
 	case granted:
 		l.rule.undo(w, now) // l itself may be gone by now
 		refund = true
@@ -309,12 +329,11 @@ func (l *line) hear(w *waiter, wait time.Duration, err error) (ok bool) {
 	switch {
 	case err != nil:
 		l.asker.answered(w, -1, now)
-		w.err = l.rule.fail(w, err)
-		l.leave(w, refused)
+		l.leave(w, refused, l.rule.fail(w, err))
 	case l.asker.answered(w, wait, now):
 		ok = true
 		l.served++
-		l.leave(w, granted)
+		l.leave(w, granted, nil)
 	default:
 		w.state = waiting
 	}

@@ -101,33 +101,34 @@ func (q *Queue) init(r *room, l, own *limits) {
 func (q *Queue) Wait(ctx context.Context) error {
 	v := ctxValue(ctx)
 	if ctx.Err() == nil {
-		l, w, ok := q.dash(ctx, v)
-		if ok {
+		switch l, w, ok := q.dash(ctx, v); {
+		case ok:
 			return nil
-		}
-		if w != nil {
+		case w != nil:
 			return l.sleep(ctx, w)
 		}
 	}
 	return q.waitFor(ctx, order{cost: v.cost, prio: v.prio})
 }
 
-// dash is the whole of Wait while all is well and nobody waits.
-func (q *Queue) dash(ctx context.Context, v ctxOrder) (*line, *waiter, bool) {
+// dash is Wait in the two common cases: nobody waits and the units are there;
+// or all is well and the call goes to the end of its line. It is kept flat: a
+// goroutine that waits here needs no more stack than it was born with, which is
+// half the cost of a waiter.
+func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bool) {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
 	if q.clear() {
 		return nil, nil, q.pay(v.cost, time.Now())
 	}
-	l := q.line
-	if l == nil || q.gate.trouble != nil || q.foreign != nil || l.levels[0].prio < v.prio || q.room.opts.MaxWait>0 || q.room.opts.MaxWaiting>0 {
-		return nil, nil, false
-	}
-	if _, ok := ctx.Deadline(); ok {
-		return nil, nil, false
+	opts := &q.room.opts
+	_, hasDeadline := ctx.Deadline()
+	if l = q.line; l == nil || q.gate.trouble != nil || v.prio > l.levels[0].prio ||
+		hasDeadline || opts.MaxWait > 0 || opts.MaxWaiting > 0 {
+		return nil, nil, false // enter knows
 	}
 	q.room.arrivals++
-	w := &waiter{wake: make(chan struct{}, 1), seq: q.room.arrivals, cost: v.cost, prio: v.prio}
+	w = &waiter{wake: make(chan struct{}, 1), seq: q.room.arrivals, cost: v.cost, prio: v.prio}
 	l.push(w)
 	return l, w, false
 }
@@ -282,5 +283,5 @@ func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
 // fill copies what w was granted into the order's ticket.
 func (o *order) fill(w *waiter, base time.Time) {
 	o.now = time.Now()
-	o.at, o.epoch, o.pauses, o.waited = base.Add(w.taken), w.epoch, w.pause, true
+	o.at, o.epoch, o.pauses, o.waited = base.Add(w.moment), w.epoch, w.pause, true
 }

@@ -94,7 +94,7 @@ func (q *Queue) expel(now time.Time) {
 		switch {
 		case paused:
 			gone = append(gone, lost{w, ErrPaused})
-		case w.deadline != 0 && !g.probing && q.room.base.Add(w.deadline).Before(g.until):
+		case w.moment != 0 && !g.probing && q.room.base.Add(w.moment).Before(g.until):
 			gone = append(gone, lost{w, errDeadline})
 		default:
 			q.planExpulsion(w, now)
@@ -102,8 +102,7 @@ func (q *Queue) expel(now time.Time) {
 	})
 	for _, x := range gone {
 		q.counters.refused++
-		x.w.err = q.errorOf(int(x.w.attempts), wait, x.err)
-		l.leave(x.w, refused)
+		l.leave(x.w, refused, q.errorOf(int(x.w.attempts), wait, x.err))
 	}
 	if l.count == 0 {
 		l.close()

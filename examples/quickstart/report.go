@@ -28,7 +28,7 @@ func printTable(out io.Writer, results []result) error {
 	for _, r := range results {
 		fmt.Fprintln(out, summary(r))
 	}
-	fmt.Fprintln(out, "Ideal time: (calls - burst) / limit, the shortest in which the limit admits all the calls.")
+	fmt.Fprintln(out, "Ideal time: the shortest in which the limit admits all the calls; for a bucket, (calls - burst) / limit.")
 	return nil
 }
 
