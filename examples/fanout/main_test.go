@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/go-throttle/throttle/examples/internal/leak"
 )
 
-var small = config{tasks: 2000, rate: 10_000, urgent: 10}
+var small = config{tasks: 1000, rate: 5000, urgent: 10}
 
 func TestRun(t *testing.T) {
 	leak.Check(t)
@@ -23,7 +24,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &out)
-	for _, want := range []string{"2000 tasks wait", "throughput", "for 2000 tasks"} {
+	for _, want := range []string{"1000 tasks wait", "throughput", "for 1000 tasks"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q", want)
 		}
@@ -36,9 +37,14 @@ func TestOrder(t *testing.T) {
 	queue := throttle.NewQueue(throttle.NewLeaky(rate.Limit(small.rate)), throttle.QueueOptions{})
 	queue.Pause(time.Hour)
 	started := &log{}
+	before := runtime.NumGoroutine()
 	group := submit(t.Context(), small, queue, started)
 	if got := queue.Stats().Waiting; got != small.tasks {
 		t.Errorf("%d tasks wait, want %d", got, small.tasks)
+	}
+	// How many run at once after this depends on the machine, that those who wait have none does not.
+	if got := runtime.NumGoroutine() - before; got > 2 {
+		t.Errorf("%d tasks wait with %d goroutines, want at most 2", small.tasks, got)
 	}
 	queue.Resume()
 	if err := group.Wait(); err != nil {
@@ -47,12 +53,10 @@ func TestOrder(t *testing.T) {
 	if got := started.count(); got != small.tasks {
 		t.Errorf("%d tasks ran, want %d", got, small.tasks)
 	}
-	// 7 of 8 grants go by priority. The goroutines of neighbours may overtake one another.
-	if ahead, urgent := started.order(); urgent != 200 || ahead < urgent*3/4 {
-		t.Errorf("of %d urgent tasks %d were among the first %d, want 200 and at least three quarters", urgent, ahead, urgent)
-	}
-	if started.peak > small.tasks/2 {
-		t.Errorf("%d goroutines for %d tasks", started.peak, small.tasks)
+	// 7 of 8 grants go by priority; without, it would be 1 of 10. The goroutines of neighbours may
+	// overtake one another, on a busy machine by far.
+	if ahead, urgent := started.order(); urgent != 100 || ahead < urgent/2 {
+		t.Errorf("of %d urgent tasks %d were among the first %d, want 100 and at least half", urgent, ahead, urgent)
 	}
 }
 
