@@ -62,6 +62,9 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 			}
 		}
 	}
+	if _, err := q.limits.ready(now, o.cost); err != nil { // never: it need not wait to be told
+		return nil, nil, q.errorOf(o.attempts, 0, err)
+	}
 	if err := q.turnAway(ctx, o, now); err != nil {
 		q.counters.refused++
 		return nil, nil, err
@@ -189,7 +192,7 @@ func (q *Queue) pass(w *waiter, at, now time.Time) (d decision) {
 	case grant:
 		q.granted(w, at, now)
 	case ask:
-		q.foreign.taken = at
+		q.foreign.taken, q.foreign.stale = at, false
 	}
 	if s != nil {
 		s.follow(q, d)
@@ -200,8 +203,14 @@ func (q *Queue) pass(w *waiter, at, now time.Time) (d decision) {
 // orExpel makes the line look again when a waiter's patience with the closed
 // gate ends, if that comes first.
 func (q *Queue) orExpel(d decision) decision {
-	if d.verdict == later && q.gate.trouble != nil && q.gate.cause != open {
+	if q.gate.trouble == nil || q.gate.cause == open || q.gate.expelAt.IsZero() {
+		return d
+	}
+	switch d.verdict {
+	case later:
 		d.until = soonest(d.until, q.gate.expelAt)
+	case block:
+		return decision{verdict: later, until: q.gate.expelAt}
 	}
 	return d
 }
@@ -212,15 +221,15 @@ func (q *Queue) orExpel(d decision) decision {
 func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 	s := q.room.shared
 	if _, d := q.ready(w.slot, at, now); d.verdict != grant {
-		s.leave(q)
+		s.stepOut(q)
 		return d
 	}
 	switch m, err := q.own.ready(at, w.cost); {
 	case err != nil:
-		s.leave(q)
+		s.stepOut(q)
 		return decision{verdict: deny, err: err}
 	case m.After(now):
-		s.leave(q)
+		s.stepOut(q)
 		return decision{verdict: later, until: m, told: true}
 	}
 	s.enter(q, w)
@@ -236,7 +245,12 @@ func (q *Queue) granted(w *waiter, at, now time.Time) {
 	w.epoch = q.gate.epoch
 	w.pause = q.gate.closedTime(now) - w.pause
 	if f := q.foreign; f != nil {
-		if gap := now.Sub(f.lastGrant).Seconds() / float64(max(1, w.cost)); !f.lastGrant.IsZero() {
+		gap := now.Sub(f.lastGrant).Seconds() / float64(max(1, w.cost))
+		switch {
+		case f.lastGrant.IsZero():
+		case f.gap == 0:
+			f.gap = gap
+		default:
 			f.gap += (gap - f.gap) / 8
 		}
 		f.lastGrant = now
@@ -273,7 +287,7 @@ func (q *Queue) gone(w *waiter) {
 func (q *Queue) emptied() {
 	q.line = nil
 	if s := q.room.shared; s != nil {
-		s.leave(q)
+		s.stepOut(q)
 	}
 	if q.foreign != nil {
 		q.foreign.lastGrant = time.Time{}

@@ -59,6 +59,9 @@ func (l *bucketLine) arrive(ctx context.Context, v ctxOrder) (*line, *waiter, er
 			return nil, nil, l.fail(w, d.err)
 		}
 	}
+	if err := l.never(w.cost, now); err != nil {
+		return nil, nil, &Error{Err: err}
+	}
 	if d, ok := ctx.Deadline(); ok {
 		var ahead int64
 		if l.line != nil {
@@ -78,6 +81,14 @@ func (l *bucketLine) arrive(ctx context.Context, v ctxOrder) (*line, *waiter, er
 		ln.advance(now)
 	}
 	return ln, w, nil
+}
+
+// never returns why that cost can never be paid, if so.
+func (l *bucketLine) never(n int, now time.Time) error {
+	l.bucket.c.mu.Lock()
+	defer l.bucket.c.mu.Unlock()
+	_, err := l.bucket.ready(now, n)
+	return err
 }
 
 func (l *bucketLine) after(now time.Time, ahead int64, n int) time.Time {

@@ -59,50 +59,61 @@ func (c *call) begin() error {
 // wait stands in line until the attempt may be sent.
 func (c *call) wait() error {
 	ctx := c.req.Context()
-	err := ctx.Err()
-	if err != nil {
-		err = &Error{Key: c.key, Attempts: c.attempts, Err: err}
-	} else if err = c.stand(ctx); err == nil {
-		c.out, c.held = true, c.slot
-		c.settleBudget()
-		return nil
+	if err := ctx.Err(); err != nil {
+		return &Error{Key: c.key, Attempts: c.attempts, Err: err}
 	}
-	c.tell(c.t.Hooks.Refused, Event{Err: err})
-	return err
+	waited, err := c.stand(ctx)
+	if err != nil {
+		return err
+	}
+	c.out, c.held = true, c.slot
+	c.settleBudget()
+	if c.waited {
+		c.tell(c.t.Hooks.Waited, Event{Wait: waited})
+	}
+	return nil
 }
 
-func (c *call) stand(ctx context.Context) error {
-	l, w, err := c.arrive(ctx)
+// stand returns how long the call has waited.
+func (c *call) stand(ctx context.Context) (time.Duration, error) {
+	l, w, err := c.arrive(ctx, nil, false)
 	if err == errNewKey {
-		c.make()
-		l, w, err = c.arrive(ctx)
+		var lim Limiter
+		if c.t.LimiterFor != nil {
+			lim = c.t.LimiterFor(c.key)
+		}
+		l, w, err = c.arrive(ctx, lim, true)
 	}
 	if err != nil || w == nil {
-		return err
+		return 0, err
 	}
 	start := time.Now()
 	if err := l.sleep(ctx, w); err != nil {
-		return err
+		return 0, err
 	}
 	c.fill(w, c.t.table.base)
-	c.tell(c.t.Hooks.Waited, Event{Wait: c.now.Sub(start)})
-	return nil
+	return c.now.Sub(start), nil
 }
 
 // errNewKey says that the key's limiter has to be made first, without the lock.
 var errNewKey = errors.New("throttle: new key")
 
 // arrive is the one critical section of a call that need not wait: it finds the
-// key, pays the budget's share, and takes slot and units.
-func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
+// key, pays the budget's share, and takes slot and units. A key that is new is
+// made if made says so, with lim. Of two callers who make one, the second's
+// limiter is dropped unused.
+func (c *call) arrive(ctx context.Context, lim Limiter, made bool) (*line, *waiter, error) {
 	t := c.t.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	if c.k == nil {
 		k := t.find(c.key, now)
-		if k == nil {
+		switch {
+		case k == nil && !made:
 			return nil, nil, errNewKey
+		case k == nil:
+			k = t.add(c.key, lim, now)
 		}
 		c.k = k
 		k.calls++
@@ -111,21 +122,6 @@ func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
 	c.srtt = c.k.gate.srtt
 	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
 	return c.k.admit(ctx, &c.order, now, nil)
-}
-
-// make makes the state of a new key. Two callers may both make its limiter; the
-// second's is dropped unused.
-func (c *call) make() {
-	var lim Limiter
-	if c.t.LimiterFor != nil {
-		lim = c.t.LimiterFor(c.key)
-	}
-	t := c.t.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.keys[c.key] == nil {
-		t.add(c.key, lim, time.Now())
-	}
 }
 
 // send makes one attempt.
@@ -203,9 +199,9 @@ func (c *call) report(r report, now time.Time) {
 }
 
 // result hands out what there is: the answer, or the error if there is none.
-func (c *call) result(what outcome) (*http.Response, error) {
+func (c *call) result() (*http.Response, error) {
 	resp, err := c.resp, c.err
-	if resp == nil || err != nil && what != failure {
+	if resp == nil || err != nil && c.gone() {
 		return nil, err
 	}
 	c.resp = nil
@@ -214,6 +210,9 @@ func (c *call) result(what outcome) (*http.Response, error) {
 	}
 	return resp, nil
 }
+
+// gone reports whether the caller has cancelled and wants no answer any more.
+func (c *call) gone() bool { return c.req.Context().Err() == context.Canceled }
 
 // freeAtEnd gives the slot back when the body of resp has ended, was closed, or
 // the request's ctx is over; now, if there is none to read.
@@ -229,18 +228,22 @@ func (c *call) freeAtEnd(resp *http.Response) {
 	resp.Body = &slotBody{resp.Body, func() { stop(); free() }}
 }
 
-// without ends a call that may not be sent, or sent again, because of err.
-func (c *call) without(err error) (*http.Response, error) {
-	if c.resp != nil && !errors.Is(err, context.Canceled) {
+// without ends a call that may not be sent, or sent again, because of reason:
+// with the last answer if there was one.
+func (c *call) without(reason error) (*http.Response, error) {
+	c.tell(c.t.Hooks.Refused, Event{Err: reason})
+	if c.resp != nil && !c.gone() {
 		resp := c.resp
 		c.resp = nil
 		return resp, nil
 	}
 	var e *Error
-	if c.err != nil && errors.As(err, &e) {
-		e.Err = fmt.Errorf("%w; the last attempt: %w", e.Err, c.err)
+	if c.err != nil && errors.As(reason, &e) {
+		with := *e
+		with.Err = fmt.Errorf("%w; the last attempt: %w", e.Err, c.err)
+		return nil, &with
 	}
-	return nil, err
+	return nil, reason
 }
 
 // end releases what the call still holds, in a panic too.
@@ -253,8 +256,9 @@ func (c *call) end() {
 		return
 	}
 	if c.out { // Base or Hint has panicked
-		c.report(report{outcome: neutral, epoch: c.epoch}, time.Now())
+		c.report(report{outcome: cancelled, epoch: c.epoch}, time.Now())
 	}
+	c.settleBudget()
 	if c.held {
 		c.k.free()
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// answered implements rule: the foreign limiters, asked for w, said to wait
+// answered implements asker: the foreign limiters, asked for w, said to wait
 // that long; 0: w has their units too; negative: they refused altogether.
 func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	at := q.foreign.taken
@@ -29,15 +29,18 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 		}
 		q.foreign.next = now.Add(wait)
 	}
+	if q.foreign.stale {
+		q.foreign.next = time.Time{}
+	}
 	return false
 }
 
-// inquire implements rule. It is called without the lock.
+// inquire implements asker.
 func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
 	return takeForeign(ctx, q.limits.foreign, n)
 }
 
-// refund implements rule. It is called without the lock.
+// refund implements asker.
 func (q *Queue) refund(n int) {
 	for _, f := range q.limits.foreign {
 		if a, ok := f.(Adjuster); ok {
@@ -46,15 +49,12 @@ func (q *Queue) refund(n int) {
 	}
 }
 
-// watchForeign implements rule. It is called without the lock.
-func (q *Queue) watchForeign(changed func()) (stop func()) {
+// watchForeign implements asker.
+func (q *Queue) watchForeign() (stop func()) {
 	var stops []func()
 	for _, f := range q.limits.foreign {
 		if n, ok := f.(Notifier); ok {
-			stops = append(stops, n.Notify(func() {
-				q.forgetTold()
-				changed()
-			}))
+			stops = append(stops, n.Notify(q.askAnew))
 		}
 	}
 	return func() {
@@ -64,16 +64,19 @@ func (q *Queue) watchForeign(changed func()) (stop func()) {
 	}
 }
 
-func (q *Queue) forgetTold() {
+// askAnew implements asker: what the foreign limiters told holds no longer.
+func (q *Queue) askAnew() {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
-	q.foreign.next = time.Time{}
+	q.foreign.next, q.foreign.stale = time.Time{}, true
+	q.advance(time.Now())
 }
 
 // foreignView is what a queue knows of limiters that are not the library's own.
 type foreignView struct {
 	next      time.Time // not to be asked before
 	taken     time.Time // as of when the own limiters were paid for the one who asks
+	stale     bool      // one of them has changed since they were asked last
 	mayNotify bool      // all of them tell when they change
 	lastGrant time.Time
 	gap       float64 // smoothed seconds per unit granted; 0: not known

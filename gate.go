@@ -106,15 +106,16 @@ func (g *gate) openPaced(at time.Time, pace rate.Limit) {
 	g.watch()
 }
 
-// close begins a closing, or makes the one that there is last until then too.
-func (g *gate) close(c cause, until, now time.Time) {
+// close begins a closing, or makes the one that there is last until then too,
+// and reports whether until decides when it ends.
+func (g *gate) close(c cause, until, now time.Time) (longest bool) {
 	if g.trouble == nil {
 		g.trouble = new(trouble)
 	}
 	if g.cause == open {
-		g.since, g.until = now, until
+		g.since, g.until, g.floor = now, now, time.Time{}
 	}
-	if until.After(g.until) {
+	if longest = until.After(g.until); longest {
 		g.slack = 0
 	}
 	if c == told || c == paused {
@@ -124,6 +125,7 @@ func (g *gate) close(c cause, until, now time.Time) {
 	g.cause, g.mode, g.probe, g.row = c, reopened, false, 0
 	g.closings++
 	g.watch()
+	return longest
 }
 
 // probeAt plans the next probe.
@@ -186,9 +188,10 @@ func (g *gate) undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
 }
 
 // lineEmpty is told when a call arrives and nobody waits, or the last one has
-// gone: the reopening is over. A paced one only when its last start is paid.
+// gone: the reopening is over. A paced one only when its last start is paid, a
+// counted one only after a success, else those who arrive one by one would pass.
 func (g *gate) lineEmpty(now time.Time) {
-	if g.trouble == nil || g.cause != open || g.mode == paced && now.Before(g.next) {
+	if g.trouble == nil || g.cause != open || g.mode == paced && now.Before(g.next) || g.mode == counted && g.allowed == 1 {
 		return
 	}
 	g.mode = reopened
@@ -220,12 +223,14 @@ func (g *gate) closedTime(now time.Time) time.Duration {
 }
 
 // pause closes the gate for at least d.
-func (g *gate) pause(d time.Duration, now time.Time) {
+func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
 	if d <= 0 {
 		return
 	}
 	c := paused
-	if g.trouble != nil && g.probing {
+	if !g.closed(now, pace) {
+		g.epoch++ // what was sent before says nothing of the time after
+	} else if g.probing {
 		c = g.cause // what it waits for stays: a probe's answer
 	}
 	until := now.Add(min(d, 1<<62))
@@ -236,7 +241,7 @@ func (g *gate) pause(d time.Duration, now time.Time) {
 
 // resume ends any closing now.
 func (g *gate) resume(now time.Time, pace rate.Limit) {
-	if g.trouble == nil || g.cause == open {
+	if !g.closed(now, pace) {
 		return
 	}
 	g.floor, g.untold = time.Time{}, 0

@@ -19,6 +19,8 @@ type Group struct {
 
 	tasks   sync.WaitGroup // waiting and running
 	failed  sync.Once
+	listen  sync.Once // to foreign limiters, from the first asking until Wait ends
+	stop    func()    // ends that
 	unwatch func() bool
 	waiting map[*waiter]*task // guarded by the queue's lock
 }
@@ -56,6 +58,10 @@ func (g *Group) Go(ctx context.Context, fn func(context.Context) error) {
 func (g *Group) Wait() error {
 	g.tasks.Wait()
 	g.unwatch()
+	g.listen.Do(func() {}) // nobody will begin any more
+	if g.stop != nil {
+		g.stop()
+	}
 	return g.eg.Wait()
 }
 
@@ -81,7 +87,7 @@ func (g *Group) join(t *task) {
 		t.line = l
 		g.waiting[w] = t
 		if own := t.ctx.Done(); own != nil && own != g.ctx.Done() {
-			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w) })
+			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w, t.ctx.Err()) })
 		}
 	}
 }
@@ -90,8 +96,7 @@ func (g *Group) join(t *task) {
 // it must go.
 func (g *Group) settled(t *task, w *waiter, err *Error) {
 	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
-		l := g.q.line
-		go l.askFor(t.ctx, w)
+		go g.ask(g.q.line, t, w)
 		return
 	}
 	delete(g.waiting, w)
@@ -114,15 +119,31 @@ func (g *Group) start(t *task, w *waiter) {
 			return g.giveUp(t, w)
 		}
 		defer g.q.finish(&t.order)
-		ctx := t.ctx
-		if ctx.Done() != g.ctx.Done() {
-			merged, cancel := context.WithCancelCause(ctx)
-			defer cancel(nil)
-			defer context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })()
-			ctx = merged
-		}
+		ctx, cancel := g.bound(t.ctx)
+		defer cancel()
 		return t.fn(ctx)
 	})
+}
+
+// bound returns ctx, cancelled also with the group's.
+func (g *Group) bound(ctx context.Context) (context.Context, func()) {
+	if ctx.Done() == g.ctx.Done() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// ask plays the head: it asks the foreign limiters for a task.
+func (g *Group) ask(l *line, t *task, w *waiter) {
+	g.listen.Do(func() { g.stop = g.q.watchForeign() })
+	ctx, cancel := g.bound(t.ctx)
+	defer cancel()
+	l.askFor(ctx, w, false)
+	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
+		g.leave(w, ctx.Err())
+	}
 }
 
 // giveUp returns a grant that came when the task's ctx had ended.
@@ -143,11 +164,10 @@ func (g *Group) fail(err error) {
 }
 
 // leave takes one task, whose ctx has ended, out of the line.
-func (g *Group) leave(w *waiter) {
+func (g *Group) leave(w *waiter, err error) {
 	g.q.room.mu.Lock()
 	defer g.q.room.mu.Unlock()
-	if t := g.waiting[w]; t != nil {
-		g.leaveLocked(w, t, t.ctx.Err())
+	if t := g.waiting[w]; t != nil && g.leaveLocked(w, t, err) {
 		t.line.goOn(time.Now())
 	}
 }
@@ -167,7 +187,7 @@ func (g *Group) leaveAll() {
 	}
 }
 
-// leaveLocked leaves a task alone whose asking is under way: that ends by itself.
+// leaveLocked leaves a task alone whose asking is under way: ask sees to it.
 func (g *Group) leaveLocked(w *waiter, t *task, err error) bool {
 	if w.state != waiting {
 		return false

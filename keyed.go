@@ -18,6 +18,7 @@ const (
 	maxKeyLen     = 256         // bytes of a key
 	idleAfter     = time.Minute // a key unused for so long may be dropped
 	foreignIdle   = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
+	evictTries    = 16          // busy keys passed by in looking for one to drop
 	sweepEvery    = 16          // accesses from one look at the oldest key to the next
 	defaultBudget = 10          // Budget.Max
 	defaultShare  = 0.2         // Budget.PerCall
@@ -69,7 +70,7 @@ func (k *keyState) idle(now time.Time) bool {
 		return false
 	}
 	g.lineEmpty(now)
-	return (g.trouble == nil || g.mode == reopened) && k.own.fresh(now)
+	return (g.trouble == nil || g.mode != paced && g.flying == 0) && k.own.fresh(now)
 }
 
 // A table holds the queues of a Transport's keys. They share one lock, room.mu:
@@ -80,6 +81,7 @@ type table struct {
 	keys     map[string]*keyState
 	lists    [classes]keyState // heads of rings, most recently used first
 	accesses uint
+	sweeps   uint
 	limits   *limits // of Transport.Limiter
 	most     int     // maxKeys, but in tests
 }
@@ -102,9 +104,14 @@ func (k *keyState) unlink() {
 	k.prev.next, k.next.prev = k.next, k.prev
 }
 
-// touch puts k where its state of now belongs.
+// touch notes that k is used, and puts it where its state of now belongs.
 func (t *table) touch(k *keyState, now time.Time) {
 	k.used = now.Sub(t.base)
+	t.place(k, now)
+}
+
+// place puts k at the front of the ring of its class.
+func (t *table) place(k *keyState, now time.Time) {
 	if k.gate.trouble != nil || k.class != classOpen {
 		k.class = k.classAt(now)
 	}
@@ -132,10 +139,17 @@ func (t *table) find(key string, now time.Time) *keyState {
 	return k
 }
 
-// sweep drops the least recently used key with an open gate, if it is idle.
+// sweep looks at the oldest key of one class, each in its turn: it is dropped if
+// it is idle, else put behind the others.
 func (t *table) sweep(but *keyState, now time.Time) {
-	if k := t.lists[classOpen].prev; k != but && k != &t.lists[classOpen] && k.idle(now) {
+	t.sweeps++
+	l := &t.lists[t.sweeps%uint(classes)]
+	switch k := l.prev; {
+	case k == l || k == but:
+	case k.idle(now):
 		t.drop(k)
+	default:
+		t.place(k, now)
 	}
 }
 
@@ -170,7 +184,11 @@ func (t *table) add(key string, lim Limiter, now time.Time) *keyState {
 	k.init(&t.room, both, own)
 	t.sweep(nil, now)
 	if len(t.keys) >= t.most {
-		t.evict(now)
+		for range 2 { // one to make room, one to shrink after a rush of busy keys
+			if len(t.keys) >= t.most {
+				t.evict(now)
+			}
+		}
 		// Its past may have been dropped, a burst just spent with it.
 		pace := k.rate()
 		k.gate.trouble = new(trouble)
@@ -181,23 +199,27 @@ func (t *table) add(key string, lim Limiter, now time.Time) *keyState {
 	return k
 }
 
-// evict drops the least recently used key that is not busy: with an open gate,
-// else with one closed for an untold time, else any.
+// evict drops the least recently used key that is not busy: one with an open
+// gate and unused for idleAfter, else one closed for an untold time, else for a
+// told one, else any. An open one in use goes last: a flood of hosts that refuse
+// must not slow those that work.
 func (t *table) evict(now time.Time) {
-	for i := range t.lists {
-		l := &t.lists[i]
-		for n := len(t.keys); n > 0 && l.prev != l; n-- {
+	stale := now.Sub(t.base) - idleAfter
+	for _, try := range []struct {
+		class class
+		used  time.Duration
+	}{{classOpen, stale}, {classUntold, forever}, {classTold, forever}, {classOpen, forever}} {
+		l := &t.lists[try.class]
+		for range evictTries {
 			k := l.prev
-			if !k.busy() {
+			if k == l || k.used > try.used {
+				break
+			}
+			if !k.busy() && k.classAt(now) == try.class {
 				t.drop(k)
 				return
 			}
-			used := k.used
-			t.touch(k, now) // busy is used
-			k.used = used
-			if k.class != class(i) {
-				continue
-			}
+			t.place(k, now) // it goes on from here the next time
 		}
 	}
 }

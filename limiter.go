@@ -62,29 +62,40 @@ func (a *all) Take(ctx context.Context, n int) (time.Duration, error) {
 	if err != nil || m.After(now) {
 		return max(0, m.Sub(now)), err
 	}
+	given := false
+	defer func() {
+		if !given {
+			a.giveBack(m, time.Now(), n)
+		}
+	}()
 	wait, err := takeForeign(ctx, a.foreign, n)
-	if err != nil || wait > 0 {
-		a.giveBack(m, time.Now(), n)
-	}
+	given = err == nil && wait == 0
 	return wait, err
 }
 
-// takeForeign asks foreign limiters one after the other. If one refuses, what those before it gave
-// goes back. No lock may be held.
-func takeForeign(ctx context.Context, ls []Limiter, n int) (time.Duration, error) {
-	for i, l := range ls {
-		wait, err := l.Take(ctx, n)
+// takeForeign asks foreign limiters one after the other. If one refuses, or panics, what those
+// before it gave goes back. No lock may be held.
+func takeForeign(ctx context.Context, ls []Limiter, n int) (wait time.Duration, err error) {
+	paid, all := 0, false
+	defer func() {
+		if all {
+			return
+		}
+		for _, l := range ls[:paid] {
+			l.(Adjuster).Adjust(-n)
+		}
+	}()
+	for _, l := range ls {
+		wait, err = l.Take(ctx, n)
 		if err == nil && wait < 0 {
 			err = fmt.Errorf("throttle: %T.Take returned the negative wait %v", l, wait)
 		}
-		if err == nil && wait == 0 {
-			continue
+		if err != nil || wait > 0 {
+			return max(0, wait), err
 		}
-		for _, paid := range ls[:i] {
-			paid.(Adjuster).Adjust(-n)
-		}
-		return max(0, wait), err
+		paid++
 	}
+	all = true
 	return 0, nil
 }
 

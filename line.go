@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 )
@@ -44,9 +43,6 @@ type waiter struct {
 	slot     bool // it wants an in-flight slot
 }
 
-// errAskPanicked stands in while a foreign limiter is asked, in case it panics.
-var errAskPanicked = errors.New("throttle: the limiter panicked")
-
 // settle ends w's wait, or passes it the turn to ask.
 func (w *waiter) settle(s waitState, err *Error) {
 	w.state = s
@@ -86,15 +82,6 @@ type rule interface {
 	emptied()                      // nobody waits any more
 	advance(now time.Time)         // line.advance, with all that hangs on it
 	watch(changed func()) (stop func())
-}
-
-// An asker is a rule that also needs the word of foreign limiters. They may
-// block, so all but answered is called without the lock.
-type asker interface {
-	inquire(ctx context.Context, n int) (time.Duration, error) // take from them
-	refund(n int)                                              // give n units back to them
-	watchForeign(changed func()) (stop func())
-	answered(w *waiter, wait time.Duration, now time.Time) bool // with the lock: what they said for w; negative: nothing good
 }
 
 // A line is a waiting line. Only its head is ever looked at: units are bound to
@@ -251,32 +238,6 @@ func (l *line) sleep(ctx context.Context, w *waiter) error {
 	return l.woken(ctx, w)
 }
 
-// woken goes on from sleep where w was not simply granted.
-func (l *line) woken(ctx context.Context, w *waiter) error {
-	switch w.state {
-	case granted:
-		return l.abandon(ctx, w)
-	case refused:
-		return l.reason(w)
-	}
-	defer l.asker.watchForeign(l.wakeUp)()
-	for w.state == asking {
-		l.askFor(ctx, w)
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
-			return l.abandon(ctx, w)
-		}
-	}
-	if w.state == refused {
-		return l.reason(w)
-	}
-	if ctx.Err() != nil {
-		return l.abandon(ctx, w)
-	}
-	return nil
-}
-
 // abandon takes w, whose ctx has ended, out of the line, or undoes its grant.
 func (l *line) abandon(ctx context.Context, w *waiter) error {
 	err, refund := l.abandonLocked(ctx, w)
@@ -304,39 +265,4 @@ func (l *line) abandonLocked(ctx context.Context, w *waiter) (err error, refund 
 		l.drop(w, now)
 	}
 	return l.rule.fail(w, ctx.Err()), refund
-}
-
-// askFor asks the foreign limiters on behalf of w, the head, and settles w by
-// the answer. The lock is not held while they are asked; meanwhile nobody else
-// of this line asks. A panic of theirs passes through, with w out of the line.
-func (l *line) askFor(ctx context.Context, w *waiter) {
-	err := errAskPanicked
-	wait := time.Duration(0)
-	defer func() {
-		if !l.hear(w, wait, err) && wait == 0 && err == nil {
-			l.asker.refund(w.cost) // the gate has closed meanwhile
-		}
-	}()
-	wait, err = l.asker.inquire(ctx, w.cost)
-}
-
-// hear takes in what the foreign limiters answered and reports whether w goes.
-func (l *line) hear(w *waiter, wait time.Duration, err error) (ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	l.asking = nil
-	switch {
-	case err != nil:
-		l.asker.answered(w, -1, now)
-		l.leave(w, refused, l.rule.fail(w, err))
-	case l.asker.answered(w, wait, now):
-		ok = true
-		l.served++
-		l.leave(w, granted, nil)
-	default:
-		w.state = waiting
-	}
-	l.goOn(now)
-	return ok
 }

@@ -123,7 +123,7 @@ func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bo
 	}
 	opts := &q.room.opts
 	_, hasDeadline := ctx.Deadline()
-	if l = q.line; l == nil || q.gate.trouble != nil || v.prio > l.levels[0].prio ||
+	if l = q.line; l == nil || q.gate.trouble != nil || v.cost != 1 || v.prio > l.levels[0].prio ||
 		hasDeadline || opts.MaxWait > 0 || opts.MaxWaiting > 0 {
 		return nil, nil, false // enter knows
 	}
@@ -161,7 +161,7 @@ func (q *Queue) Pause(d time.Duration) {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
 	now := time.Now()
-	q.gate.pause(d, now)
+	q.gate.pause(d, now, q.pace())
 	q.expel(now)
 	q.advance(now)
 }

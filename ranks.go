@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -81,6 +82,17 @@ func (r *ranks) ahead(prio int32, seq uint64) (units int64) {
 		}
 	}
 	return units
+}
+
+// ordered returns all waiters in the order of priority and arrival.
+func (r *ranks) ordered() []*waiter {
+	all := make([]*waiter, 0, r.count)
+	for _, l := range r.levels {
+		n := len(all)
+		all = append(all, l.heap...)
+		slices.SortFunc(all[n:], func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	return all
 }
 
 // each visits all waiters; f may not change the line.

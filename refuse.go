@@ -47,30 +47,38 @@ func (q *Queue) hopeless(spent time.Duration, arriving bool, now time.Time) (tim
 
 // predict is how long a newcomer would wait, supposing that nobody leaves.
 func (q *Queue) predict(o *order, now time.Time) time.Duration {
-	from := now
-	g := &q.gate
-	if g.trouble != nil && g.cause != open {
-		from = latest(now, g.until)
-	}
-	var ahead int64
+	var ahead, aheadShared int64
 	if q.line != nil {
 		ahead = q.line.ahead(o.prio, o.seq)
 	}
-	at := q.limits.after(from, ahead, o.cost)
 	if s := q.room.shared; s != nil {
-		at = latest(q.own.after(from, ahead, o.cost), s.limits.after(from, s.waiting.ahead(o.prio), o.cost))
+		aheadShared = s.waiting.ahead(o.prio)
 	}
-	if pace := q.pace(); g.trouble != nil && (g.cause != open || g.mode == paced) {
-		start := from
+	return q.startAt(ahead, aheadShared, o.cost, now).Sub(now)
+}
+
+// startAt is when a call of n units would start that has so many units before
+// it, in its own line and in all that wait for the shared limiter.
+func (q *Queue) startAt(ahead, aheadShared int64, n int, now time.Time) time.Time {
+	g := &q.gate
+	from := now
+	if g.trouble != nil && g.cause != open {
+		from = latest(now, g.until)
+	}
+	at := q.own.after(from, ahead, n)
+	if s := q.room.shared; s != nil {
+		at = latest(at, s.limits.after(from, aheadShared, n))
+	}
+	if g.trouble != nil && (g.cause != open || g.mode == paced) {
 		if g.cause == open {
-			start = latest(now, g.next)
+			from = latest(from, g.next)
 		}
-		at = latest(at, start.Add(unitTime(int(min(ahead, 1<<31)), pace)))
+		at = latest(at, from.Add(unitTime(int(min(ahead, 1<<31)), q.pace())))
 	}
 	if f := q.foreign; f != nil {
 		at = latest(at, latest(from, f.next).Add(time.Duration(float64(ahead)*f.gap*1e9)))
 	}
-	return at.Sub(now)
+	return at
 }
 
 // expel sends away those whom the closed gate dooms, and plans when to look again.
@@ -79,34 +87,39 @@ func (q *Queue) expel(now time.Time) {
 	if l == nil || g.trouble == nil || g.cause == open {
 		return
 	}
-	type lost struct {
-		w   *waiter
-		err error
-	}
-	var gone []lost
-	wait := max(0, g.until.Sub(now))
 	g.expelAt = time.Time{}
-	l.each(func(w *waiter) {
-		if w.state == asking {
-			return
+	var ahead int64
+	for _, w := range l.ordered() {
+		if err := q.doomed(w, ahead, now); err != nil {
+			q.counters.refused++
+			l.leave(w, refused, err)
+			continue
 		}
-		_, paused := q.hopeless(g.closedTime(now)-w.pause, false, now)
-		switch {
-		case paused:
-			gone = append(gone, lost{w, ErrPaused})
-		case w.moment != 0 && !g.probing && q.room.base.Add(w.moment).Before(g.until):
-			gone = append(gone, lost{w, errDeadline})
-		default:
-			q.planExpulsion(w, now)
-		}
-	})
-	for _, x := range gone {
-		q.counters.refused++
-		l.leave(x.w, refused, q.errorOf(int(x.w.attempts), wait, x.err))
+		ahead += int64(w.cost)
+		q.planExpulsion(w, now)
 	}
 	if l.count == 0 {
 		l.close()
 	}
+}
+
+// doomed returns why w, with so many units before it, must leave now that the
+// gate is closed; nil if it need not. One who asks is looked at when that ends.
+func (q *Queue) doomed(w *waiter, ahead int64, now time.Time) *Error {
+	if w.state == asking {
+		return nil
+	}
+	g := &q.gate
+	if wait, yes := q.hopeless(g.closedTime(now)-w.pause, false, now); yes {
+		return q.errorOf(int(w.attempts), wait, ErrPaused)
+	}
+	if w.moment == 0 || g.probing {
+		return nil
+	}
+	if at := q.startAt(ahead, ahead, w.cost, now); at.After(q.room.base.Add(w.moment)) {
+		return q.errorOf(int(w.attempts), at.Sub(now), errDeadline)
+	}
+	return nil
 }
 
 // planExpulsion makes the line look again when w has spent what it may.

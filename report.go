@@ -19,8 +19,9 @@ type report struct {
 type outcome uint8
 
 const (
-	success outcome = iota
-	neutral         // says nothing of the upstream: cancelled, a certificate, a 500
+	success   outcome = iota
+	cancelled         // by the caller: says nothing of the upstream
+	neutral           // nothing that counts: a 500, a certificate, a URL
 	failure
 	refusal
 )
@@ -34,6 +35,7 @@ func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	if g.trouble == nil {
 		g.trouble = new(trouble)
 	}
+	g.closed(now, pace) // ends a closing that is over
 	defer g.watch()
 	current := r.epoch == g.epoch
 	if g.mode == counted && current {
@@ -42,9 +44,13 @@ func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	switch r.outcome {
 	case success:
 		g.succeed(r, now, pace)
-	case neutral:
-		if current && g.probe { // this probe has said nothing: the next is due at once
+	case cancelled:
+		if current && g.probe { // it was the probe: the next is due at once
 			g.probeAt(now)
+		}
+	case neutral:
+		if current && g.cause != open {
+			g.probeFailed(now)
 		}
 	case failure:
 		return current && g.failed(r, now)
@@ -58,7 +64,7 @@ func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 // is no measure of the upstream at work.
 func (g *gate) measure(r report) {
 	switch {
-	case r.trip <= 0 || r.outcome == failure || r.outcome == neutral:
+	case r.trip <= 0 || r.outcome != success && r.outcome != refusal:
 	case g.srtt == 0:
 		g.srtt = r.trip
 	default:
@@ -79,18 +85,27 @@ func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 	if g.mode == counted {
 		g.allowed++
 	}
-	if g.cause != open && g.probing {
+	switch {
+	case g.cause == open || !g.probing:
+	case g.floor.After(now): // a pause or a told time that came while the probe was out holds
+		g.probing, g.probe, g.until = false, false, g.floor
+	default:
 		g.reopen(now, pace)
+	}
+}
+
+// probeFailed plans the next probe, if the last one was still awaited: the
+// older the outage, the later.
+func (g *gate) probeFailed(now time.Time) {
+	if g.probing && g.probe {
+		g.probeAt(now.Add(min(max(now.Sub(g.rowStart)/50, firstProbe), maxProbeGap)))
 	}
 }
 
 // failed notes a failure of the current epoch.
 func (g *gate) failed(r report, now time.Time) (stopped bool) {
 	if g.cause != open {
-		if g.probing && g.probe {
-			age := now.Sub(g.rowStart)
-			g.probeAt(now.Add(min(max(age/50, firstProbe), maxProbeGap)))
-		}
+		g.probeFailed(now)
 		return false
 	}
 	if g.row == 0 {
@@ -126,8 +141,9 @@ func (g *gate) refuse(r report, current bool, now time.Time, pace rate.Limit) (s
 	if wait > 0 {
 		g.probing = r.told > maxBelief
 		j := jitter(min(wait/20, time.Second))
-		g.close(told, now.Add(wait+j), now)
-		g.slack = j
+		if until := now.Add(wait + j); g.close(told, until, now) {
+			g.slack = j
+		}
 		return true
 	}
 	if g.untold++; g.untold == 1 {

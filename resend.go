@@ -28,9 +28,6 @@ func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
 			return 0, false
 		}
 	}
-	if !c.plan(what, delay) {
-		return 0, false
-	}
 	next, err := again(c.req)
 	if err != nil {
 		if c.err != nil {
@@ -38,7 +35,10 @@ func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
 		}
 		return 0, false
 	}
-	c.next, c.sent = next, false
+	c.next, c.sent = next, false // end closes its body if it is not sent
+	if !c.plan(what, delay) {
+		return 0, false
+	}
 	c.tell(c.t.Hooks.Retrying, Event{Wait: delay})
 	return delay, true
 }
@@ -75,7 +75,6 @@ func (c *call) plan(what outcome, delay time.Duration) bool {
 	}
 	c.order.retry = true
 	k.counters.retried++
-	k.resting++
 	return true
 }
 
@@ -84,7 +83,8 @@ func (c *call) room() *room { return &c.t.table.room }
 // rest gives back what a retry does not need, keeps the answer so far, and
 // sleeps for the call's own delay.
 func (c *call) rest(delay time.Duration) error {
-	defer c.rested()
+	c.resting(1)
+	defer c.resting(-1)
 	if c.held {
 		c.held = false
 		c.k.free()
@@ -106,14 +106,15 @@ func (c *call) rest(delay time.Duration) error {
 	}
 }
 
-func (c *call) rested() {
+// resting counts the calls that are neither in line nor under way.
+func (c *call) resting(n int) {
 	c.room().mu.Lock()
 	defer c.room().mu.Unlock()
-	c.k.resting--
+	c.k.resting += n
 }
 
-// settleBudget gives a paid retry back if the gate has closed since it was
-// decided: then it was the gate that bounded it.
+// settleBudget gives a paid retry back if it was not sent, or if the gate has
+// closed since it was decided: then it was the gate that bounded it.
 func (c *call) settleBudget() {
 	if !c.paid {
 		return
@@ -121,7 +122,7 @@ func (c *call) settleBudget() {
 	c.room().mu.Lock()
 	defer c.room().mu.Unlock()
 	c.paid = false
-	if c.k.gate.closings != c.paidAt {
+	if !c.out || c.k.gate.closings != c.paidAt {
 		c.k.spent = max(0, c.k.spent-1)
 	}
 }

@@ -113,7 +113,7 @@ func (q *Queue) withdraw() bool {
 	if b.PerCall < 0 {
 		return true
 	}
-	if q.spent+1 > b.Max {
+	if q.spent+1 > b.Max+1e-9 { // shares are not exact in binary
 		return false
 	}
 	q.spent++
@@ -147,7 +147,7 @@ func judgeError(ctx context.Context, err error, after, srtt time.Duration) outco
 		if ctx.Err() == context.DeadlineExceeded && after >= max(time.Second, 4*srtt) {
 			return failure
 		}
-		return neutral
+		return cancelled
 	case isCertificate(err), isScheme(err), errors.As(err, &dns) && dns.IsNotFound:
 		return neutral
 	}
@@ -205,7 +205,7 @@ func replayable(req *http.Request) bool {
 
 // again returns a copy of req with a new body.
 func again(req *http.Request) (*http.Request, error) {
-	if req.GetBody == nil {
+	if req.Body == nil || req.Body == http.NoBody {
 		return req, nil
 	}
 	body, err := req.GetBody()

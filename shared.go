@@ -36,9 +36,19 @@ func (s *sharedLine) enter(q *Queue, head *waiter) {
 		return
 	default:
 		s.remove(e)
+		s.dirty, s.told = true, time.Time{} // it may have been the head
 	}
 	e.seq, e.prio, e.cost = head.seq, head.prio, head.cost
 	s.push(e)
+}
+
+// stepOut takes q out, whose head cannot go or has left. What the limiter told
+// it is no measure for the next one: that timer was not late.
+func (s *sharedLine) stepOut(q *Queue) {
+	if s.head() == q {
+		s.told = time.Time{}
+	}
+	s.leave(q)
 }
 
 // leave takes q out, if it is in.
@@ -51,9 +61,6 @@ func (s *sharedLine) leave(q *Queue) {
 	delete(s.entries, q)
 	delete(s.queues, e)
 	s.dirty = true
-	if s.count == 0 {
-		s.told = time.Time{}
-	}
 }
 
 func (s *sharedLine) head() *Queue {
@@ -70,7 +77,7 @@ func (s *sharedLine) follow(q *Queue, d decision) {
 		s.served++
 		s.leave(q)
 	case deny:
-		s.leave(q)
+		s.stepOut(q)
 	case ask:
 		s.asking = q
 	case later:

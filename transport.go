@@ -84,7 +84,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		what := c.learn()
 		delay, ok := c.retry(what)
 		if !ok {
-			return c.result(what)
+			return c.result()
 		}
 		if err := c.rest(delay); err != nil {
 			return c.without(err)

@@ -1,0 +1,97 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// errAskPanicked stands in while a foreign limiter is asked, in case it panics.
+var errAskPanicked = errors.New("throttle: the limiter panicked")
+
+// An asker is a rule that also needs the word of foreign limiters. They may
+// block, so all but answered is called without the lock.
+type asker interface {
+	inquire(ctx context.Context, n int) (time.Duration, error)  // take from them
+	refund(n int)                                               // give n units back to them
+	watchForeign() (stop func())                                // hear from them until stop
+	askAnew()                                                   // forget what they told
+	answered(w *waiter, wait time.Duration, now time.Time) bool // with the lock: what they said for w; negative: nothing good
+}
+
+// woken goes on from sleep where w was not simply granted.
+func (l *line) woken(ctx context.Context, w *waiter) (err error) {
+	switch w.state {
+	case granted:
+		return l.abandon(ctx, w)
+	case refused:
+		return l.reason(w)
+	}
+	// Whoever asks listens to the limiters too, until it leaves. If it leaves
+	// without a grant, the next head has to ask and listen for itself.
+	stop := func() {}
+	defer func() {
+		stop()
+		if err != nil {
+			l.asker.askAnew()
+		}
+	}()
+	stop = l.askFor(ctx, w, true)
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return l.abandon(ctx, w)
+		}
+		switch {
+		case w.state == asking:
+			l.askFor(ctx, w, false)
+		case w.state == refused:
+			return l.reason(w)
+		case ctx.Err() != nil:
+			return l.abandon(ctx, w)
+		default:
+			return nil
+		}
+	}
+}
+
+// askFor asks the foreign limiters on behalf of w, the head, and settles w by
+// the answer; before that it begins to listen to them, if listen is set. The
+// lock is not held while they are asked; meanwhile nobody else of this line
+// asks. A panic of theirs passes through, with w out of the line.
+func (l *line) askFor(ctx context.Context, w *waiter, listen bool) (stop func()) {
+	err := errAskPanicked
+	wait := time.Duration(0)
+	defer func() {
+		if !l.hear(w, wait, err) && wait == 0 && err == nil {
+			l.asker.refund(w.cost) // the gate has closed meanwhile
+		}
+	}()
+	if listen {
+		stop = l.asker.watchForeign()
+	}
+	wait, err = l.asker.inquire(ctx, w.cost)
+	return stop
+}
+
+// hear takes in what the foreign limiters answered and reports whether w goes.
+func (l *line) hear(w *waiter, wait time.Duration, err error) (ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.asking = nil
+	switch {
+	case err != nil:
+		l.asker.answered(w, -1, now)
+		l.leave(w, refused, l.rule.fail(w, err))
+	case l.asker.answered(w, wait, now):
+		ok = true
+		l.served++
+		l.leave(w, granted, nil)
+	default:
+		w.state = waiting
+	}
+	l.goOn(now)
+	return ok
+}
