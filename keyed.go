@@ -128,9 +128,12 @@ func (t *table) place(k *keyState, now time.Time) {
 
 // find returns the state of key, nil if there is none.
 func (t *table) find(key string, now time.Time) *keyState {
-	k := t.keys[key]
-	if k == nil {
-		return nil
+	l := &t.lists[classOpen]
+	k := l.next
+	if k == l || k.key != key { // not the one of last time
+		if k = t.keys[key]; k == nil {
+			return nil
+		}
 	}
 	t.touch(k, now)
 	if t.accesses++; t.accesses%sweepEvery == 0 {
@@ -230,7 +233,10 @@ func ByHost(req *http.Request) string {
 	if req.URL == nil {
 		return ""
 	}
-	host := strings.ToLower(req.URL.Host) // no copy if it is lower case already
+	if plain(req.URL.Host) {
+		return req.URL.Host
+	}
+	host := strings.ToLower(req.URL.Host)
 	name, port := host, ""
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		name, port = host[:i], host[i+1:]
@@ -243,6 +249,16 @@ func ByHost(req *http.Request) string {
 		return host
 	}
 	return bare + ":" + port
+}
+
+// plain reports whether ByHost has nothing to change, for most hosts.
+func plain(host string) bool {
+	for i := range len(host) {
+		if c := host[i]; c == ':' || c >= 0x80 || 'A' <= c && c <= 'Z' {
+			return false
+		}
+	}
+	return host == "" || host[len(host)-1] != '.'
 }
 
 // ByCredential is a Transport.Key for upstreams that count by API key: the host,
