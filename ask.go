@@ -29,14 +29,16 @@ func (l *line) woken(ctx context.Context, w *waiter) (err error) {
 	}
 	// Whoever asks listens to the limiters too, until it leaves. If it leaves
 	// without a grant, the next head has to ask and listen for itself.
-	stop := func() {}
+	var stop func()
 	defer func() {
-		stop()
+		if stop != nil {
+			stop()
+		}
 		if err != nil {
 			l.asker.askAnew()
 		}
 	}()
-	stop = l.askFor(ctx, w, true)
+	l.askFor(ctx, w, &stop)
 	for {
 		select {
 		case <-w.wake:
@@ -45,7 +47,7 @@ func (l *line) woken(ctx context.Context, w *waiter) (err error) {
 		}
 		switch {
 		case w.state == asking:
-			l.askFor(ctx, w, false)
+			l.askFor(ctx, w, nil)
 		case w.state == refused:
 			return l.reason(w)
 		case ctx.Err() != nil:
@@ -57,22 +59,25 @@ func (l *line) woken(ctx context.Context, w *waiter) (err error) {
 }
 
 // askFor asks the foreign limiters on behalf of w, the head, and settles w by
-// the answer; before that it begins to listen to them, if listen is set. The
-// lock is not held while they are asked; meanwhile nobody else of this line
-// asks. A panic of theirs passes through, with w out of the line.
-func (l *line) askFor(ctx context.Context, w *waiter, listen bool) (stop func()) {
+// the answer; before that it begins to listen to them, if listen is not nil, and
+// puts there what ends it. The lock is not held while they are asked; meanwhile
+// nobody else of this line asks. A panic of theirs passes through, with w out of
+// the line.
+func (l *line) askFor(ctx context.Context, w *waiter, listen *func()) {
 	err := errAskPanicked
 	wait := time.Duration(0)
 	defer func() {
-		if !l.hear(w, wait, err) && wait == 0 && err == nil {
+		switch ok := l.hear(w, wait, err); {
+		case err == errAskPanicked:
+			l.reason(w) // nobody will ask for it
+		case err == nil && wait == 0 && !ok:
 			l.asker.refund(w.cost) // the gate has closed meanwhile
 		}
 	}()
-	if listen {
-		stop = l.asker.watchForeign()
+	if listen != nil {
+		*listen = l.asker.watchForeign()
 	}
 	wait, err = l.asker.inquire(ctx, w.cost)
-	return stop
 }
 
 // hear takes in what the foreign limiters answered and reports whether w goes.

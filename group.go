@@ -61,6 +61,7 @@ func (g *Group) Wait() error {
 	g.listen.Do(func() {}) // nobody will begin any more
 	if g.stop != nil {
 		g.stop()
+		g.q.askAnew() // others may wait that must listen for themselves now
 	}
 	return g.eg.Wait()
 }
@@ -140,7 +141,7 @@ func (g *Group) ask(l *line, t *task, w *waiter) {
 	g.listen.Do(func() { g.stop = g.q.watchForeign() })
 	ctx, cancel := g.bound(t.ctx)
 	defer cancel()
-	l.askFor(ctx, w, false)
+	l.askFor(ctx, w, nil)
 	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
 		g.leave(w, ctx.Err())
 	}

@@ -105,7 +105,11 @@ func (q *Queue) Wait(ctx context.Context) error {
 		case ok:
 			return nil
 		case w != nil:
-			return l.sleep(ctx, w)
+			err := l.sleep(ctx, w)
+			if err == nil && q.gate.alert.Load() {
+				q.started(w.epoch)
+			}
+			return err
 		}
 	}
 	return q.waitFor(ctx, order{cost: v.cost, prio: v.prio})
@@ -137,10 +141,16 @@ func (q *Queue) waitFor(ctx context.Context, o order) error {
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
-	if q.gate.alert.Load() { // no answer will come: the start stands for it
-		q.finish(&o)
+	if q.gate.alert.Load() {
+		q.started(o.epoch)
 	}
 	return nil
+}
+
+// started tells a gate that counts answers of a call whose answer nobody will
+// report: its start stands for it.
+func (q *Queue) started(epoch uint32) {
+	q.finish(&order{ticket: ticket{epoch: epoch}})
 }
 
 // Do waits as Wait does, then calls fn and returns its error. fn holds one of
