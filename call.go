@@ -26,6 +26,7 @@ type call struct {
 	resp    *http.Response // the last answer, not handed out yet
 	err     error          // the last attempt's error; nil: it had an answer
 	srtt    time.Duration
+	final   bool // Check has said so
 	backoff Backoff
 	paid    bool   // a retry was taken out of the budget, when closings was
 	paidAt  uint32 // this
@@ -76,13 +77,12 @@ func (c *call) wait() error {
 
 // stand returns how long the call has waited.
 func (c *call) stand(ctx context.Context) (time.Duration, error) {
-	l, w, err := c.arrive(ctx, nil, false)
+	l, w, err := c.arrive(ctx, nil)
 	if err == errNewKey {
-		var lim Limiter
-		if c.t.LimiterFor != nil {
-			lim = c.t.LimiterFor(c.key)
+		var made *keyLimits
+		if made, err = c.limits(); err == nil {
+			l, w, err = c.arrive(ctx, made)
 		}
-		l, w, err = c.arrive(ctx, lim, true)
 	}
 	if err != nil || w == nil {
 		return 0, err
@@ -99,10 +99,10 @@ func (c *call) stand(ctx context.Context) (time.Duration, error) {
 var errNewKey = errors.New("throttle: new key")
 
 // arrive is the one critical section of a call that need not wait: it finds the
-// key, pays the budget's share, and takes slot and units. A key that is new is
-// made if made says so, with lim. Of two callers who make one, the second's
-// limiter is dropped unused.
-func (c *call) arrive(ctx context.Context, lim Limiter, made bool) (*line, *waiter, error) {
+// key, pays the budget's share, and takes slot and units. A new key is entered
+// with the limits made for it; without, errNewKey asks for them. Of two callers
+// who make a key, the second's limits are dropped unused.
+func (c *call) arrive(ctx context.Context, made *keyLimits) (*line, *waiter, error) {
 	t := c.t.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,10 +110,10 @@ func (c *call) arrive(ctx context.Context, lim Limiter, made bool) (*line, *wait
 	if c.k == nil {
 		k := t.find(c.key, now)
 		switch {
-		case k == nil && !made:
+		case k == nil && made == nil:
 			return nil, nil, errNewKey
 		case k == nil:
-			k = t.add(c.key, lim, now)
+			k = t.add(c.key, made, now)
 		}
 		c.k = k
 		k.calls++
@@ -122,6 +122,19 @@ func (c *call) arrive(ctx context.Context, lim Limiter, made bool) (*line, *wait
 	c.srtt = c.k.gate.srtt
 	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
 	return c.k.admit(ctx, &c.order, now, nil)
+}
+
+// limits asks LimiterFor, which is not ours and so must not be called under the lock.
+func (c *call) limits() (*keyLimits, error) {
+	var lim Limiter
+	if c.t.LimiterFor != nil {
+		lim = c.t.LimiterFor(c.key)
+	}
+	l, err := c.t.table.join(lim)
+	if err != nil {
+		return nil, fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", c.key, err)
+	}
+	return l, nil
 }
 
 // send makes one attempt.
@@ -175,7 +188,7 @@ func (c *call) learn() outcome {
 	switch {
 	case r.outcome == refusal:
 		c.tell(c.t.Hooks.Throttled, Event{Wait: r.told})
-	case c.err != nil, c.resp.StatusCode >= 500:
+	case c.err != nil, r.outcome == failure, c.resp.StatusCode == http.StatusInternalServerError:
 		c.tell(c.t.Hooks.Failed, Event{})
 	}
 	return r.outcome
@@ -189,7 +202,11 @@ func (c *call) report(r report, now time.Time) {
 	if r.outcome == refusal {
 		k.counters.throttled++
 	}
-	if k.gate.learn(r, now, k.pace()) {
+	pace := k.pace()
+	if r.outcome == refusal {
+		pace = k.rate() // a first refusal closes for one unit's time
+	}
+	if k.gate.learn(r, now, pace) {
 		k.expel(now)
 	}
 	if k.gate.trouble != nil {
@@ -201,7 +218,7 @@ func (c *call) report(r report, now time.Time) {
 // result hands out what there is: the answer, or the error if there is none.
 func (c *call) result() (*http.Response, error) {
 	resp, err := c.resp, c.err
-	if resp == nil || err != nil && c.gone() {
+	if resp == nil || err != nil && (c.final || c.gone()) {
 		return nil, err
 	}
 	c.resp = nil
@@ -231,14 +248,19 @@ func (c *call) freeAtEnd(resp *http.Response) {
 // without ends a call that may not be sent, or sent again, because of reason:
 // with the last answer if there was one.
 func (c *call) without(reason error) (*http.Response, error) {
-	c.tell(c.t.Hooks.Refused, Event{Err: reason})
+	var e *Error
+	ours := errors.As(reason, &e)
+	told := Event{Err: reason}
+	if ours {
+		told.Wait = e.Wait
+	}
+	c.tell(c.t.Hooks.Refused, told)
 	if c.resp != nil && !c.gone() {
 		resp := c.resp
 		c.resp = nil
 		return resp, nil
 	}
-	var e *Error
-	if c.err != nil && errors.As(reason, &e) {
+	if ours && c.err != nil {
 		with := *e
 		with.Err = fmt.Errorf("%w; the last attempt: %w", e.Err, c.err)
 		return nil, &with
@@ -271,10 +293,10 @@ func (c *call) tell(hook func(context.Context, Event), e Event) {
 		return
 	}
 	e.Key, e.Method, e.Host, e.Attempt = c.key, c.req.Method, c.req.URL.Host, c.attempts
-	if c.resp != nil {
+	if c.resp != nil && !c.out { // else it is that of the attempt before
 		e.Status = c.resp.StatusCode
 	}
-	if e.Err == nil {
+	if e.Err == nil && !c.out {
 		e.Err = c.err
 	}
 	hook(c.req.Context(), e)

@@ -24,7 +24,8 @@
 // # Concurrency
 //
 // Everything here is safe for concurrent use. Nothing needs closing, no
-// constructor starts a goroutine, and none outlives the calls that wait.
+// constructor starts a goroutine, and none outlives the calls that wait and the
+// response bodies that are read ahead for them.
 //
 // # Time
 //

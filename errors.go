@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Reasons why a call was refused on this side, before it was sent. They come
-// wrapped in an [*Error]; match them with errors.Is.
+// Reasons why a call was ended on this side. They come wrapped in an [*Error];
+// match them with errors.Is.
 var (
 	// ErrQueueFull: QueueOptions.MaxWaiting calls wait already.
 	ErrQueueFull = errors.New("throttle: the queue is full")
@@ -17,8 +17,9 @@ var (
 	// or ends after the caller's deadline; in the latter case the error matches
 	// context.DeadlineExceeded too.
 	ErrWaitTooLong = errors.New("throttle: the wait would be too long")
-	// ErrPaused: the upstream has told everyone to wait, or fails, for longer
-	// than Retry.MaxPause lets a call wait.
+	// ErrPaused: the upstream has told everyone to wait, or has failed, for longer
+	// than Retry.MaxPause. While a probe tries whether it is back, the others get
+	// this error too.
 	ErrPaused = errors.New("throttle: calls to this upstream are paused")
 	// ErrRetryBudget: the last attempt failed and Retry.Budget has no retry left.
 	ErrRetryBudget = errors.New("throttle: the retry budget is spent")
@@ -42,7 +43,7 @@ func (deadlineError) Is(target error) bool {
 //	var e *throttle.Error
 //	switch {
 //	case errors.Is(err, throttle.ErrQueueFull): // shed load
-//	case errors.As(err, &e):                    // ask again after e.Wait
+//	case errors.As(err, &e) && e.Wait > 0:      // ask again after e.Wait
 //	}
 type Error struct {
 	Key      string        // the key of the call's line, as observers see it; "" for a bare Queue

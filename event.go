@@ -11,7 +11,7 @@ type Event struct {
 	Key     string        // the key of the call's line, cut to 256 bytes
 	Method  string        // of the request
 	Host    string        // of the request's URL
-	Status  int           // of the answer, 0 if there was none
+	Status  int           // of the last answer, 0 if there was none
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // time waited, or to wait
 	Err     error         // the attempt's error, or why the call was refused
@@ -24,8 +24,8 @@ type Hooks struct {
 	Waited    func(context.Context, Event) // the call has stood in line for Wait and goes now
 	Refused   func(context.Context, Event) // the call was ended on this side: Err says why
 	Throttled func(context.Context, Event) // the upstream refused; Wait is what it told, 0: nothing
-	Failed    func(context.Context, Event) // the attempt got no answer, or a 500, 502, 503 or 504
-	Retrying  func(context.Context, Event) // the call will be sent again, after at least Wait
+	Failed    func(context.Context, Event) // the attempt got no answer, or a 500, 502, 503 or 504 that is no refusal
+	Retrying  func(context.Context, Event) // the call will be sent again, as things stand after Wait
 }
 
 // Join returns Hooks that call h's function, then other's.

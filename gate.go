@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The constants of the gate. How they were found is told in ARCHITECTURE.md.
+// The constants of the gate. ARCHITECTURE.md tells where they come from.
 const (
 	failuresToClose = 8                      // counted failures in a row that close the gate
 	firstProbe      = 250 * time.Millisecond // from a closing for failures to its first probe

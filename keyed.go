@@ -93,7 +93,7 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 		l := &t.lists[i]
 		l.prev, l.next = l, l
 	}
-	if shared != nil {
+	if !none(shared) {
 		*t.limits = flatten(shared)
 		t.shared = newSharedLine(t.limits)
 	}
@@ -168,23 +168,27 @@ func (t *table) drop(k *keyState) {
 	delete(t.keys, k.key)
 }
 
+// keyLimits is what a key's calls pay: all of it, and the part that is the key's own.
+type keyLimits struct{ all, own *limits }
+
+// join puts a key's limiter, nil for none, beside the shared one.
+func (t *table) join(lim Limiter) (*keyLimits, error) {
+	if none(lim) {
+		return &keyLimits{t.limits, new(limits)}, nil
+	}
+	own, err := tryFlatten(lim)
+	if err != nil || t.shared == nil {
+		return &keyLimits{&own, &own}, err
+	}
+	both, err := tryFlatten(lim, &all{*t.limits})
+	return &keyLimits{&both, &own}, err
+}
+
 // add makes the state of a key that has none.
-func (t *table) add(key string, lim Limiter, now time.Time) *keyState {
+func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 	k := new(keyState)
 	k.key = strings.Clone(key)
-	both, own := t.limits, t.limits
-	switch {
-	case lim == nil && t.shared != nil:
-		own = new(limits)
-	case lim != nil:
-		l := flatten(lim)
-		both, own = &l, &l
-		if t.shared != nil {
-			l := flatten(lim, &all{*t.limits})
-			both = &l
-		}
-	}
-	k.init(&t.room, both, own)
+	k.init(&t.room, l.all, l.own)
 	t.sweep(nil, now)
 	if len(t.keys) >= t.most {
 		for range 2 { // one to make room, one to shrink after a rush of busy keys
@@ -264,7 +268,8 @@ func plain(host string) bool {
 // ByCredential is a Transport.Key for upstreams that count by API key: the host,
 // and 64 bits of the HMAC-SHA-256 of the Authorization header. The HMAC's key is
 // random and lives as long as the process, so the credential cannot be told from
-// what observers see. A request without that header has its host for a key.
+// what observers see. A request without that header has its host for a key: the
+// Transport must be the Base of the one that sets it, not the other way round.
 func ByCredential(req *http.Request) string {
 	host := ByHost(req)
 	auth := req.Header.Get("Authorization")

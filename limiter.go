@@ -18,6 +18,7 @@ import (
 // talks to a server may block on the answer and then obeys ctx. The kinds of this package never look
 // at ctx. A cost of 0 takes no units. A negative cost, or one that can never be paid, is an error.
 //
+// A line asks again after that wait, but after at most a second if the limiter is no [Notifier].
 // A Limiter must be safe for use by several goroutines at once.
 type Limiter interface {
 	Take(ctx context.Context, n int) (wait time.Duration, err error)

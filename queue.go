@@ -13,7 +13,7 @@ import (
 // QueueOptions bounds a waiting line. The zero value bounds nothing.
 type QueueOptions struct {
 	MaxWaiting  int           // waiters beyond this are refused with ErrQueueFull; 0: no bound
-	MaxWait     time.Duration // a call whose predicted wait is longer is refused at once with ErrWaitTooLong; 0: only its ctx bounds it
+	MaxWait     time.Duration // a call whose predicted wait is longer is refused at once with ErrWaitTooLong; 0: only its ctx bounds it. In-flight slots, later calls of a higher priority and what a foreign limiter has not told yet are not foreseen
 	MaxInFlight int           // calls sent and not finished, per key; 0: no bound
 }
 
@@ -200,7 +200,7 @@ func (q *Queue) Resume() {
 // QueueStats is a snapshot of a Queue.
 type QueueStats struct {
 	Waiting   int           // calls in line
-	InFlight  int           // calls sent and not finished; in a bare Queue, in-flight slots held
+	InFlight  int           // calls sent and not answered; in a bare Queue and with MaxInFlight, slots held
 	Tokens    float64       // units that could go now, negative under a debt; +Inf without own limiters
 	Limit     rate.Limit    // units per second, of the slowest limiter; rate.Inf without
 	ClosedFor time.Duration // how long the gate will still be closed, as far as that is known
@@ -208,7 +208,7 @@ type QueueStats struct {
 	Sent      uint64        // attempts that went
 	Throttled uint64        // attempts that the upstream refused for a limit
 	Retried   uint64        // attempts after the first
-	Refused   uint64        // calls refused on this side
+	Refused   uint64        // calls turned away on this side: full, paused, too long
 }
 
 // Stats returns a snapshot.

@@ -13,6 +13,7 @@ func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
 	verdict := Default
 	if r.Check != nil {
 		verdict = r.Check(c.req, c.answer(), c.err)
+		c.final = verdict == Final
 	}
 	switch {
 	case verdict == Final, verdict == Default && what == success,
@@ -22,7 +23,9 @@ func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
 	}
 	if what != refusal {
 		if c.backoff == nil {
-			c.backoff = r.Backoff()
+			if c.backoff = r.Backoff(); c.backoff == nil {
+				c.backoff = defaultBackoff()
+			}
 		}
 		if delay = c.backoff.NextBackOff(); delay < 0 {
 			return 0, false
@@ -36,10 +39,11 @@ func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
 		return 0, false
 	}
 	c.next, c.sent = next, false // end closes its body if it is not sent
-	if !c.plan(what, delay) {
+	wait, ok := c.plan(what, delay)
+	if !ok {
 		return 0, false
 	}
-	c.tell(c.t.Hooks.Retrying, Event{Wait: delay})
+	c.tell(c.t.Hooks.Retrying, Event{Wait: wait})
 	return delay, true
 }
 
@@ -53,8 +57,9 @@ func (c *call) answer() *http.Response {
 
 // plan reports whether the line would take the call again, and whether the
 // budget covers the retry: it is asked only after a failure while the gate is
-// open, because a closed gate bounds the attempts by itself.
-func (c *call) plan(what outcome, delay time.Duration) bool {
+// open, because a closed gate bounds the attempts by itself. wait is until when
+// the next attempt is expected.
+func (c *call) plan(what outcome, delay time.Duration) (wait time.Duration, ok bool) {
 	c.room().mu.Lock()
 	defer c.room().mu.Unlock()
 	now := time.Now()
@@ -62,20 +67,20 @@ func (c *call) plan(what outcome, delay time.Duration) bool {
 	again := c.order
 	again.retry = true
 	if d, ok := ctx.Deadline(); ok && now.Add(delay).After(d) || k.turnAway(ctx, &again, now) != nil {
-		return false
+		return 0, false
 	}
 	if what != refusal && !k.gate.closed(now, k.pace()) {
 		if !k.withdraw() {
 			if c.err != nil {
 				c.err = &Error{Key: c.key, Attempts: c.attempts, Err: fmt.Errorf("%w; the last attempt: %w", ErrRetryBudget, c.err)}
 			}
-			return false
+			return 0, false
 		}
 		c.paid, c.paidAt = true, k.gate.closings
 	}
 	c.order.retry = true
 	k.counters.retried++
-	return true
+	return max(delay, k.predict(&again, now)), true
 }
 
 func (c *call) room() *room { return &c.t.table.room }

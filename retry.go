@@ -18,6 +18,13 @@ import (
 
 // Retry says which calls are sent again, when, and how often. The zero value is
 // useful. Every attempt waits its turn and pays as the first one did.
+//
+// The default rules: after a 429, any method. After 500, 502, 503, 504 and
+// errors of the network, GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and any
+// request with an Idempotency-Key or X-Idempotency-Key header; if the upstream
+// could not be dialled, any method. Never after other answers, errors of
+// certificates or URLs, and hosts that do not exist; never if the body cannot be
+// sent again because GetBody is nil.
 type Retry struct {
 	// MaxAttempts bounds the attempts of a call, the first one included.
 	// 0: 4; 1: never retry.
@@ -26,13 +33,14 @@ type Retry struct {
 	// its attempts. 0: 1 minute; negative: as long as its ctx lives.
 	MaxPause time.Duration
 	// Backoff makes the delays of one call's retries after failures. nil: uniform
-	// in (0, c], c = 500 ms doubling to 30 s. After a refusal the gate decides alone.
+	// in (0, c], c = 500 ms doubling to 30 s; a nil result is the same. After a
+	// refusal the gate decides alone.
 	Backoff func() Backoff
 	// Budget bounds retries after failures, per key.
 	Budget Budget
 	// Check overrules the default rules for one answer or error; nil or Default: it
-	// does not. It must not read the body. A request whose body cannot be sent
-	// again is never retried.
+	// does not. It is asked after every attempt; the response is nil if there is
+	// an error. It must not read the body. What it says is not said to the gate.
 	Check func(*http.Request, *http.Response, error) Verdict
 }
 
@@ -55,7 +63,7 @@ type Verdict int
 
 const (
 	Default Verdict = iota // as the default rules say
-	Final                  // hand it to the caller
+	Final                  // hand this answer, or error, to the caller
 	Again                  // send the request again if that is possible
 )
 

@@ -27,7 +27,8 @@ import (
 //
 // The request is never changed and its body is closed exactly once. When there
 // are no attempts, budget or time left, the caller gets the last response, as if
-// there were no Transport; errors made here are of type [*Error]. Mind that
+// there were no Transport. An error that says why a call was not sent is an
+// [*Error]; http.Client wraps it, so use errors.As. Mind that
 // http.Client.Timeout includes the time in line.
 type Transport struct {
 	// Base sends the requests; nil: http.DefaultTransport.
@@ -37,7 +38,8 @@ type Transport struct {
 	// LimiterFor makes the limit of a key, when the key is first used, and again
 	// after it has been idle; nil, or a nil result: none. With both limiters, a
 	// request pays both. One Limiter returned for several keys is never
-	// exceeded, but in no order between the keys.
+	// exceeded, but in no order between the keys. Several callers may ask for the
+	// same key at once; one result is kept.
 	LimiterFor func(key string) Limiter
 	// Key tells what a request is counted by; nil: ByHost. What the upstream
 	// says to one request of a key stops all of them, whatever their hosts. Keys
@@ -49,7 +51,9 @@ type Transport struct {
 	Queue QueueOptions
 	// Retry says what is sent again.
 	Retry Retry
-	// Hint reads what a response tells of limits, at the given time; nil: hint.Parse.
+	// Hint reads what a response tells of limits, at the given time; nil:
+	// hint.Parse. One that sets Throttled makes any answer a refusal, as an
+	// upstream needs that refuses with 403.
 	Hint func(*http.Response, time.Time) hint.Hint
 	// Hooks observe. All are nil by default: the library never logs.
 	Hooks Hooks
