@@ -44,7 +44,8 @@ func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
 }
 
 // Go puts a task into the line and returns at once. When its turn comes, fn runs
-// in a goroutine of its own, with ctx, cancelled also with the group's. Cost and
+// in a goroutine of its own, with ctx, cancelled also with the group's and when fn
+// returns: tasks that start tasks give them the group's. Cost and
 // priority come from ctx. A task that the queue refuses, or whose ctx ends while
 // it waits, does not run, and its error is the group's. So with a MaxWaiting, a
 // group of more tasks fails: leave it 0.

@@ -82,8 +82,9 @@ type table struct {
 	lists    [classes]keyState // heads of rings, most recently used first
 	accesses uint
 	sweeps   uint
-	limits   *limits // of Transport.Limiter
-	most     int     // maxKeys, but in tests
+	hands    [classes]*keyState // where sweep looks next in each ring
+	limits   *limits            // of Transport.Limiter
+	most     int                // maxKeys, but in tests
 }
 
 func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
@@ -92,6 +93,7 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	for i := range t.lists {
 		l := &t.lists[i]
 		l.prev, l.next = l, l
+		t.hands[i] = l
 	}
 	if !none(shared) {
 		*t.limits = flatten(shared)
@@ -100,7 +102,12 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	return t
 }
 
-func (k *keyState) unlink() {
+func (t *table) unlink(k *keyState) {
+	for i := range t.hands {
+		if t.hands[i] == k {
+			t.hands[i] = k.prev
+		}
+	}
 	k.prev.next, k.next.prev = k.next, k.prev
 }
 
@@ -120,7 +127,7 @@ func (t *table) place(k *keyState, now time.Time) {
 		return
 	}
 	if k.prev != nil {
-		k.unlink()
+		t.unlink(k)
 	}
 	k.prev, k.next = l, l.next
 	k.prev.next, k.next.prev = k, k
@@ -142,16 +149,22 @@ func (t *table) find(key string, now time.Time) *keyState {
 	return k
 }
 
-// sweep looks at the oldest key of one class, each in its turn: it is dropped if
-// it is idle, else put behind the others.
+// sweep looks at one key, of each class in its turn, from the oldest on, and
+// drops it if it is idle. It has a hand of its own in each ring, so that the
+// order of use stays as it is.
 func (t *table) sweep(but *keyState, now time.Time) {
 	t.sweeps++
-	l := &t.lists[t.sweeps%uint(classes)]
-	switch k := l.prev; {
-	case k == l || k == but:
+	i := t.sweeps % uint(classes)
+	k := t.hands[i]
+	if k == &t.lists[i] { // all the way round
+		k = k.prev
+	}
+	t.hands[i] = k.prev
+	switch {
+	case k == &t.lists[i] || k == but:
 	case k.idle(now):
 		t.drop(k)
-	default:
+	case k.classAt(now) != k.class:
 		t.place(k, now)
 	}
 }
@@ -164,7 +177,7 @@ func (t *table) all() []*keyState {
 }
 
 func (t *table) drop(k *keyState) {
-	k.unlink()
+	t.unlink(k)
 	delete(t.keys, k.key)
 }
 
@@ -225,6 +238,9 @@ func (t *table) evict(now time.Time) {
 			if !k.busy() && k.classAt(now) == try.class {
 				t.drop(k)
 				return
+			}
+			if k.busy() {
+				k.used = now.Sub(t.base)
 			}
 			t.place(k, now) // it goes on from here the next time
 		}
