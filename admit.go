@@ -47,15 +47,13 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 	o.now, o.epoch, o.waited = now, q.gate.epoch, false
 	if !o.slot && q.clear() {
 		if q.pay(o.cost, now) {
-			o.at = now
 			return nil, nil, nil
 		}
 	} else if q.line == nil {
 		q.gate.lineEmpty(now)
 		if q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0) {
-			switch at, d := q.try(o.cost, o.slot, now, now); d.verdict {
+			switch _, d := q.try(o.cost, o.slot, now, now); d.verdict {
 			case grant:
-				o.at = at
 				return nil, nil, nil
 			case deny:
 				return nil, nil, q.errorOf(o.attempts, 0, d.err)

@@ -91,7 +91,7 @@ func (c *call) stand(ctx context.Context) (time.Duration, error) {
 	if err := l.sleep(ctx, w); err != nil {
 		return 0, err
 	}
-	c.fill(w, c.t.table.base)
+	c.fill(w)
 	return c.now.Sub(start), nil
 }
 

@@ -110,7 +110,7 @@ func (g *Group) settled(t *task, w *waiter, err *Error) {
 		g.fail(err)
 		return
 	}
-	t.fill(w, g.q.room.base)
+	t.fill(w)
 	g.start(t, w)
 }
 

@@ -256,7 +256,6 @@ type order struct {
 // A ticket is a granted start.
 type ticket struct {
 	seq    uint64    // place in the order of arrival, 0: none yet
-	at     time.Time // as of when its units were taken
 	now    time.Time // when it was granted
 	epoch  uint32
 	sample bool // its round trip is to be measured
@@ -280,7 +279,7 @@ func (q *Queue) enter(ctx context.Context, o *order) (err error) {
 	if err := l.sleep(ctx, w); err != nil {
 		return err
 	}
-	o.fill(w, q.room.base)
+	o.fill(w)
 	return nil
 }
 
@@ -291,7 +290,7 @@ func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
 }
 
 // fill copies what w was granted into the order's ticket.
-func (o *order) fill(w *waiter, base time.Time) {
+func (o *order) fill(w *waiter) {
 	o.now = time.Now()
-	o.at, o.epoch, o.pauses, o.waited = base.Add(w.moment), w.epoch, w.pause, true
+	o.epoch, o.pauses, o.waited = w.epoch, w.pause, true
 }
