@@ -1,0 +1,896 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-throttle/throttle/hint"
+)
+
+// upstream is a Base that keeps net/http's law: it closes the request's body. It notes when each
+// attempt arrived, since the upstream was made.
+type upstream struct {
+	answer func(n int, req *http.Request) (*http.Response, error) // n counts attempts from 1
+	trip   time.Duration
+	start  time.Time
+
+	mu   sync.Mutex
+	sent []time.Duration
+}
+
+func newUpstream(trip time.Duration, answer func(n int, req *http.Request) (*http.Response, error)) *upstream {
+	return &upstream{answer: answer, trip: trip, start: time.Now()}
+}
+
+func (u *upstream) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		io.Copy(io.Discard, req.Body)
+		req.Body.Close()
+	}
+	u.mu.Lock()
+	u.sent = append(u.sent, time.Since(u.start))
+	n := len(u.sent)
+	u.mu.Unlock()
+	if u.trip > 0 {
+		select {
+		case <-time.After(u.trip):
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	return u.answer(n, req)
+}
+
+func (u *upstream) now() time.Duration { return time.Since(u.start) }
+
+func (u *upstream) times() []time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.sent)
+}
+
+// between counts the attempts in [from, to).
+func (u *upstream) between(from, to time.Duration) (n int) {
+	for _, at := range u.times() {
+		if from <= at && at < to {
+			n++
+		}
+	}
+	return n
+}
+
+// reply makes an answer; kv are header fields.
+func reply(req *http.Request, code int, kv ...string) *http.Response {
+	const text = "answer"
+	resp := &http.Response{
+		StatusCode: code, Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Request: req, ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text)),
+	}
+	for i := 0; i < len(kv); i += 2 {
+		resp.Header.Add(kv[i], kv[i+1])
+	}
+	return resp
+}
+
+// always answers everything with code.
+func always(code int, kv ...string) func(int, *http.Request) (*http.Response, error) {
+	return func(_ int, req *http.Request) (*http.Response, error) { return reply(req, code, kv...), nil }
+}
+
+// script answers the n-th attempt with the n-th code, and with the last one ever after.
+func script(codes ...int) func(int, *http.Request) (*http.Response, error) {
+	return func(n int, req *http.Request) (*http.Response, error) {
+		return reply(req, codes[min(n, len(codes))-1]), nil
+	}
+}
+
+func request(ctx context.Context, method, url string) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		panic(err)
+	}
+	return req
+}
+
+// status sends one GET, closes the answer and returns its code, 0 if there is none.
+func status(tr *Transport, ctx context.Context, url string) (int, error) {
+	resp, err := tr.RoundTrip(request(ctx, "GET", url))
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+// keyStats returns what Stats tells of key.
+func keyStats(tr *Transport, key string) (QueueStats, bool) {
+	for s := range tr.Stats() {
+		if s.Key == key {
+			return s.QueueStats, true
+		}
+	}
+	return QueueStats{}, false
+}
+
+func at(want time.Duration, start time.Time) error {
+	if got := time.Since(start); got != want {
+		return fmt.Errorf("after %v, want %v", got, want)
+	}
+	return nil
+}
+
+// One refusal stops everyone, for as long as it tells, and what follows is paced.
+func TestOneRefusalAmong500Callers(t *testing.T) {
+	for name, lim := range map[string]func() Limiter{
+		"limit known": func() Limiter { return NewBucket(100, 10) },
+		"leaky":       func() Limiter { return NewLeaky(100) },
+		"no limit":    func() Limiter { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const trip = 20 * time.Millisecond
+				var refusedAt atomic.Int64
+				var refused atomic.Int32
+				var up *upstream
+				up = newUpstream(trip, func(n int, req *http.Request) (*http.Response, error) {
+					if n == 20 {
+						refusedAt.Store(int64(up.now()))
+					}
+					// The event lasts until 1 ms after the refusal: those in flight meet it too.
+					if since := refusedAt.Load(); since > 0 && int64(up.now()) <= since+int64(time.Millisecond) {
+						refused.Add(1)
+						return reply(req, 429, "Retry-After", "5"), nil
+					}
+					return reply(req, 200), nil
+				})
+				tr := &Transport{Base: up, Limiter: lim()}
+				var ok atomic.Int32
+				var flying, most atomic.Int32
+				var wg sync.WaitGroup
+				for range 500 {
+					wg.Go(func() {
+						most.Store(max(most.Load(), flying.Add(1)))
+						code, err := status(tr, t.Context(), "http://x/")
+						flying.Add(-1)
+						if code == 200 && err == nil {
+							ok.Add(1)
+						} else {
+							t.Error(code, err)
+						}
+					})
+				}
+				wg.Wait()
+				at := time.Duration(refusedAt.Load())
+				if at == 0 {
+					t.Fatal("no refusal")
+				}
+				if n := up.between(at+1, at+5*time.Second); n != 0 {
+					t.Errorf("%d attempts in the 5 s after the refusal, want 0", n)
+				}
+				var inFlight int
+				if name == "no limit" {
+					inFlight = 500
+				} else {
+					inFlight = up.between(at-trip, at+1)
+				}
+				if n := int(refused.Load()); n > inFlight {
+					t.Errorf("%d refused, %d were in flight", n, inFlight)
+				}
+				if ok.Load() != 500 {
+					t.Errorf("%d of 500 succeeded", ok.Load())
+				}
+				if name == "no limit" {
+					return
+				}
+				var first time.Duration
+				for _, s := range up.times() {
+					if s > at {
+						first = s
+						break
+					}
+				}
+				if first > at+5*time.Second+time.Second {
+					t.Errorf("first attempt %v after the refusal, want 5 s and at most 250 ms of jitter", first-at)
+				}
+				if n := up.between(first, first+time.Second); n > 100 || n < 99 {
+					t.Errorf("%d attempts in the first second, want the limit of 100", n)
+				}
+				if n := up.between(first, first+100*time.Millisecond); n > 11 {
+					t.Errorf("%d attempts in the first 100 ms: a burst at the reopening", n)
+				}
+			})
+		})
+	}
+}
+
+// Without a limit the reopening starts with one call, and each success lets one more be in flight.
+func TestReopeningWithoutALimitGrowsByOneForEachSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up *upstream
+		up = newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
+			if n <= 100 {
+				return reply(req, 429, "Retry-After", "5"), nil
+			}
+			return reply(req, 200), nil
+		})
+		tr := &Transport{Base: up}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
+					t.Error(code, err)
+				}
+			})
+		}
+		wg.Wait()
+		sent := up.times()[100:]
+		if sent[0] < 6*time.Second || sent[0] > 6*time.Second+250*time.Millisecond {
+			t.Fatalf("reopened at %v, want 5 s after the refusals at 1 s, and at most 250 ms of jitter", sent[0])
+		}
+		// One refusal event, so one closing: rounds of 1, 2, 4, ... calls follow each other.
+		var rounds []int
+		for i, s := range sent {
+			if i == 0 || s != sent[i-1] {
+				rounds = append(rounds, 0)
+			}
+			rounds[len(rounds)-1]++
+		}
+		if want := []int{1, 2, 4, 8, 16, 32, 37}; !slices.Equal(rounds, want) {
+			t.Errorf("rounds of %v, want %v", rounds, want)
+		}
+		if s, _ := keyStats(tr, "x"); s.Throttled != 100 || s.Sent != 200 || s.Retried != 100 || s.InFlight != 0 || s.Waiting != 0 {
+			t.Errorf("Stats: %+v", s)
+		}
+	})
+}
+
+// A hundred refusals of one event are one closing: the later ones extend it, no more.
+func TestHundredRefusalsAreOneEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			if n <= 100 { // they come back over 1 s, each telling 5 s
+				time.Sleep(time.Duration(n) * 10 * time.Millisecond)
+				return reply(req, 429, "Retry-After", "5"), nil
+			}
+			return reply(req, 200), nil
+		})
+		tr := &Transport{Base: up, Limiter: NewBucket(100, 100)}
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
+					t.Error(code, err)
+				}
+			})
+		}
+		wg.Wait()
+		// The last of the first hundred comes back at 1 s; it asks for nothing before 6 s.
+		if n := up.between(11*time.Millisecond, 6*time.Second); n > 0 {
+			t.Errorf("%d attempts before 6 s: %v", n, up.times()[98:110])
+		}
+		if n := up.between(6*time.Second, 6*time.Second+260*time.Millisecond); n == 0 {
+			t.Error("not reopened by 6.26 s: echoes must not add up")
+		}
+		if got := tr.table.keys["x"].gate.epoch; got != 1 {
+			t.Errorf("epoch %d, want 1", got)
+		}
+	})
+}
+
+// outage sends 60 calls a second for 60 s by 200 senders through an upstream that is down from 5 s on.
+type outage struct {
+	length time.Duration
+	down   func(req *http.Request) (*http.Response, error)
+	method string
+	retry  Retry
+}
+
+func (o outage) run(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100
+		end := 5*time.Second + o.length
+		up := newUpstream(0, nil)
+		var firstBack time.Duration
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			now := up.now()
+			time.Sleep(20 * time.Millisecond)
+			if 5*time.Second <= now && now < end {
+				return o.down(req)
+			}
+			return reply(req, 200), nil
+		}
+		tr := &Transport{Base: up, Limiter: NewBucket(limit, 1), Retry: o.retry}
+		work := make(chan int, 3600)
+		var delivered [3600]bool
+		var wg sync.WaitGroup
+		var caughtUp time.Duration
+		for range 200 {
+			wg.Go(func() {
+				for i := range work {
+					req := request(t.Context(), o.method, "http://x/")
+					if o.method == "POST" {
+						req.Header.Set("Idempotency-Key", fmt.Sprint(i))
+						req.Body, req.GetBody = io.NopCloser(strings.NewReader("x")), func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
+					}
+					resp, err := tr.RoundTrip(req)
+					if err != nil || resp.StatusCode != 200 {
+						t.Errorf("call %d at %v: %v %v", i, up.now(), resp, err)
+						continue
+					}
+					resp.Body.Close()
+					delivered[i] = true
+				}
+			})
+		}
+		for i := range 3600 {
+			time.Sleep(time.Duration(i)*time.Second/60 - up.now())
+			work <- i
+		}
+		close(work)
+		wg.Wait()
+		for i, ok := range delivered {
+			if !ok {
+				t.Errorf("call %d is lost", i)
+				break
+			}
+		}
+		if n := len(up.times()); float64(n) > 1.05*3600 {
+			t.Errorf("%d attempts for 3600 calls: %.3f a call, want at most 1.05", n, float64(n)/3600)
+		}
+		sent := up.times()
+		for _, s := range sent {
+			if s >= end {
+				firstBack = s
+				break
+			}
+		}
+		if n := up.between(firstBack, firstBack+time.Second); n > limit {
+			t.Errorf("%d attempts in the first second after the return, the limit is %d", n, limit)
+		}
+		// Ideal: what has arrived but not gone by the end of the outage goes at 100/s while 60/s arrive.
+		arrived := min(3600, int(60*end.Seconds()))
+		before := up.between(0, 5*time.Second)
+		ideal := time.Duration(float64(arrived-before) / float64(limit-60) * float64(time.Second))
+		if end+ideal > 60*time.Second { // arrivals end before the backlog does
+			ideal = max(60*time.Second, end+time.Duration(float64(3600-before)/limit*float64(time.Second))) - end
+		}
+		// Caught up: the first moment at which a call went with nobody waiting, that is, 100/s no longer needed.
+		gone := 0
+		for _, s := range sent {
+			if s < 5*time.Second || s >= end {
+				gone++
+			}
+			if s > end && gone >= min(3600, int(60*s.Seconds())) {
+				caughtUp = s
+				break
+			}
+		}
+		if caughtUp == 0 {
+			caughtUp = sent[len(sent)-1]
+		}
+		late := 100 * time.Millisecond
+		if o.length < 10*time.Second { // probes are at least 250 ms apart, which is much of so short an outage
+			late = 250 * time.Millisecond * limit / (limit - 60)
+		}
+		if took := caughtUp - end; took > time.Duration(1.05*float64(ideal))+late {
+			t.Errorf("backlog drained in %v, ideal %v (back at %v)", took, ideal, firstBack-end)
+		}
+	})
+}
+
+func TestOutage(t *testing.T) {
+	unavailable := func(req *http.Request) (*http.Response, error) { return reply(req, 503), nil }
+	reset := func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+	patient := Retry{MaxPause: -1}
+	for _, c := range []struct {
+		name string
+		o    outage
+	}{
+		{"30 s", outage{30 * time.Second, unavailable, "GET", Retry{}}},
+		{"5 s", outage{5 * time.Second, unavailable, "GET", Retry{}}},
+		{"10 s", outage{10 * time.Second, unavailable, "GET", Retry{}}},
+		{"60 s", outage{60 * time.Second, unavailable, "GET", patient}},
+		{"connection errors", outage{30 * time.Second, reset, "GET", Retry{}}},
+		{"POST with Idempotency-Key", outage{30 * time.Second, unavailable, "POST", Retry{}}},
+	} {
+		for run := range 5 { // the jitter differs
+			t.Run(fmt.Sprint(c.name, "/", run), c.o.run)
+		}
+	}
+}
+
+func TestHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		var tr *Transport
+		note := func(name string) func(context.Context, Event) {
+			return func(ctx context.Context, e Event) {
+				for range tr.Stats() { // would deadlock under the lock
+				}
+				tr.Resume("no such key")
+				if ctx.Value(ctxKey{}) == nil {
+					t.Error("not the request's ctx")
+				}
+				text := fmt.Sprintf("%s %s %s %s status=%d attempt=%d wait=%v", name, e.Key, e.Method, e.Host, e.Status, e.Attempt, e.Wait)
+				if e.Err != nil {
+					text += " err=" + e.Err.Error()
+				}
+				got = append(got, text)
+			}
+		}
+		first := Hooks{Waited: note("Waited"), Refused: note("Refused"), Throttled: note("Throttled")}
+		second := Hooks{Failed: note("Failed"), Retrying: note("Retrying"), Throttled: note("Throttled2")}
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			switch n {
+			case 1:
+				return reply(req, 429, "Retry-After", "2"), nil
+			case 2:
+				return reply(req, 500), nil
+			case 3:
+				return nil, io.ErrUnexpectedEOF
+			}
+			return reply(req, 429, "Retry-After", "3600"), nil
+		}
+		tr = &Transport{Base: up, Hooks: first.Join(second), Retry: Retry{Backoff: func() Backoff { return constant(time.Second) }}}
+		ctx := WithPriority(t.Context(), 1)
+		if code, err := status(tr, ctx, "http://X:80/"); code != 429 || err != nil {
+			t.Error(code, err)
+		}
+		if _, err := status(tr, ctx, "http://X:80/"); !errors.Is(err, ErrPaused) {
+			t.Error(err)
+		}
+		want := []string{
+			"Throttled x GET X:80 status=429 attempt=1 wait=2s",
+			"Throttled2 x GET X:80 status=429 attempt=1 wait=2s",
+			"Retrying x GET X:80 status=429 attempt=1 wait=2.0*", // and jitter
+			"Waited x GET X:80 status=0 attempt=1 wait=2.0*",
+			"Failed x GET X:80 status=500 attempt=2 wait=0s",
+			"Retrying x GET X:80 status=500 attempt=2 wait=1s",
+			"Failed x GET X:80 status=500 attempt=3 wait=0s err=unexpected EOF", // 500 is the answer kept
+			"Retrying x GET X:80 status=500 attempt=3 wait=1s err=unexpected EOF",
+			"Throttled x GET X:80 status=429 attempt=4 wait=1h0m0s",
+			"Throttled2 x GET X:80 status=429 attempt=4 wait=1h0m0s",
+			"Refused x GET X:80 status=0 attempt=0 wait=1h0m0.*",
+		}
+		for i := range max(len(got), len(want)) {
+			g, w := "nothing", "nothing"
+			if i < len(got) {
+				g = got[i]
+			}
+			if i < len(want) {
+				w = want[i]
+			}
+			if pre, ok := strings.CutSuffix(w, "*"); g != w && !(ok && strings.HasPrefix(g, pre)) {
+				t.Errorf("event %d: %s\n     want: %s", i, g, w)
+			}
+		}
+	})
+}
+
+// constant is a Backoff.
+type constant time.Duration
+
+func (c constant) NextBackOff() time.Duration { return time.Duration(c) }
+
+func TestJoinOfHooks(t *testing.T) {
+	var got string
+	add := func(s string) func(context.Context, Event) {
+		return func(context.Context, Event) { got += s }
+	}
+	h := Hooks{Waited: add("a"), Refused: add("b")}.Join(Hooks{Waited: add("A"), Failed: add("C")}).Join(Hooks{})
+	for _, f := range []func(context.Context, Event){h.Waited, h.Refused, h.Failed, h.Throttled, h.Retrying} {
+		if f != nil {
+			f(t.Context(), Event{})
+		}
+	}
+	if got != "aAbC" || h.Throttled != nil || h.Retrying != nil {
+		t.Error(got)
+	}
+}
+
+func TestResumeOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n == 1 {
+				return reply(req, 429, "Retry-After", "30"), nil
+			}
+			return reply(req, 200), nil
+		}
+		tr := &Transport{Base: up, Limiter: NewBucket(10, 10)}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
+					t.Error(i, code, err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(10*time.Second - time.Since(start))
+		s, _ := keyStats(tr, "x")
+		if s.Cause != "told" || s.ClosedFor < 20*time.Second || s.ClosedFor > 21*time.Second || s.Waiting != 3 || s.InFlight != 0 || s.Throttled != 1 || s.Limit != 10 {
+			t.Errorf("Stats: %+v", s)
+		}
+		tr.Resume("y")
+		tr.Resume("x")
+		wg.Wait()
+		if got, want := up.times()[1:], []time.Duration{10 * time.Second, 10*time.Second + 100*time.Millisecond, 10*time.Second + 200*time.Millisecond}; !slices.Equal(got, want) {
+			t.Errorf("sent at %v, want %v", got, want)
+		}
+		tr.Resume("x") // of an open gate: nothing
+		if s, _ := keyStats(tr, "x"); s.Cause != "" || s.ClosedFor != 0 || s.Waiting != 0 || s.Sent != 4 {
+			t.Errorf("Stats: %+v", s)
+		}
+	})
+}
+
+func TestStatsStopsWhenAskedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Base: newUpstream(0, always(200))}
+		for range tr.Stats() {
+			t.Error("a key before the first request")
+		}
+		for i := range 5 {
+			status(tr, t.Context(), fmt.Sprintf("http://h%d/", i))
+		}
+		n := 0
+		for range tr.Stats() {
+			if n++; n == 2 {
+				break
+			}
+		}
+		if n != 2 {
+			t.Error(n)
+		}
+		bad := &Transport{Retry: Retry{MaxAttempts: -1}}
+		bad.Resume("x")
+		for range bad.Stats() {
+			t.Error("a key of a Transport that cannot work")
+		}
+	})
+}
+
+// http.Client on top: its Timeout is a deadline, so that hopeless calls fail at once.
+func TestClientTimeoutFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, always(200))
+		client := &http.Client{Timeout: 2 * time.Second, Transport: &Transport{Base: up, Limiter: NewBucket(0.1, 1)}}
+		start := time.Now()
+		resp, err := client.Get("http://x/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		_, err = client.Get("http://x/")
+		var e *Error
+		var u *url.Error
+		if !errors.As(err, &e) || e.Wait != 10*time.Second || !errors.Is(err, ErrWaitTooLong) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &u) || !u.Timeout() {
+			t.Errorf("%v", err)
+		}
+		if err := at(0, start); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A redirect hop is a call of its own, under its own key.
+func TestRedirectsCountUnderTheirOwnKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			if req.URL.Host == "a" {
+				return reply(req, 302, "Location", "http://b/", "Retry-After", "100"), nil
+			}
+			return reply(req, 200), nil
+		})
+		tr := &Transport{Base: up, LimiterFor: func(key string) Limiter {
+			if key == "b" {
+				return NewBucket(1, 1)
+			}
+			return NewBucket(1000, 1000)
+		}}
+		client := &http.Client{Transport: tr}
+		start := time.Now()
+		for range 4 {
+			resp, err := client.Get("http://a/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		if err := at(3*time.Second, start); err != nil {
+			t.Error(err)
+		}
+		a, _ := keyStats(tr, "a")
+		b, _ := keyStats(tr, "b")
+		if a.Sent != 4 || b.Sent != 4 || a.Throttled != 0 {
+			t.Errorf("a %+v, b %+v", a, b)
+		}
+	})
+}
+
+func TestCustomHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, script(403, 200))
+		tr := &Transport{Base: up, Hint: func(resp *http.Response, now time.Time) hint.Hint {
+			if !now.Equal(time.Now()) {
+				t.Error("not the time of receipt")
+			}
+			if resp.StatusCode == 403 {
+				return hint.Hint{Throttled: true, RetryAfter: 7 * time.Second}
+			}
+			return hint.Hint{RetryAfter: -time.Hour}
+		}}
+		if code, err := status(tr, t.Context(), "http://x/"); code != 200 || err != nil {
+			t.Fatal(code, err)
+		}
+		if got := up.times()[1]; got < 7*time.Second || got > 7*time.Second+350*time.Millisecond {
+			t.Errorf("sent again after %v", got)
+		}
+	})
+}
+
+// Whatever an upstream tells, no pause is negative, endless or forgotten.
+func TestAbsurdHints(t *testing.T) {
+	for _, told := range []time.Duration{math.MinInt64, -1, math.MaxInt64, 100 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, script(429, 200))
+			tr := &Transport{Base: up, Retry: Retry{MaxPause: -1}, Hint: func(resp *http.Response, _ time.Time) hint.Hint {
+				return hint.Hint{Throttled: resp.StatusCode == 429, RetryAfter: told}
+			}}
+			if code, err := status(tr, t.Context(), "http://x/"); code != 200 || err != nil {
+				t.Fatal(told, code, err)
+			}
+			// After 24 h one probe tests what was told.
+			if got := up.times()[1]; told > 0 && (got < 24*time.Hour || got > 24*time.Hour+time.Second) || told <= 0 && got > time.Second {
+				t.Errorf("told %v: sent again after %v", told, got)
+			}
+		})
+	}
+}
+
+func TestCostAndPriority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, req.URL.Path)
+			return reply(req, 200), nil
+		})
+		tr := &Transport{Base: up, Limiter: NewBucket(1, 1), Cost: func(req *http.Request) int {
+			if req.URL.Path == "/dear" {
+				return 3
+			}
+			return 1
+		}}
+		var wg sync.WaitGroup
+		send := func(ctx context.Context, path string) {
+			wg.Go(func() {
+				if code, err := status(tr, ctx, "http://x/"+path); code != 200 {
+					t.Error(path, code, err)
+				}
+			})
+			synctest.Wait()
+		}
+		send(t.Context(), "first")                               // at 0
+		send(t.Context(), "dear")                                // at 2, after vip; leaves a debt of 2
+		send(t.Context(), "last")                                // at 5
+		send(WithPriority(t.Context(), 1), "vip")                // at 1
+		send(WithCost(WithPriority(t.Context(), -5), 0), "free") // with last
+		send(WithPriority(WithCost(t.Context(), 2), 1), "vip2")  // after vip, at 2, and 1 s of debt
+		wg.Wait()
+		slices.Sort(order[4:]) // the two go at the same moment
+		if want := []string{"/first", "/vip", "/vip2", "/dear", "/free", "/last"}; !slices.Equal(order, want) {
+			t.Errorf("%v, want %v", order, want)
+		}
+		want := []time.Duration{0, 1, 2, 4, 7, 7}
+		for i, at := range up.times() {
+			if at != want[i]*time.Second {
+				t.Errorf("%s at %v, want %v", order[i], at, want[i]*time.Second)
+			}
+		}
+	})
+}
+
+// The zero Transport has no limit and obeys what it is told.
+func TestZeroTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n == 1 {
+				return reply(req, 503, "Retry-After", up.start.Add(10*time.Second).UTC().Format(http.TimeFormat)), nil
+			}
+			return reply(req, 200), nil
+		}
+		tr := &Transport{Base: up}
+		if code, err := status(tr, t.Context(), "http://x/"); code != 200 || err != nil {
+			t.Fatal(code, err)
+		}
+		if got := up.times()[1]; got < 10*time.Second || got > 12*time.Second {
+			t.Errorf("sent again after %v", got)
+		}
+		tr = &Transport{}
+		if tr.base() != http.DefaultTransport {
+			t.Error("nil Base is not http.DefaultTransport")
+		}
+	})
+}
+
+type closesIdle struct {
+	http.RoundTripper
+	closed int
+}
+
+func (c *closesIdle) CloseIdleConnections() { c.closed++ }
+
+func TestCloseIdleConnections(t *testing.T) {
+	base := &closesIdle{}
+	(&http.Client{Transport: &Transport{Base: base}}).CloseIdleConnections()
+	if base.closed != 1 {
+		t.Error(base.closed)
+	}
+	(&Transport{Base: newUpstream(0, nil)}).CloseIdleConnections() // has none
+}
+
+type stubBase struct{ resp *http.Response }
+
+func (s *stubBase) RoundTrip(*http.Request) (*http.Response, error) { return s.resp, nil }
+
+func TestRoundTripDoesNotAllocate(t *testing.T) {
+	stub := &stubBase{&http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}}
+	for name, tr := range map[string]*Transport{
+		"zero":          {},
+		"limiter":       {Limiter: NewBucket(1e9, 1e6)},
+		"key's limiter": {LimiterFor: func(string) Limiter { return NewBucket(1e9, 1e6) }},
+		"both":          {Limiter: NewLeaky(1e9), LimiterFor: func(string) Limiter { return NewBucket(1e9, 1e6) }},
+		"queue":         {Limiter: NewBucket(1e9, 1e6), Queue: QueueOptions{MaxWaiting: 100, MaxWait: time.Second}},
+	} {
+		tr.Base = stub
+		req := request(t.Context(), "GET", "http://api.example.com:8443/v1/things")
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := tr.RoundTrip(req); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// Random callers of several keys, some of whom leave, against an upstream that refuses now and then:
+// the shared limit and the keys' own hold in every window, nothing is lost, and nothing is left.
+func TestRandomTrafficKeepsAllLimits(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 14))
+			var mu sync.Mutex
+			sent := map[string][]time.Duration{}
+			up := newUpstream(0, nil)
+			roll := func(n int) int { mu.Lock(); defer mu.Unlock(); return r.IntN(n) }
+			up.answer = func(n int, req *http.Request) (*http.Response, error) {
+				mu.Lock()
+				sent[req.URL.Host] = append(sent[req.URL.Host], up.now())
+				mu.Unlock()
+				time.Sleep(time.Duration(roll(50)) * time.Millisecond)
+				switch roll(60) {
+				case 0:
+					return reply(req, 429, "Retry-After", fmt.Sprint(roll(3))), nil
+				case 1:
+					return reply(req, 429), nil
+				case 2:
+					return reply(req, 503), nil
+				case 3:
+					return nil, io.ErrUnexpectedEOF
+				}
+				return reply(req, 200), nil
+			}
+			const shared, own, burst = 50, 20, 5
+			slots := roll(2) * 3
+			tr := &Transport{
+				Base: up, Limiter: NewBucket(shared, burst), LimiterFor: func(string) Limiter { return NewBucket(own, burst) },
+				Queue: QueueOptions{MaxInFlight: slots},
+			}
+			var wg sync.WaitGroup
+			var answered, left atomic.Int32
+			for i := range 600 {
+				host := fmt.Sprint("h", roll(4))
+				prio := roll(3)
+				leave := time.Duration(roll(10000)) * time.Millisecond
+				leaves := i%4 == 0
+				wg.Go(func() {
+					ctx := WithPriority(t.Context(), prio)
+					if leaves {
+						c, cancel := context.WithCancel(ctx)
+						defer time.AfterFunc(leave, cancel).Stop()
+						defer cancel()
+						ctx = c
+					}
+					_, err := status(tr, ctx, "http://"+host+"/")
+					switch {
+					case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
+						answered.Add(1)
+					case leaves && errors.Is(err, context.Canceled):
+						left.Add(1)
+					default:
+						t.Errorf("seed %d: %v", seed, err)
+					}
+				})
+				if roll(4) == 0 {
+					time.Sleep(time.Duration(roll(20)) * time.Millisecond)
+				}
+			}
+			wg.Wait()
+			synctest.Wait()
+			if left := leftBehind(); left != "" {
+				t.Errorf("seed %d: goroutines are left:\n%s", seed, left)
+			}
+			var all []time.Duration
+			for host, s := range sent {
+				checkRate(t, fmt.Sprint("seed ", seed, " ", host), s, own, burst)
+				all = append(all, s...)
+			}
+			slices.Sort(all)
+			checkRate(t, fmt.Sprint("seed ", seed, " all"), all, shared, burst)
+			total := 0
+			for s := range tr.Stats() {
+				total += int(s.Sent)
+				if s.InFlight != 0 || s.Waiting != 0 {
+					t.Errorf("seed %d: left behind: %+v", seed, s)
+				}
+			}
+			if total != len(all) {
+				t.Errorf("seed %d: Stats count %d attempts, the upstream %d", seed, total, len(all))
+			}
+			if s := tr.table.shared; s.count != 0 || len(s.entries) != 0 || len(s.queues) != 0 || len(s.waiting) != 0 {
+				t.Errorf("seed %d: the shared line is not empty: %+v", seed, s)
+			}
+		})
+	}
+}
+
+// checkRate checks that no window of s (sorted) holds more than burst + rate × its length.
+func checkRate(t *testing.T, what string, s []time.Duration, rate, burst float64) {
+	t.Helper()
+	// tokens needed so far, as a bucket that starts full would have them
+	tokens, last := burst, time.Duration(0)
+	for i, at := range s {
+		tokens = min(burst, tokens+rate*(at-last).Seconds()) - 1
+		last = at
+		if tokens < -1e-6 {
+			t.Errorf("%s: attempt %d at %v breaks %v/s burst %v by %.3g", what, i, at, rate, burst, -tokens)
+			return
+		}
+	}
+}
+
+// leftBehind returns the stacks of this bubble's goroutines beside the test's own.
+func leftBehind() string {
+	buf := make([]byte, 1<<20)
+	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
+	bubble, _, _ := strings.Cut(stacks[0][strings.Index(stacks[0], "synctest bubble"):], "\n")
+	var left []string
+	for _, s := range stacks[1:] {
+		if strings.Contains(s, bubble) && !strings.Contains(s, "testing/synctest.") && !strings.Contains(s, "testing.tRunner") {
+			left = append(left, s)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}
