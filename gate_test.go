@@ -528,7 +528,6 @@ type gateFuzz struct {
 	floor time.Time // nothing passes before
 	probe time.Time // the probe that is out has time until then; zero: none is out
 	calls uint64
-	clock time.Duration
 }
 
 func newGateFuzz(g *gateRun) *gateFuzz { return &gateFuzz{gateRun: g} }

@@ -16,8 +16,8 @@ import (
 
 // TestWaiterSize: the number of waiters is what memory goes to.
 func TestWaiterSize(t *testing.T) {
-	if n := unsafe.Sizeof(waiter{}); n > 80 {
-		t.Errorf("a waiter has %d bytes, want at most 80", n)
+	if n := unsafe.Sizeof(waiter{}); n > 64 {
+		t.Errorf("a waiter has %d bytes, want at most 64", n)
 	}
 }
 

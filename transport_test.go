@@ -220,8 +220,7 @@ func TestOneRefusalAmong500Callers(t *testing.T) {
 // Without a limit the reopening starts with one call, and each success lets one more be in flight.
 func TestReopeningWithoutALimitGrowsByOneForEachSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var up *upstream
-		up = newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
+		up := newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
 			if n <= 100 {
 				return reply(req, 429, "Retry-After", "5"), nil
 			}
