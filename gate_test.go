@@ -316,6 +316,11 @@ func TestGateScripts(t *testing.T) {
 			{3 * sec, fail8(2), inEpoch(3, probeAt(3250*ms))},
 			{3 * sec, resumes, spaced(3 * sec)},
 		}},
+		{"resume ends the count of untold closings", 100, []gateStep{
+			{0, refuses(0, 80*ms), until(10*ms, 10*ms, throttled)},
+			{0, resumes, spaced(0)},
+			{sec, refuses(1, 80*ms), until(1010*ms, 1010*ms, throttled)},
+		}},
 		{"pauses add up to the longest", 100, []gateStep{
 			{0, tells(0, 10*sec), until(10*sec, 10500*ms, told)},
 			{0, pauses(5 * sec), func(g *gateRun) string { return until(10*sec, 10500*ms, g.cause)(g) }},
@@ -325,10 +330,18 @@ func TestGateScripts(t *testing.T) {
 		}},
 		{"a pause holds the probe back", 100, []gateStep{
 			{0, fail8(0), probeAt(250 * ms)},
-			{0, pauses(sec), probeAt(sec)},
+			{0, pauses(sec), until(sec, sec, failing)}, // which is what it waits for in the end
+			{0, nothing, probeAt(sec)},
 			{sec, goes, probeAt(2 * sec)},
 			{sec, pauses(10 * sec), probeAt(11 * sec)},
 			{sec, fails(1, 1), probeAt(11 * sec)},
+			{sec, says(cancelled, 1, 1, 0, 0), probeAt(11 * sec)},
+			{sec, refuses(1, ms), func(g *gateRun) string { return until(11*sec, 11*sec, throttled)(g) }},
+		}},
+		{"and so does a pause while it is out", 100, []gateStep{
+			{0, fail8(0), probeAt(250 * ms)},
+			{sec, goes, probeAt(2 * sec)},
+			{sec, pauses(10 * sec), probeAt(11 * sec)},
 			{11 * sec, goes, probeAt(12 * sec)},
 			{11 * sec, succeeds(1), passes},
 		}},
@@ -493,6 +506,15 @@ func TestGateUndo(t *testing.T) {
 	if why := probeAt(sec)(g); why != "" {
 		t.Error("probe:", why)
 	}
+	goes(g)
+	pauses(10 * sec)(g)
+	g.undo(1, 1, g.now, g.pace)
+	if why := probeAt(11 * sec)(g); why != "" {
+		t.Error("probe, then a pause:", why)
+	}
+	g = newGateRun(t, "probe", 0)
+	fail8(0)(g)
+	g.now = g.start.Add(sec)
 	goes(g)
 	g.undo(0, 1, g.now, g.pace) // of before
 	if why := probeAt(2 * sec)(g); why != "" {

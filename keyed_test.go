@@ -111,6 +111,18 @@ func TestLongKeys(t *testing.T) {
 	})
 }
 
+func TestLongHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Base: newUpstream(0, always(200))}
+		status(tr, t.Context(), "http://"+strings.Repeat("h", 300))
+		for s := range tr.Stats() {
+			if len(s.Key) != 256 {
+				t.Errorf("key of %d bytes", len(s.Key))
+			}
+		}
+	})
+}
+
 // Each key has a line, a gate, slots and a budget of its own.
 func TestKeysAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

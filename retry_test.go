@@ -391,6 +391,116 @@ func TestMaxPauseInAnOutage(t *testing.T) {
 	})
 }
 
+// closedByFailures makes tr's Base, and has its gate closed by failures.
+func closedByFailures(t *testing.T, tr *Transport) *upstream {
+	up := newUpstream(0, always(503))
+	tr.Base, tr.Retry.MaxAttempts = up, 1
+	for range failuresToClose {
+		status(tr, t.Context(), "http://x/")
+	}
+	if s, _ := keyStats(tr, "x"); s.Cause != "failing" {
+		t.Fatalf("not closed: %+v", s)
+	}
+	return up
+}
+
+// An outage always ends: however long it has lasted, the next call is the probe, even if it has to
+// wait for the limiter.
+func TestTheNextCallIsTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := NewBucket(1, 10)
+		tr := &Transport{Limiter: lim}
+		up := closedByFailures(t, tr)
+		up.answer = always(200)
+		time.Sleep(time.Hour)
+		lim.Adjust(15) // a debt of 5
+		start := time.Now()
+		if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
+			t.Error(code, err)
+		}
+		if err := at(6*time.Second, start); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The probe is rather a call that can be sent again.
+func TestProbeIsOneThatCanBeSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{}
+		up := closedByFailures(t, tr)
+		var order []string
+		var mu sync.Mutex
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, req.Method)
+			return reply(req, 503), nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, method := range []string{"POST", "PATCH", "PUT", "POST", "GET"} {
+			go tr.RoundTrip(request(ctx, method, "http://x/"))
+			synctest.Wait()
+		}
+		time.Sleep(600 * time.Millisecond) // two probes
+		cancel()
+		synctest.Wait()
+		if want := []string{"PUT", "GET"}; !slices.Equal(order, want) {
+			t.Errorf("probes %v, want %v", order, want)
+		}
+	})
+}
+
+// A 500 is no failure that closes a gate, but one that answers a probe does not end the outage, and the
+// next probe is not due at once. A probe whose caller cancels makes place for another.
+func TestWhatAnswersAProbe(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		answer   func(int, *http.Request) (*http.Response, error)
+		from, to int // attempts in 10 s
+	}{
+		{"503", always(503), 20, 40},
+		{"500", always(500), 20, 40},
+		{"certificate", func(int, *http.Request) (*http.Response, error) { return nil, x509.UnknownAuthorityError{} }, 20, 40},
+		{"200", always(200), 1000, 1000},
+		{"404", always(404), 1000, 1000},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Transport{}
+			up := closedByFailures(t, tr)
+			up.answer = c.answer
+			ctx, cancel := context.WithCancel(t.Context())
+			before := len(up.times())
+			for range 1000 {
+				go status(tr, ctx, "http://x/")
+			}
+			time.Sleep(10 * time.Second)
+			cancel()
+			synctest.Wait()
+			if n := len(up.times()) - before; n < c.from || n > c.to {
+				t.Errorf("%s: %d attempts in 10 s, want %d to %d", c.name, n, c.from, c.to)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{}
+		up := closedByFailures(t, tr)
+		up.trip = time.Second
+		up.answer = always(200)
+		ctx, cancel := context.WithCancel(t.Context())
+		go status(tr, ctx, "http://x/") // the probe, at 250 ms
+		synctest.Wait()
+		done := make(chan bool)
+		go func() { status(tr, t.Context(), "http://x/"); close(done) }()
+		time.Sleep(500 * time.Millisecond)
+		cancel()
+		<-done
+		if got := up.now(); got != 1500*time.Millisecond {
+			t.Errorf("the next probe was answered at %v, want 1.5 s", got)
+		}
+	})
+}
+
 func TestBudget(t *testing.T) {
 	// run sends calls that all fail, one after the other, and returns the retries.
 	run := func(ctx context.Context, tr *Transport, up *upstream, calls int) int {
