@@ -301,6 +301,9 @@ func (q *Queue) undo(w *waiter, now time.Time) {
 	q.counters.sent--
 	q.gate.undo(w.epoch, w.cost, now, q.pace())
 	q.giveBack(at, now, w.cost)
+	if s := q.room.shared; s != nil {
+		s.dirty = true // the units may be for another key
+	}
 	q.advance(now)
 }
 

@@ -40,8 +40,12 @@ func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
 	return takeForeign(ctx, q.limits.foreign, n)
 }
 
-// refund implements asker.
+// refund implements asker. Own limiters have been given back to under the lock,
+// silently; now other lines that wait for them are told.
 func (q *Queue) refund(n int) {
+	for _, o := range q.limits.own {
+		o.Adjust(0)
+	}
 	for _, f := range q.limits.foreign {
 		if a, ok := f.(Adjuster); ok {
 			a.Adjust(-n)

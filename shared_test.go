@@ -438,6 +438,29 @@ func idle(t *testing.T, seed uint64, tr *Transport, shared *Bucket) {
 	}
 }
 
+// Units that a call of one key was granted and cannot use go to another key's head at once.
+func TestUnitsGivenBackReachOtherKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, &Transport{Limiter: NewBucket(0.1, 1)})
+		c.send(t.Context(), "a", "0")
+		ctx, cancel := context.WithCancel(t.Context())
+		c.send(ctx, "a", "leaves")
+		c.send(t.Context(), "b", "b")
+		time.Sleep(9 * time.Second)
+		func() { // the grant and the end of its ctx meet
+			c.tr.table.mu.Lock()
+			defer c.tr.table.mu.Unlock()
+			cancel()
+			c.tr.Limiter.(*Bucket).take(time.Now(), -1)
+			c.tr.table.keys["a"].advance(time.Now())
+		}()
+		c.wg.Wait()
+		if c.when[1] != 9*time.Second {
+			t.Errorf("b's call went at %v, want 9s", c.when[1])
+		}
+	})
+}
+
 // A shared limit that changes is felt by the head, wherever it waits.
 func TestSharedLimitChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
