@@ -229,6 +229,9 @@ func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 	case m.After(now):
 		s.stepOut(q)
 		return decision{verdict: later, until: m, told: true}
+	case len(q.own.foreign) > 0 && q.foreign.next.After(now): // perhaps the key's own has refused: the others' turn
+		s.stepOut(q)
+		return decision{verdict: later, until: q.foreign.next}
 	}
 	s.enter(q, w)
 	if s.head() != q {

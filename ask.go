@@ -68,10 +68,14 @@ func (l *line) askFor(ctx context.Context, w *waiter, listen *func()) {
 	wait := time.Duration(0)
 	defer func() {
 		switch ok := l.hear(w, wait, err); {
-		case err == errAskPanicked:
-			l.reason(w) // nobody will ask for it
-		case err == nil && wait == 0 && !ok:
+		case ok:
+		case err == nil && wait == 0:
 			l.asker.refund(w.cost) // the gate has closed meanwhile
+		default:
+			l.asker.refund(0) // the own limiters' units are back: others may wait for them
+		}
+		if err == errAskPanicked {
+			l.reason(w) // nobody will ask for it
 		}
 	}()
 	if listen != nil {

@@ -293,8 +293,8 @@ func (c *call) tell(hook func(context.Context, Event), e Event) {
 		return
 	}
 	e.Key, e.Method, e.Host, e.Attempt = c.key, c.req.Method, c.req.URL.Host, c.attempts
-	if c.resp != nil && !c.out { // else it is that of the attempt before
-		e.Status = c.resp.StatusCode
+	if resp := c.answer(); resp != nil && !c.out { // else it is that of the attempt before
+		e.Status = resp.StatusCode
 	}
 	if e.Err == nil && !c.out {
 		e.Err = c.err

@@ -11,7 +11,7 @@ type Event struct {
 	Key     string        // the key of the call's line, cut to 256 bytes
 	Method  string        // of the request
 	Host    string        // of the request's URL
-	Status  int           // of the last answer, 0 if there was none
+	Status  int           // of the answer to the last attempt, 0 if it had none
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // time waited, or to wait
 	Err     error         // the attempt's error, or why the call was refused

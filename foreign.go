@@ -11,7 +11,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	at := q.foreign.taken
 	_, d := q.ready(w.slot, at, now)
 	if s := q.room.shared; s != nil {
-		s.asking = nil
+		s.asking, s.dirty = nil, true // another may have come before q meanwhile
 		if wait == 0 && d.verdict == grant {
 			s.follow(q, d)
 		}
@@ -47,7 +47,7 @@ func (q *Queue) refund(n int) {
 		o.Adjust(0)
 	}
 	for _, f := range q.limits.foreign {
-		if a, ok := f.(Adjuster); ok {
+		if a, ok := f.(Adjuster); ok && n > 0 {
 			a.Adjust(-n)
 		}
 	}

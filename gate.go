@@ -194,7 +194,7 @@ func (g *gate) lineEmpty(now time.Time) {
 	if g.trouble == nil || g.cause != open || g.mode == paced && now.Before(g.next) || g.mode == counted && g.allowed == 1 {
 		return
 	}
-	g.mode = reopened
+	g.mode, g.flying = reopened, 0
 	if g.untold == 0 && g.row == 0 {
 		g.trouble = nil // all is well again
 	}

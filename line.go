@@ -241,26 +241,28 @@ func (l *line) sleep(ctx context.Context, w *waiter) error {
 // abandon takes w, whose ctx has ended, out of the line, or undoes its grant.
 func (l *line) abandon(ctx context.Context, w *waiter) error {
 	err, refund := l.abandonLocked(ctx, w)
-	if refund && l.asker != nil {
-		l.asker.refund(w.cost)
+	if refund >= 0 && l.asker != nil {
+		l.asker.refund(refund)
 	}
 	return err
 }
 
-func (l *line) abandonLocked(ctx context.Context, w *waiter) (err error, refund bool) {
+func (l *line) abandonLocked(ctx context.Context, w *waiter) (err error, refund int) {
+	refund = -1
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch w.state {
 	case refused:
-		return l.reasonLocked(w), false
+		return l.reasonLocked(w), refund
 	case granted:
 		l.rule.undo(w, now) // l itself may be gone by now
-		refund = true
+		refund = w.cost
 	case asking: // the turn had come, but was not taken up
 		l.asking = nil
 		l.asker.answered(w, -1, now)
 		l.drop(w, now)
+		refund = 0 // of foreign units there are none
 	default:
 		l.drop(w, now)
 	}

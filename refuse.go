@@ -129,7 +129,8 @@ func (q *Queue) planExpulsion(w *waiter, now time.Time) {
 		return
 	}
 	left := q.room.maxPause - (g.closedTime(now) - w.pause)
-	g.expelAt = soonest(g.expelAt, now.Add(max(0, left)))
+	// what is told within it has been weighed too
+	g.expelAt = soonest(g.expelAt, latest(now.Add(max(0, left)), g.floor))
 }
 
 // soonest returns the earlier of two moments; the zero one means none.

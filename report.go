@@ -90,6 +90,7 @@ func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 	case g.floor.After(now): // a pause or a told time that came while the probe was out holds
 		g.probing, g.probe, g.until = false, false, g.floor
 	default:
+		g.epoch++ // another probe may still be out: it is none of the reopening's calls
 		g.reopen(now, pace)
 	}
 }

@@ -460,8 +460,8 @@ func TestHooks(t *testing.T) {
 			"Waited x GET X:80 status=0 attempt=1 wait=2.0*",
 			"Failed x GET X:80 status=500 attempt=2 wait=0s",
 			"Retrying x GET X:80 status=500 attempt=2 wait=1s",
-			"Failed x GET X:80 status=500 attempt=3 wait=0s err=unexpected EOF", // 500 is the answer kept
-			"Retrying x GET X:80 status=500 attempt=3 wait=1s err=unexpected EOF",
+			"Failed x GET X:80 status=0 attempt=3 wait=0s err=unexpected EOF", // 500 is the answer kept
+			"Retrying x GET X:80 status=0 attempt=3 wait=1s err=unexpected EOF",
 			"Throttled x GET X:80 status=429 attempt=4 wait=1h0m0s",
 			"Throttled2 x GET X:80 status=429 attempt=4 wait=1h0m0s",
 			"Refused x GET X:80 status=0 attempt=0 wait=1h0m0.*",

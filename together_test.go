@@ -1,0 +1,329 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// These tests are about mechanisms that meet.
+
+type slowForeign struct {
+	mu    sync.Mutex
+	delay time.Duration
+	f     func(i int) time.Duration
+	n     int
+}
+
+func (z *slowForeign) Take(ctx context.Context, n int) (time.Duration, error) {
+	if z.delay > 0 {
+		time.Sleep(z.delay)
+	}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.n++
+	return z.f(z.n), nil
+}
+
+func alwaysOK() baseFunc {
+	return func(req *http.Request) (*http.Response, error) { return reply(req, 200), nil }
+}
+
+func goAndNote(t *testing.T, tr *Transport, ctx context.Context, url string, start time.Time, at *time.Duration) {
+	go func() {
+		code, err := status(tr, ctx, url)
+		if err != nil {
+			t.Log(url, code, err, time.Since(start))
+			return
+		}
+		*at = time.Since(start)
+	}()
+}
+
+// a higher-priority key enters the shared line while another's head asks, and is never woken.
+func TestSharedLineWakesWhoCameWhileAnotherAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowForeign{delay: 100 * time.Millisecond, f: func(i int) time.Duration {
+			if i == 1 {
+				return 500 * time.Millisecond
+			}
+			return 0
+		}}
+		tr := &Transport{Limiter: f, Base: alwaysOK()}
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		var a, b time.Duration
+		goAndNote(t, tr, ctx, "http://a/", start, &a)
+		synctest.Wait()
+		goAndNote(t, tr, WithPriority(ctx, 1), "http://b/", start, &b)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if a == 0 || b == 0 {
+			t.Errorf("stuck: a %v b %v", a, b)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// a key's own foreign limiter blocks all other keys through the shared line.
+func TestForeignLimiterOfOneKeyDoesNotBlockOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Limiter: NewBucket(1000, 1000), Base: alwaysOK(), LimiterFor: func(key string) Limiter {
+			if key == "a" {
+				return &slowForeign{f: func(int) time.Duration { return time.Hour }}
+			}
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		var a, b time.Duration
+		goAndNote(t, tr, ctx, "http://a/", start, &a)
+		time.Sleep(10 * time.Millisecond)
+		goAndNote(t, tr, ctx, "http://b/", start, &b)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b == 0 {
+			t.Error("b has not gone after a minute, with 1,000 units there")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// units taken for a foreign asking and given back are not told to other lines.
+func TestUnitsOfARefusedAskingReachOtherLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := NewBucket(rate.Every(time.Hour), 1)
+		qa := NewQueue(All(lim, &slowForeign{delay: 100 * time.Millisecond, f: func(int) time.Duration { return 20 * time.Second }}), QueueOptions{})
+		qb := NewQueue(lim, QueueOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		go qa.Wait(ctx)
+		time.Sleep(50 * time.Millisecond)
+		start := time.Now()
+		if err := qb.Wait(t.Context()); err != nil || time.Since(start) > time.Second {
+			t.Error(err, time.Since(start))
+		}
+	})
+}
+
+// spin of the timer while told longer than believed, MaxPause 24 h.
+func TestToldLongerThanBelievedIsTriedAfterADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		tr := &Transport{Retry: Retry{MaxPause: 24 * time.Hour}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			n++
+			if n == 1 {
+				return reply(req, 429, "Retry-After", "180000"), nil
+			}
+			return reply(req, 200), nil
+		})}
+		start := time.Now()
+		code, err := status(tr, t.Context(), "http://a/")
+		if waited := time.Since(start); code != 429 || err != nil || waited < 24*time.Hour { // its patience ends then too
+			t.Errorf("%d %v after %v", code, err, waited)
+		}
+	})
+}
+
+// Failed's Status.
+func TestFailedHookHasItsOwnAttemptsStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		tr := &Transport{Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			n++
+			switch n {
+			case 1:
+				return reply(req, 503), nil
+			case 2:
+				return nil, context.DeadlineExceeded
+			}
+			return reply(req, 200), nil
+		}), Hooks: Hooks{Failed: func(_ context.Context, e Event) {
+			if e.Attempt == 2 && e.Status != 0 {
+				t.Error("Status of another attempt:", e.Status, e.Err)
+			}
+		}}}
+		status(tr, t.Context(), "http://a/")
+	})
+}
+
+// a counted reopening that ends with calls out leaves flying > 0 for ever: the key is never idle.
+func TestKeyIsIdleAfterACountedReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Retry: Retry{MaxAttempts: 1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			switch req.URL.Path {
+			case "/429":
+				return reply(req, 429, "Retry-After", "1"), nil
+			case "/slow":
+				time.Sleep(10 * time.Second)
+				return reply(req, 502), nil
+			case "/fail":
+				return reply(req, 502), nil
+			}
+			return reply(req, 200), nil
+		})}
+		do := func(p string) { status(tr, t.Context(), "http://a/"+p) }
+		do("429")
+		time.Sleep(2 * time.Second)
+		do("") // the first of the reopening: allowed 2
+		go do("slow")
+		synctest.Wait()
+		k := tr.table.keys["a"]
+		do("fail") // ends the reopening
+		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		tr.table.mu.Lock()
+		defer tr.table.mu.Unlock()
+		if !k.idle(time.Now()) {
+			t.Errorf("never idle: %+v", *k.gate.trouble)
+		}
+	})
+}
+
+// a late probe's answer is taken for one of the reopening's calls.
+func TestLateProbeIsNoneOfTheReopening(t *testing.T) {
+	var g gate
+	now := time.Now()
+	g.trouble = new(trouble)
+	g.close(failing, now, now)
+	g.probing = true
+	g.start(1, now, now, 0)
+	now = now.Add(2 * time.Second)
+	g.start(1, now, now, 0) // the second probe
+	g.learn(report{outcome: success}, now, 0)
+	g.start(1, now, now, 0)                   // the first of the reopening
+	g.learn(report{outcome: success}, now, 0) // first probe's late answer
+	if g.flying != 1 {
+		t.Errorf("flying %d, one call is out", g.flying)
+	}
+}
+
+// slowOwn is a foreign limiter with all optional methods, slowPlain one without any.
+type slowOwn struct{ *Bucket }
+
+func (z slowOwn) Take(ctx context.Context, n int) (time.Duration, error) {
+	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+	return z.Bucket.Take(ctx, n)
+}
+
+type slowPlain struct{ l Limiter }
+
+func (z slowPlain) Take(ctx context.Context, n int) (time.Duration, error) {
+	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+	return z.l.Take(ctx, n)
+}
+
+// TestNobodyIsLeftBehind mixes all that can hold a call up, at random: whoever calls must get an
+// answer, and nothing may be held at the end. A failure names its seed.
+func TestNobodyIsLeftBehind(t *testing.T) {
+	for seed := range 150 {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(seed), 7))
+				tr := &Transport{Queue: QueueOptions{MaxInFlight: r.IntN(3)}, Retry: Retry{MaxPause: []time.Duration{-1, 0, 700 * time.Millisecond}[seed%3]}}
+				mk := func(plain bool) Limiter {
+					switch r.IntN(5) {
+					case 0:
+						return nil
+					case 1:
+						return NewBucket(20, 2)
+					case 2:
+						return slowOwn{NewBucket(20, 2)}
+					case 3:
+						if plain {
+							return slowPlain{NewBucket(20, 1)}
+						}
+						return All(NewBucket(30, 1), slowOwn{NewBucket(20, 2)})
+					}
+					return NewSlidingWindow(5, time.Second)
+				}
+				tr.Limiter = mk(seed%2 == 0)
+				m := map[string]Limiter{"a": mk(seed%2 == 1), "b": mk(false), "c": mk(false)}
+				tr.LimiterFor = func(k string) Limiter { return m[k] }
+				var mu sync.Mutex
+				tr.Base = baseFunc(func(req *http.Request) (*http.Response, error) {
+					mu.Lock()
+					x, d := r.IntN(30-seed%2*24), time.Duration(r.IntN(100))*time.Millisecond
+					mu.Unlock()
+					select {
+					case <-time.After(d):
+					case <-req.Context().Done():
+						return nil, req.Context().Err()
+					}
+					switch x {
+					case 0:
+						return reply(req, 429), nil
+					case 1:
+						return reply(req, 429, "Retry-After", "1"), nil
+					case 2, 3:
+						return reply(req, 503), nil
+					}
+					return reply(req, 200), nil
+				})
+				done := 0
+				total := 60
+				for range total {
+					mu.Lock()
+					if r.IntN(5) == 0 {
+						x := string(rune('a' + r.IntN(3)))
+						mu.Unlock()
+						tr.Resume(x)
+						tr.table.mu.Lock()
+						k := tr.table.keys[x]
+						tr.table.mu.Unlock()
+						if k != nil && seed%3 == 0 {
+							k.Pause(time.Duration(rand.IntN(400)) * time.Millisecond)
+						}
+						mu.Lock()
+					}
+					host, prio := string(rune('a'+r.IntN(3))), r.IntN(3)
+					ctx, cancel := WithPriority(t.Context(), prio), func() {}
+					if r.IntN(3) == 0 {
+						c, cf := context.WithCancel(ctx)
+						stop := time.AfterFunc(time.Duration(r.IntN(2000))*time.Millisecond, cf)
+						ctx, cancel = c, func() { stop.Stop(); cf() }
+					}
+					mu.Unlock()
+					go func() {
+						status(tr, ctx, "http://"+host+"/")
+						cancel()
+						mu.Lock()
+						done++
+						mu.Unlock()
+					}()
+					time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				}
+				time.Sleep(10 * time.Minute)
+				mu.Lock()
+				if done < total {
+					t.Errorf("stuck %d of %d", total-done, total)
+				}
+				mu.Unlock()
+				for s := range tr.Stats() {
+					if s.Waiting != 0 || s.InFlight != 0 {
+						t.Errorf("%+v", s)
+					}
+				}
+				if s := tr.table.shared; s != nil && (s.count != 0 || len(s.waiting) != 0 || s.asking != nil) {
+					t.Errorf("shared %+v", *s)
+				}
+				if t.Failed() { // get out
+					panic("stuck")
+				}
+			})
+		})
+		if !ok {
+			return
+		}
+	}
+}
