@@ -240,31 +240,32 @@ func (l *line) sleep(ctx context.Context, w *waiter) error {
 
 // abandon takes w, whose ctx has ended, out of the line, or undoes its grant.
 func (l *line) abandon(ctx context.Context, w *waiter) error {
-	err, refund := l.abandonLocked(ctx, w)
-	if refund >= 0 && l.asker != nil {
-		l.asker.refund(refund)
+	units, back, err := l.abandonLocked(ctx, w)
+	if back && l.asker != nil {
+		l.asker.refund(units)
 	}
 	return err
 }
 
-func (l *line) abandonLocked(ctx context.Context, w *waiter) (err error, refund int) {
-	refund = -1
+// abandonLocked also returns whether units of w's have come back, and how many
+// of them a foreign limiter must get.
+func (l *line) abandonLocked(ctx context.Context, w *waiter) (units int, back bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch w.state {
 	case refused:
-		return l.reasonLocked(w), refund
+		return 0, false, l.reasonLocked(w)
 	case granted:
 		l.rule.undo(w, now) // l itself may be gone by now
-		refund = w.cost
-	case asking: // the turn had come, but was not taken up
+		units, back = w.cost, true
+	case asking: // the turn had come, but was not taken up: only own limiters have been paid
 		l.asking = nil
 		l.asker.answered(w, -1, now)
 		l.drop(w, now)
-		refund = 0 // of foreign units there are none
+		back = true
 	default:
 		l.drop(w, now)
 	}
-	return l.rule.fail(w, ctx.Err()), refund
+	return units, back, l.rule.fail(w, ctx.Err())
 }
