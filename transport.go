@@ -39,7 +39,9 @@ type Transport struct {
 	// after it has been idle; nil, or a nil result: none. With both limiters, a
 	// request pays both. One Limiter returned for several keys is never
 	// exceeded, but in no order between the keys. Several callers may ask for the
-	// same key at once; one result is kept.
+	// same key at once; one result is kept. A result that is not of this
+	// package's kinds delays, beside a Limiter, the other keys by the time that
+	// its Take runs.
 	LimiterFor func(key string) Limiter
 	// Key tells what a request is counted by; nil: ByHost. What the upstream
 	// says to one request of a key stops all of them, whatever their hosts. Keys
