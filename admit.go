@@ -8,8 +8,8 @@ import (
 )
 
 // This file is the Queue as the rule of its line: who may start, when, and who
-// is told at once that it may not. Everything here is called with room.mu held,
-// but for inquire and watchForeign.
+// is put into it. refuse.go tells who is not, foreign.go what limiters that are
+// not ours add. Everything here is called with room.mu held.
 
 // pace is the rate at which the gate lets calls through after a closing. It is
 // looked up only where there has been one.
@@ -22,8 +22,12 @@ func (q *Queue) pace() rate.Limit {
 
 // clear reports whether nothing but the library's own limiters can stop a call
 // that needs no slot: nobody waits, and the gate was never closed.
-func (q *Queue) clear() bool {
-	return q.line == nil && q.gate.trouble == nil && q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0)
+func (q *Queue) clear() bool { return q.line == nil && q.gate.trouble == nil && q.unshared() }
+
+// unshared reports whether a call at the head of this line needs to ask or wait
+// for nobody else: no foreign limiter, and no other key at the shared one.
+func (q *Queue) unshared() bool {
+	return q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0)
 }
 
 // pay takes n units as of now, if they are there.
@@ -51,7 +55,7 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 		}
 	} else if q.line == nil {
 		q.gate.lineEmpty(now)
-		if q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0) {
+		if q.unshared() {
 			switch _, d := q.try(o.cost, o.slot, now, now); d.verdict {
 			case grant:
 				return nil, nil, nil

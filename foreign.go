@@ -24,7 +24,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	}
 	q.giveBack(at, now, w.cost)
 	if wait > 0 {
-		if !q.foreign.mayNotify {
+		if !q.foreign.allNotify {
 			wait = min(wait, maxAskGap)
 		}
 		q.foreign.next = now.Add(wait)
@@ -81,7 +81,7 @@ type foreignView struct {
 	next      time.Time // not to be asked before
 	taken     time.Time // as of when the own limiters were paid for the one who asks
 	stale     bool      // one of them has changed since they were asked last
-	mayNotify bool      // all of them tell when they change
+	allNotify bool      // all of them tell when they change
 	lastGrant time.Time
 	gap       float64 // smoothed seconds per unit granted; 0: not known
 }

@@ -14,15 +14,12 @@ import (
 )
 
 const (
-	maxKeys       = 65536       // keys kept beside those with calls waiting or in flight
-	maxKeyLen     = 256         // bytes of a key
-	idleAfter     = time.Minute // a key unused for so long may be dropped
-	foreignIdle   = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
-	evictTries    = 16          // busy keys passed by in looking for one to drop
-	sweepEvery    = 16          // accesses from one look at the oldest key to the next
-	defaultBudget = 10          // Budget.Max
-	defaultShare  = 0.2         // Budget.PerCall
-	defaultPause  = time.Minute // Retry.MaxPause
+	maxKeys     = 65536       // keys kept beside those with calls waiting or in flight
+	maxKeyLen   = 256         // bytes of a key
+	idleAfter   = time.Minute // a key unused for so long may be dropped
+	foreignIdle = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
+	evictTries  = 16          // busy keys passed by in looking for one to drop
+	sweepEvery  = 16          // accesses from one look at the oldest key to the next
 )
 
 // A keyState is a Queue in a Transport's table, and its place there.

@@ -88,7 +88,9 @@ type rule interface {
 // a caller at the last moment, so leaving, pausing and changing a rate lose
 // nothing. It exists while somebody waits, and has one timer.
 //
-// Every method but sleep is called with *mu held.
+// Its methods are called with *mu held, but for those that a waiter's goroutine
+// or a callback runs, and that take it themselves: sleep, woken, abandon, askFor,
+// hear, reason and wakeUp.
 type line struct {
 	ranks
 	mu     *sync.Mutex

@@ -86,10 +86,10 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 func (q *Queue) init(r *room, l, own *limits) {
 	q.room, q.limits, q.own = r, l, own
 	if len(l.foreign) > 0 {
-		q.foreign = &foreignView{mayNotify: true}
+		q.foreign = &foreignView{allNotify: true}
 		for _, f := range l.foreign {
 			if _, ok := f.(Notifier); !ok {
-				q.foreign.mayNotify = false
+				q.foreign.allNotify = false
 			}
 		}
 	}

@@ -79,10 +79,18 @@ func (r *Retry) check() error {
 	return nil
 }
 
+// What zero stands for.
+const (
+	defaultAttempts = 4
+	defaultPause    = time.Minute
+	defaultShare    = 0.2 // Budget.PerCall
+	defaultBudget   = 10  // Budget.Max
+)
+
 // withDefaults fills in what zero stands for.
 func (r Retry) withDefaults() Retry {
 	if r.MaxAttempts == 0 {
-		r.MaxAttempts = 4
+		r.MaxAttempts = defaultAttempts
 	}
 	if r.MaxPause == 0 {
 		r.MaxPause = defaultPause
