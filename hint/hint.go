@@ -5,16 +5,28 @@
 // module: [Parse] takes a response and returns plain numbers.
 //
 //	h := hint.Parse(resp, time.Now())
-//	if h.RetryAfter > 0 {
+//	if h.Throttled {
 //		time.Sleep(h.RetryAfter)
 //	}
 //
+// It understands Retry-After and its variants in milliseconds, the RateLimit
+// fields of the IETF in all their drafts, the X-RateLimit fields with whatever unit
+// their reset has, and everything that is named like them: one pattern,
+//
+//	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
+//
+// reads most vendors. The others stand in a table, one [Dialect] a row, and a
+// [Parser] has rows of its own.
+//
 // What a server says is not trusted. A field that does not follow its grammar is
 // ignored as if it had not been sent, and no number is ever negative or wraps
-// around. A very long wait is reported as it was told: how long to believe it is
-// for the caller to decide.
+// around. A very long wait is reported as it was told, and so is a limit of 0 or
+// more remaining than the limit: what to believe is for the caller to decide. Of a
+// response at most 16 quotas are told, and at most 32 fields about limits and 8 KiB
+// of their values are read.
 //
-// This version reads Retry-After; [Hint.Quotas] is always nil.
+// Field names are expected in the canonical form that net/http gives them
+// ("X-Ratelimit-Limit"), as [http.Header.Add] does.
 package hint
 
 import (
@@ -25,9 +37,11 @@ import (
 // Hint is what one response says about its sender's limits. The zero Hint says
 // nothing: not throttled, no wait told, no quota told.
 type Hint struct {
-	// Throttled tells that the upstream refused this request because of a limit.
-	// It is set for every 429 (RFC 6585 §4), and for a 503 that tells a wait. A 503
-	// that tells none is a failure like any other.
+	// Throttled tells that the upstream refused this request because of a limit: a
+	// 429 (RFC 6585 §4), 418 or 529, a 503 that tells a wait, a 403 that tells a wait
+	// or a quota of which nothing remains, and what a [Dialect] says besides. A 503
+	// that tells no wait is a failure like any other. An answer that was served is not
+	// a refusal, though it took the last unit.
 	Throttled bool
 
 	// RetryAfter is how long, counted from the time given to Parse, the upstream
@@ -35,19 +49,32 @@ type Hint struct {
 	// wait too long for a Duration is the longest Duration.
 	RetryAfter time.Duration
 
-	// Quotas are the quotas that the response describes, in the order in which they
-	// were found. nil: none told.
+	// Scope is the Name of the quota that a refusal is about. "": not told, so that it
+	// may be about everything under the same credentials; also whenever Throttled is
+	// false.
+	Scope string
+
+	// Quotas are the quotas that the response describes, those of table rows first,
+	// then RateLimit, X-RateLimit and other fields. nil: none told. A quota that is
+	// described in several ways is told once; where the descriptions differ, all are
+	// told.
 	Quotas []Quota
 }
 
 // Quota is one quota as a response describes it. Because 0 is a value that
 // upstreams tell, a Quota in which nothing is told is not the zero Quota: its
 // Limit, Remaining and Reset are -1.
+//
+// The strings may share memory with the header; one who keeps them for long should
+// clone them.
 type Quota struct {
-	// Name is what the upstream calls the quota. "": not told.
+	// Name is what the upstream calls the quota, cut to 64 bytes: the policy name of
+	// RateLimit, GitHub's resource, Discord's bucket. "": not told.
 	Name string
 
 	// Unit is what the quota counts, as told: "requests", "tokens", ... "": not told.
+	// It is "requests" where a RateLimit-Policy names no unit: that is the draft's
+	// default.
 	Unit string
 
 	// Limit is the size of the quota, in units per window. -1: not told.
@@ -56,7 +83,8 @@ type Quota struct {
 	// Remaining is what is left of it in this window, in units. -1: not told.
 	Remaining int64
 
-	// Reset is the time until the told end of the window. -1: not told.
+	// Reset is the time until the told end of the window, counted from the time given
+	// to Parse. -1: not told.
 	Reset time.Duration
 
 	// Window is the length of the window. 0: not told.
@@ -65,48 +93,145 @@ type Quota struct {
 	// Rate is the units per second that the quota grows by, where the upstream
 	// tells a rate. 0: not told.
 	Rate float64
+
+	// Source is the name of the header field that told Remaining, or else Limit, or
+	// Rate: "X-Ratelimit-Remaining", "Ratelimit". "body": the response's body did.
+	Source string
 }
 
 // Parse returns what resp says about its sender's limits. now is the time at
 // which resp was received. resp is not changed and its body is not read; a nil
 // resp says nothing. Parse is safe for concurrent use, and it allocates nothing
-// for a response without a Retry-After field.
+// for a response that says nothing about limits.
 //
 // Retry-After (RFC 9110 §10.2.3) is read on 403, 418, 429, 503, 529 and on every
 // 3xx. It is not read on any other response: some servers put it on every answer,
-// and there it orders nobody to wait. On a 3xx, and for now on a 403, 418 and 529,
-// RetryAfter is told with Throttled false.
+// and there it orders nobody to wait. On a 3xx, RetryAfter is told with Throttled
+// false. Retry-After-Ms, X-Ms-Retry-After-Ms and X-Amz-Retry-After are more
+// precise and win over it, in this order.
 //
 // The value is a number of seconds, with a decimal fraction if the server likes
 // one, or a date in any of the three forms of RFC 9110 §5.6.7 (also with UTC where
 // it should say GMT). A date is compared with the Date field of the same response,
 // so that it does not matter whether the two clocks agree; it is compared with now
-// if Date is missing, malformed, or more than a day from now. Dates have a
-// resolution of one second, and a wait ends with the second that is told, not at
-// its beginning. A date that has passed tells no wait. Of several fields, the
-// longest wait counts.
+// if Date is missing, malformed, more than a day from now, or the very second of
+// now. Dates have a resolution of one second, and a wait ends with the second that
+// is told, not at its beginning. A date that has passed tells no wait. Of several
+// fields, the longest wait counts.
+//
+// Quotas are read from every response, except one that was served from a cache
+// (Age above 0). The end of a window may be told as a span or a moment, in seconds
+// or milliseconds, or as a date. A number is told apart by its size: below 1e9
+// it is a span in seconds.
 func Parse(resp *http.Response, now time.Time) Hint {
-	if resp == nil || !ordersWait(resp.StatusCode) {
-		return Hint{}
-	}
-	wait := retryAfter(resp.Header, now)
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests:
-		return Hint{Throttled: true, RetryAfter: wait}
-	case http.StatusServiceUnavailable:
-		return Hint{Throttled: wait > 0, RetryAfter: wait}
-	}
-	return Hint{RetryAfter: wait}
+	return (&Parser{}).Parse(resp, now)
 }
 
-// ordersWait tells whether a Retry-After on a response with this status is an
-// order to wait. 418 is how Binance bans, 529 how Anthropic and Notion say that
-// they are overloaded.
-func ordersWait(status int) bool {
-	switch status {
-	case http.StatusForbidden, http.StatusTeapot, http.StatusTooManyRequests,
-		http.StatusServiceUnavailable, 529:
-		return true
+// Parser reads responses by rows of its own before the built-in ones. The zero
+// Parser is ready to use; its Parse is the function [Parse]. Dialects must not be
+// changed after the first use. A Parser is safe for concurrent use.
+//
+// Some upstreams refuse with a 200 or a 400 and say so only in the body. A row with
+// Body set makes the Parser look into the bodies of that host: into those that are
+// JSON and not compressed, with status 200, 400, 403, 429 or 503, and not into
+// more than their first 64 KiB. It understands the refusals of GraphQL servers
+// (GitHub, Linear, Shopify), the error codes of AWS, Google's RetryInfo and
+// Kraken's errors. The response's Body is then replaced by one that gives what was
+// read again and goes on behind it, so the caller can read it as if nothing had
+// happened. To look is to wait until so much of the body has come.
+type Parser struct {
+	Dialects []Dialect
+}
+
+// Parse is as the function [Parse], with the rows of p before the built-in ones.
+func (p *Parser) Parse(resp *http.Response, now time.Time) (h Hint) {
+	if resp == nil {
+		return h
 	}
-	return 300 <= status && status <= 399
+	if ordersWait(resp.StatusCode) {
+		h.RetryAfter = clock{now: now, header: resp.Header}.retryAfter()
+	}
+	if len(p.Dialects) > 0 || mayTell(resp.Header) {
+		p.learn(resp, now, &h)
+	} else {
+		h.Throttled = refuses(resp.StatusCode, &h)
+	}
+	return h
+}
+
+// learn reads the quotas, and what depends on the host.
+func (p *Parser) learn(resp *http.Response, now time.Time, h *Hint) {
+	host := hostOf(resp)
+	fresh := !cached(resp.Header)
+	r := reader{clock: clock{now: now, header: resp.Header}}
+	var l fields
+	if fresh {
+		l.collect(resp.Header)
+	}
+	refusal, body := false, false
+	for _, rows := range [...][]Dialect{p.Dialects, vendors} {
+		for i := range rows {
+			d := &rows[i]
+			if !d.covers(host) {
+				continue
+			}
+			if d.RetryAfter != "" && (ordersWait(resp.StatusCode) || resp.StatusCode == d.Refusal) {
+				r.wait(d, h)
+			}
+			r.clock.wait = h.RetryAfter
+			if fresh {
+				r.row(d, &l)
+			}
+			refusal = refusal || d.Refusal != 0 && d.Refusal == resp.StatusCode
+			body = body || d.Body
+		}
+	}
+	r.clock.wait = h.RetryAfter
+	r.read(&l)
+	if body {
+		r.look(resp, h, fresh)
+	}
+	r.conclude(resp.StatusCode, refusal, h)
+}
+
+// wait reads the field that a row names for it. The first row's counts.
+func (r *reader) wait(d *Dialect, h *Hint) {
+	if t, ok := r.clock.reset(r.line(d.RetryAfter), d.Scale); ok {
+		h.RetryAfter = t
+	}
+}
+
+// conclude tells the quotas, and whether the response is a refusal and of what.
+func (r *reader) conclude(status int, refusal bool, h *Hint) {
+	var exhausted *Quota
+	none := 0
+	for i := range r.n {
+		if r.quotas[i].Remaining == 0 {
+			none++
+			exhausted = &r.quotas[i]
+		}
+	}
+	if r.n > 0 {
+		h.Quotas = append([]Quota(nil), r.quotas[:r.n]...)
+	}
+	h.Throttled = h.Throttled || refuses(status, h) || none > 0 && (refusal || status == http.StatusForbidden)
+	switch {
+	case !h.Throttled, r.global, status >= 500, status == http.StatusTeapot:
+	case r.bucket != "":
+		h.Scope = r.bucket
+	case none == 1:
+		h.Scope = exhausted.Name
+	}
+}
+
+// refuses tells whether a response with this status is a refusal whatever the
+// quotas.
+func refuses(status int, h *Hint) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusTeapot, 529:
+		return true
+	case http.StatusServiceUnavailable, http.StatusForbidden:
+		return h.RetryAfter > 0
+	}
+	return false
 }

@@ -1,0 +1,216 @@
+package hint
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxBody is how much of a body is looked into. Refusals are short.
+const maxBody = 64 << 10
+
+// look reads what the body says. A body that was served from a cache says nothing.
+func (r *reader) look(resp *http.Response, h *Hint, fresh bool) {
+	switch resp.StatusCode {
+	case 200, 400, 403, 429, 503:
+	default:
+		return
+	}
+	if !fresh {
+		return
+	}
+	if code := resp.Header.Get("X-Amzn-Errortype"); code != "" {
+		h.Throttled = h.Throttled || resp.StatusCode >= 400 && isAWSThrottle(code)
+		return
+	}
+	if !isJSON(resp.Header) || resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength > maxBody {
+		return
+	}
+	var d document
+	if b := peekBody(resp); len(b) > 0 && d.decode(b) {
+		r.document(&d, resp.StatusCode, h)
+	}
+}
+
+func isJSON(h http.Header) bool {
+	if h.Get("Content-Encoding") != "" {
+		return false
+	}
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	switch media = strings.ToLower(trim(media)); media {
+	case "application/json", "application/x-amz-json-1.0", "application/x-amz-json-1.1":
+		return true
+	}
+	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
+}
+
+// peekBody returns the beginning of the body, and puts a body in its place that
+// gives all of it.
+func peekBody(resp *http.Response) []byte {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	resp.Body = &replay{head: b, err: err, rest: resp.Body}
+	if err != nil || len(b) > maxBody {
+		return nil
+	}
+	return b
+}
+
+// replay is a body whose beginning was read already.
+type replay struct {
+	head []byte
+	err  error // that ended the reading of head; nil: rest goes on
+	rest io.ReadCloser
+}
+
+func (b *replay) Read(p []byte) (int, error) {
+	if len(b.head) > 0 {
+		n := copy(p, b.head)
+		b.head = b.head[n:]
+		return n, nil
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.rest.Read(p)
+}
+
+func (b *replay) Close() error {
+	b.head, b.err = nil, nil // the rest says what reading a closed body gives
+	return b.rest.Close()
+}
+
+// document is what the bodies have in common that are understood.
+type document struct {
+	Type   string          `json:"__type"` // AWS
+	Error  json.RawMessage `json:"error"`  // Google: an object; Kraken: a list
+	Errors json.RawMessage `json:"errors"` // GraphQL
+	Ext    struct {
+		Cost struct {
+			Status struct {
+				Max  *float64 `json:"maximumAvailable"`
+				Now  *float64 `json:"currentlyAvailable"`
+				Rate float64  `json:"restoreRate"`
+			} `json:"throttleStatus"`
+		} `json:"cost"`
+	} `json:"extensions"` // Shopify
+}
+
+// decode tells whether b is a JSON object. A member that is not of the type it has
+// in these APIs belongs to another API and is left out.
+func (d *document) decode(b []byte) bool {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	if len(b) == 0 || b[0] != '{' {
+		return false
+	}
+	return decodeJSON(b, d)
+}
+
+func decodeJSON(b []byte, to any) bool {
+	if len(b) == 0 {
+		return false
+	}
+	err := json.Unmarshal(b, to)
+	if err == nil {
+		return true
+	}
+	_, mistyped := err.(*json.UnmarshalTypeError)
+	return mistyped
+}
+
+// document reads the parts of d.
+func (r *reader) document(d *document, status int, h *Hint) {
+	refused := d.graphQL() || d.kraken() || status >= 400 && isAWSThrottle(d.Type)
+	h.Throttled = h.Throttled || refused
+	if wait := d.retryInfo(); wait > 0 && status >= 400 && h.RetryAfter == 0 {
+		h.RetryAfter = wait
+	}
+	if s := &d.Ext.Cost.Status; s.Max != nil && s.Now != nil {
+		q := Quota{Unit: "points", Limit: count(*s.Max), Remaining: count(*s.Now), Reset: -1, Source: "body"}
+		if s.Rate > 0 {
+			q.Rate = s.Rate
+		}
+		r.add(&q)
+	}
+}
+
+// count returns f, rounded down, as a number of units.
+func count(f float64) int64 {
+	if f >= maxCount {
+		return maxCount
+	}
+	return int64(max(0, f))
+}
+
+// graphQL looks for an error that names a limit: GitHub by its type, Shopify and
+// Linear by a code.
+// (docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api,
+// shopify.dev/docs/api/usage/limits, linear.app/developers/rate-limiting)
+func (d *document) graphQL() bool {
+	var errs []struct {
+		Type string `json:"type"`
+		Ext  struct {
+			Code string `json:"code"`
+		} `json:"extensions"`
+	}
+	decodeJSON(d.Errors, &errs)
+	for _, e := range errs {
+		switch {
+		case e.Type == "RATE_LIMITED", e.Ext.Code == "THROTTLED", e.Ext.Code == "RATELIMITED":
+			return true
+		}
+	}
+	return false
+}
+
+// kraken looks for one of the error strings of docs.kraken.com/api/docs/guides/spot-errors.
+func (d *document) kraken() bool {
+	var errs []string
+	decodeJSON(d.Error, &errs)
+	for _, e := range errs {
+		if strings.HasPrefix(e, "EAPI:Rate limit exceeded") || strings.HasPrefix(e, "EOrder:Rate limit exceeded") ||
+			strings.HasPrefix(e, "EGeneral:Too many requests") || strings.HasPrefix(e, "EService:Throttled") ||
+			strings.HasPrefix(e, "EService: Throttled") {
+			return true
+		}
+	}
+	return false
+}
+
+// retryInfo returns the wait of a google.rpc.RetryInfo
+// (google.aip.dev/193, google/rpc/error_details.proto).
+func (d *document) retryInfo() time.Duration {
+	var e struct {
+		Details []struct {
+			Type  string `json:"@type"`
+			Delay string `json:"retryDelay"`
+		} `json:"details"`
+	}
+	decodeJSON(d.Error, &e)
+	for _, info := range e.Details {
+		if strings.HasSuffix(info.Type, "google.rpc.RetryInfo") {
+			s, _ := strings.CutSuffix(info.Delay, "s")
+			wait, _ := parseDecimal(s, time.Second)
+			return wait
+		}
+	}
+	return 0
+}
+
+// isAWSThrottle tells whether an error code of AWS means a limit. The codes are
+// those that botocore retries as throttling. A code may stand behind a namespace
+// and before an address.
+func isAWSThrottle(code string) bool {
+	code, _, _ = strings.Cut(code, ":")
+	code = code[strings.LastIndexByte(code, '#')+1:]
+	switch code {
+	case "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
+		"TooManyRequestsException", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
+		"BandwidthLimitExceeded", "LimitExceededException", "RequestThrottled", "SlowDown",
+		"PriorRequestNotComplete", "EC2ThrottledException":
+		return true
+	}
+	return false
+}

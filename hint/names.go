@@ -1,0 +1,267 @@
+package hint
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	maxQuotas = 16       // told per response
+	maxFields = 32       // about limits, looked at per response
+	maxBytes  = 8 << 10  // of their values
+	maxName   = 64       // bytes of a quota's name or unit
+	maxKey    = 2 * 64   // bytes of a header field's name
+	month     = 30 * day // a month and a year of a quota's window need not be exact
+	year      = 365 * day
+)
+
+// kind is what a field about a limit tells. The order is that in which the fields
+// of one family are read.
+type kind uint8
+
+const (
+	none       kind = iota
+	policy          // RateLimit-Policy
+	whole           // RateLimit
+	limit           // ...-Limit, and so on
+	remaining       //
+	used            //
+	reset           //
+	resetAfter      //
+	name            // of the quota: RateLimit-Name, X-RateLimit-Resource
+	bucket          // of the quota that the request fell under: X-RateLimit-Bucket
+	scope           // X-RateLimit-Scope, X-RateLimit-Global
+)
+
+// kinds are the words of the name pattern.
+var kinds = [...]struct {
+	word string
+	kind kind
+}{
+	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used}, {"usage", used},
+}
+
+// labels are words that say something about the quota of their prefix; they take no
+// unit.
+var labels = [...]struct {
+	word string
+	kind kind
+}{
+	{"policy", policy}, {"resource", name}, {"name", name}, {"bucket", bucket}, {"scope", scope}, {"global", scope},
+}
+
+// spans are the unit words that name a window.
+var spans = [...]struct {
+	word string
+	d    time.Duration
+}{
+	{"second", time.Second}, {"minute", time.Minute}, {"hour", time.Hour}, {"day", day},
+	{"hourly", time.Hour}, {"daily", day}, {"week", 7 * day}, {"month", month}, {"year", year},
+	{"persecond", time.Second}, {"perminute", time.Minute}, {"perhour", time.Hour}, {"perday", day},
+}
+
+// units are the common unit words in the lower case in which they are told.
+var units = [...]string{"requests", "tokens", "input-tokens", "output-tokens", "complexity"}
+
+// field is one header field about a limit. Fields of one prefix, unit and window
+// describe one quota.
+type field struct {
+	key          string
+	lines        []string
+	prefix, unit string
+	window       time.Duration
+	kind         kind
+	taken        bool // a row of the table has read it
+}
+
+// mayTell tells whether some field of h may be about a limit. Nearly every
+// response is done after it, so it looks for four letters only.
+func mayTell(h http.Header) bool {
+	for key := range h {
+		if len(key) >= len("Ratelimit") && strings.Contains(key, "imit") {
+			return true
+		}
+	}
+	return false
+}
+
+// decode reads the name of a field by the pattern
+//
+//	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
+//
+// and returns a field of kind none if it does not follow it.
+func decode(key string) (f field) {
+	if len(key) > maxKey {
+		return f
+	}
+	start, end := findWord(key)
+	if start < 0 {
+		return f
+	}
+	f.key, f.prefix = key, key[:start]
+	if end == len(key) {
+		f.kind = whole
+		return f
+	}
+	rest := key[end+1:]
+	for _, l := range labels {
+		if strings.EqualFold(rest, l.word) {
+			f.kind = l.kind
+			return f
+		}
+	}
+	first, unit, _ := strings.Cut(rest, "-")
+	if f.kind = kindOf(first); f.kind == none {
+		i := strings.LastIndexByte(rest, '-')
+		f.kind, unit = kindOf(rest[i+1:]), rest[:max(i, 0)]
+	}
+	f.setUnit(unit)
+	return f
+}
+
+// setUnit splits the unit part of a name into unit and window.
+func (f *field) setUnit(unit string) {
+	if f.kind == reset {
+		first, rest, _ := strings.Cut(unit, "-")
+		switch {
+		case strings.EqualFold(first, "after"):
+			f.kind, unit = resetAfter, rest
+		case strings.EqualFold(unit, "at"), strings.EqualFold(unit, "time"):
+			unit = ""
+		case strings.EqualFold(unit, "ms"): // a span or a moment: only a table can tell
+			f.kind = none
+		}
+	}
+	i := strings.LastIndexByte(unit, '-')
+	if f.window = windowOf(unit[i+1:]); f.window > 0 {
+		unit = unit[:max(i, 0)]
+	}
+	f.unit = unit
+}
+
+// findWord returns where "ratelimit" or "rate-limit" begins and ends in key, as a
+// word of its own, in whatever case; -1 if it does not occur.
+func findWord(key string) (start, end int) {
+	for i := 0; i < len(key); {
+		n := 0
+		switch rest := key[i:]; {
+		case len(rest) >= 9 && strings.EqualFold(rest[:9], "ratelimit"):
+			n = 9
+		case len(rest) >= 10 && strings.EqualFold(rest[:10], "rate-limit"):
+			n = 10
+		}
+		if n > 0 && (i+n == len(key) || key[i+n] == '-') {
+			return i, i + n
+		}
+		next := strings.IndexByte(key[i:], '-')
+		if next < 0 {
+			break
+		}
+		i += next + 1
+	}
+	return -1, -1
+}
+
+func kindOf(word string) kind {
+	for _, k := range kinds {
+		if strings.EqualFold(word, k.word) {
+			return k.kind
+		}
+	}
+	return none
+}
+
+func windowOf(word string) time.Duration {
+	for _, s := range spans {
+		if strings.EqualFold(word, s.word) {
+			return s.d
+		}
+	}
+	return 0
+}
+
+// unitName returns the unit part of a name in lower case.
+func unitName(s string) string {
+	for _, u := range units {
+		if strings.EqualFold(s, u) {
+			return u
+		}
+	}
+	return strings.ToLower(short(s))
+}
+
+// short cuts a name to a length that can be kept.
+func short(s string) string { return s[:min(len(s), maxName)] }
+
+// fields are the fields of a response that are about limits, in order. A map has
+// none, and every call is to find the same quotas in the same order; so that what
+// is over the bound does not depend on luck, the last ones in order are left out.
+type fields struct {
+	all [maxFields]field
+	n   int
+}
+
+func (l *fields) collect(h http.Header) {
+	for key, lines := range h {
+		if len(key) < len("Ratelimit") || !strings.Contains(key, "imit") {
+			continue
+		}
+		f := decode(key)
+		if f.kind == none {
+			continue
+		}
+		f.lines = lines
+		l.insert(&f)
+	}
+}
+
+// insert puts f where it belongs.
+func (l *fields) insert(f *field) {
+	i := l.n
+	for i > 0 && f.before(&l.all[i-1]) {
+		i--
+	}
+	if i == maxFields {
+		return
+	}
+	l.n = min(l.n+1, maxFields)
+	copy(l.all[i+1:l.n], l.all[i:])
+	l.all[i] = *f
+}
+
+// before orders fields: RateLimit before X-RateLimit before the other prefixes,
+// then by unit and window, then by kind.
+func (f *field) before(g *field) bool {
+	if a, b := f.rank(), g.rank(); a != b {
+		return a < b
+	}
+	if f.prefix != g.prefix {
+		return f.prefix < g.prefix
+	}
+	if f.unit != g.unit {
+		return f.unit < g.unit
+	}
+	if f.window != g.window {
+		return f.window < g.window
+	}
+	if f.kind != g.kind {
+		return f.kind < g.kind
+	}
+	return f.key < g.key
+}
+
+func (f *field) rank() int {
+	switch f.prefix {
+	case "":
+		return 0
+	case "X-":
+		return 1
+	}
+	return 2
+}
+
+// family tells whether f and g describe the same quota.
+func (f *field) family(g *field) bool {
+	return f.prefix == g.prefix && f.unit == g.unit && f.window == g.window
+}

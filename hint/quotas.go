@@ -1,0 +1,326 @@
+package hint
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// reader gathers the quotas of one response.
+type reader struct {
+	clock  clock
+	quotas [maxQuotas]Quota
+	n      int
+	bytes  int    // of values read so far
+	bucket string // the quota that this request fell under, if told
+	global bool   // the refusal is about no single quota
+}
+
+// untold is a quota in which nothing is told.
+var untold = Quota{Limit: -1, Remaining: -1, Reset: -1}
+
+// pay counts what it costs to read lines, and tells whether there is room for it.
+func (r *reader) pay(lines []string) bool {
+	for _, l := range lines {
+		r.bytes += len(l) + 1
+		if r.bytes > maxBytes {
+			return false
+		}
+	}
+	return len(lines) > 0
+}
+
+// read reads the fields family by family.
+func (r *reader) read(l *fields) {
+	for from := 0; from < l.n; {
+		to := from + 1
+		for to < l.n && l.all[from].family(&l.all[to]) {
+			to++
+		}
+		r.family(l.all[from:to])
+		from = to
+	}
+}
+
+// draft is a family that is being read.
+type draft struct {
+	q        Quota
+	used     int64
+	policies items
+	source   string // of the policies
+}
+
+// family reads the fields of one family: a quota, and what they tell of others.
+func (r *reader) family(fs []field) {
+	d := draft{q: untold, used: -1}
+	d.q.Unit, d.q.Window = unitName(fs[0].unit), fs[0].window
+	for i := range fs {
+		if f := &fs[i]; !f.taken && r.pay(f.lines) {
+			r.field(&d, f)
+		}
+	}
+	d.q.derive(d.used)
+	d.join()
+	if d.q.Limit >= 0 || d.q.Remaining >= 0 {
+		r.add(&d.q)
+	}
+	for i := range d.policies.n {
+		r.policy(&d, &d.policies.all[i], nil, d.source)
+	}
+}
+
+// field reads one field into d.
+func (r *reader) field(d *draft, f *field) {
+	first := f.lines[0]
+	switch f.kind {
+	case policy:
+		d.policies.read(f.lines, false)
+		d.source = f.key
+	case whole:
+		r.whole(d, f)
+	case limit:
+		r.limit(d, f)
+	case remaining, used:
+		r.count(d, f)
+	case reset:
+		if d.q.Reset >= 0 {
+			return // told by RateLimit
+		}
+		if t, ok := r.clock.reset(first, 0); ok {
+			d.q.Reset = t
+		}
+	case resetAfter:
+		if t, ok := r.clock.reset(first, time.Second); ok {
+			d.q.Reset = t
+		}
+	case name, bucket:
+		d.q.Name = short(trim(first))
+		if f.kind == bucket {
+			r.bucket = d.q.Name
+		}
+	case scope:
+		v := trim(first)
+		r.global = r.global || strings.EqualFold(v, "global") || strings.EqualFold(v, "true")
+	}
+}
+
+// whole reads a RateLimit field: a list of quotas (draft 08 and later), a
+// dictionary that describes one (draft 07), or only a limit (X-Rate-Limit: 700).
+func (r *reader) whole(d *draft, f *field) {
+	if v := trim(f.lines[0]); v != "" && isDigit(v[0]) {
+		r.limit(d, f)
+		return
+	}
+	var l items
+	if !l.read(f.lines, false) {
+		return
+	}
+	for i := range l.n {
+		switch it := &l.all[i]; it.form {
+		case entry:
+			d.entry(it, f.key)
+		case text:
+			r.policy(d, d.policies.find(it.name), it, f.key)
+		}
+	}
+}
+
+// entry reads a member of a dictionary.
+func (d *draft) entry(it *item, key string) {
+	switch it.name {
+	case "limit":
+		d.q.Limit = it.n
+	case "remaining":
+		d.q.Remaining = it.n
+	case "reset":
+		d.q.Reset = seconds(it.n)
+	default:
+		return
+	}
+	d.q.Source = key
+}
+
+// limit reads the size of a quota, and the policies that follow it: until draft
+// 03 they stood in one field.
+func (r *reader) limit(d *draft, f *field) {
+	var l items
+	if !l.read(f.lines, true) || l.all[0].form != number {
+		return
+	}
+	first := &l.all[0]
+	if !first.part || first.n > 0 {
+		d.q.Limit = first.n // a limit below one unit is not one of zero
+	}
+	if d.q.Source == "" {
+		d.q.Source = f.key
+	}
+	if first.w > 0 && d.q.Window == 0 {
+		d.q.Window = seconds(first.w)
+	}
+	if d.policies.n == 0 && l.n > 1 {
+		d.policies.n = copy(d.policies.all[:], l.all[1:l.n])
+		d.source = f.key
+	}
+}
+
+// count reads what is left of a quota, or what is used of it.
+func (r *reader) count(d *draft, f *field) {
+	var l items
+	if !l.read(f.lines, true) || l.all[0].form != number {
+		return
+	}
+	if f.kind == used {
+		d.used = l.all[0].n
+		return
+	}
+	d.q.Remaining, d.q.Source = l.all[0].n, f.key
+	if w := l.all[0].w; w > 0 && d.q.Window == 0 {
+		d.q.Window = seconds(w)
+	}
+}
+
+// derive tells one of limit, remaining and used from the other two.
+func (q *Quota) derive(used int64) {
+	switch {
+	case used < 0:
+	case q.Remaining < 0 && q.Limit >= 0:
+		q.Remaining = max(0, q.Limit-used)
+	case q.Limit < 0 && q.Remaining >= 0 && used <= maxCount-q.Remaining:
+		q.Limit = q.Remaining + used
+	}
+}
+
+const maxCount = 1<<63 - 1
+
+// find returns the policy of that name, nil if there is none.
+func (l *items) find(name string) *item {
+	for i := range l.n {
+		if it := &l.all[i]; it.form == text && it.name == name {
+			return it
+		}
+	}
+	return nil
+}
+
+// join gives the quota the window of its policy: the one of the same size, or the
+// only one if no size is told. The name of that policy is the quota's.
+func (d *draft) join() {
+	if d.q.Limit < 0 && d.q.Remaining < 0 {
+		return
+	}
+	for i := range d.policies.n {
+		p := &d.policies.all[i]
+		if p.form != number || p.n != d.q.Limit && (d.q.Limit >= 0 || d.policies.n > 1) {
+			continue
+		}
+		d.q.Limit = p.n
+		if d.q.Window == 0 && p.w > 0 {
+			d.q.Window = seconds(p.w)
+		}
+		if d.q.Name == "" {
+			d.q.Name = short(p.name)
+		}
+		p.form = other // told
+		return
+	}
+}
+
+// policy adds the quota that a member of RateLimit-Policy describes, with what the
+// RateLimit member of the same name says of it. Either may be nil.
+func (r *reader) policy(d *draft, p, it *item, key string) {
+	q := untold
+	q.Source = key
+	if p != nil {
+		switch p.form {
+		case number:
+			q.Limit = p.n
+		case text:
+			q.Limit, q.Unit = p.q, "requests"
+		default:
+			return
+		}
+		q.Name = short(p.name)
+		q.Window = seconds(max(0, p.w))
+		if p.unit != "" {
+			q.Unit = short(p.unit)
+		}
+		p.form = other // told
+	}
+	if it != nil {
+		q.Name, q.Remaining = short(it.name), it.r
+		if it.t >= 0 {
+			q.Reset = seconds(it.t)
+		}
+	}
+	if q.Limit >= 0 || q.Remaining >= 0 {
+		r.add(&q)
+	}
+}
+
+// seconds returns n seconds, or the longest Duration.
+func seconds(n int64) time.Duration {
+	if n > int64(maxWait/time.Second) {
+		return maxWait
+	}
+	return time.Duration(n) * time.Second
+}
+
+// add tells q, unless a quota told before is the same one; then only what that one
+// left open is added to it.
+func (r *reader) add(q *Quota) {
+	for i := range r.n {
+		if r.quotas[i].same(q) {
+			r.quotas[i].fill(q)
+			return
+		}
+	}
+	if r.n < maxQuotas {
+		r.quotas[r.n] = *q
+		r.n++
+	}
+}
+
+// same tells whether two descriptions are of one quota. Many servers describe a
+// quota in several families of fields. Nothing may differ, and their sizes must be
+// told or, if only one is, what is left and when it ends.
+func (q *Quota) same(p *Quota) bool {
+	switch {
+	case differ(q.Name, p.Name, ""), differ(q.Unit, p.Unit, ""), differ(q.Window, p.Window, 0),
+		differ(q.Limit, p.Limit, -1), differ(q.Remaining, p.Remaining, -1), differ(q.Rate, p.Rate, 0):
+		return false
+	case q.Reset >= 0 && p.Reset >= 0 && !near(q.Reset, p.Reset, 2*time.Second):
+		return false
+	}
+	return q.Limit >= 0 && p.Limit >= 0 ||
+		q.Remaining >= 0 && p.Remaining >= 0 && q.Reset >= 0 && p.Reset >= 0
+}
+
+// differ tells whether a and b are both told, and not equal.
+func differ[T comparable](a, b, untold T) bool { return a != untold && b != untold && a != b }
+
+func (q *Quota) fill(p *Quota) {
+	if q.Remaining < 0 && p.Remaining >= 0 {
+		q.Remaining, q.Source = p.Remaining, p.Source
+	}
+	q.Limit, q.Reset = max(q.Limit, p.Limit), orElse(q.Reset, p.Reset, -1)
+	q.Window, q.Rate = max(q.Window, p.Window), max(q.Rate, p.Rate)
+	q.Name, q.Unit = orElse(q.Name, p.Name, ""), orElse(q.Unit, p.Unit, "")
+}
+
+func orElse[T comparable](a, b, untold T) T {
+	if a != untold {
+		return a
+	}
+	return b
+}
+
+// cached tells whether the response was served from a cache: then what it says of
+// quotas is of another time.
+func cached(h http.Header) bool {
+	for _, age := range h["Age"] {
+		if age = trim(age); allDigits(age) && digits(age) > 0 {
+			return true
+		}
+	}
+	return false
+}
