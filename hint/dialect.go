@@ -78,10 +78,11 @@ func (d *Dialect) covers(host string) bool {
 	if d.Host == "" {
 		return true
 	}
-	head, tail, glob := strings.Cut(d.Host, "*")
-	if !glob {
+	i := strings.IndexByte(d.Host, '*')
+	if i < 0 {
 		return d.Host == host
 	}
+	head, tail := d.Host[:i], d.Host[i+1:]
 	return len(host) >= len(head)+len(tail) && strings.HasPrefix(host, head) && strings.HasSuffix(host, tail)
 }
 
@@ -179,7 +180,7 @@ func (l *fields) take(d *Dialect) {
 	for i := range l.n {
 		f := &l.all[i]
 		for _, name := range [...]string{d.Limit, d.Remaining, d.Used, d.Reset, d.Period, d.Rate, d.NamedBy} {
-			f.taken = f.taken || strings.EqualFold(f.key, name)
+			f.taken = f.taken || fold(f.key, name)
 		}
 	}
 }

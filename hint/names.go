@@ -11,7 +11,8 @@ const (
 	maxFields = 32       // about limits, looked at per response
 	maxBytes  = 8 << 10  // of their values
 	maxName   = 64       // bytes of a quota's name or unit
-	maxKey    = 2 * 64   // bytes of a header field's name
+	minKey    = 9        // bytes of a header field's name: Ratelimit
+	maxKey    = 128      //
 	month     = 30 * day // a month and a year of a quota's window need not be exact
 	year      = 365 * day
 )
@@ -75,15 +76,37 @@ type field struct {
 	taken        bool // a row of the table has read it
 }
 
-// mayTell tells whether some field of h may be about a limit. Nearly every
-// response is done after it, so it looks for four letters only.
+// mayTell tells whether some field of h may be about a limit: whether its name has
+// the letters that all of them have. Nearly every response is done after it.
+//
+// Looking for the rare m first, eight bytes at a time, costs next to nothing beside
+// the steps of the map: no branch depends on the letters. Searching every name
+// for all four makes these steps half as long again.
 func mayTell(h http.Header) bool {
 	for key := range h {
-		if len(key) >= len("Ratelimit") && strings.Contains(key, "imit") {
+		if len(key) < minKey {
+			continue
+		}
+		m := hasM(key[len(key)-8:])
+		for i := 1; i < len(key)-8; i += 8 {
+			m |= hasM(key[i:])
+		}
+		if m != 0 && strings.Contains(key, "imit") {
 			return true
 		}
 	}
 	return false
+}
+
+// hasM returns 0 if none of the first eight bytes of s is an m: it makes bytes that
+// are m zero, and then looks for a zero byte.
+func hasM(s string) uint64 {
+	const ones = 0x0101010101010101
+	_ = s[7]
+	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	w ^= 'm' * ones
+	return (w - ones) &^ w & (0x80 * ones)
 }
 
 // decode reads the name of a field by the pattern
@@ -106,7 +129,7 @@ func decode(key string) (f field) {
 	}
 	rest := key[end+1:]
 	for _, l := range labels {
-		if strings.EqualFold(rest, l.word) {
+		if fold(rest, l.word) {
 			f.kind = l.kind
 			return f
 		}
@@ -125,11 +148,11 @@ func (f *field) setUnit(unit string) {
 	if f.kind == reset {
 		first, rest, _ := strings.Cut(unit, "-")
 		switch {
-		case strings.EqualFold(first, "after"):
+		case fold(first, "after"):
 			f.kind, unit = resetAfter, rest
-		case strings.EqualFold(unit, "at"), strings.EqualFold(unit, "time"):
+		case fold(unit, "at"), fold(unit, "time"):
 			unit = ""
-		case strings.EqualFold(unit, "ms"): // a span or a moment: only a table can tell
+		case fold(unit, "ms"): // a span or a moment: only a table can tell
 			f.kind = none
 		}
 	}
@@ -146,9 +169,9 @@ func findWord(key string) (start, end int) {
 	for i := 0; i < len(key); {
 		n := 0
 		switch rest := key[i:]; {
-		case len(rest) >= 9 && strings.EqualFold(rest[:9], "ratelimit"):
+		case len(rest) >= 9 && fold(rest[:9], "ratelimit"):
 			n = 9
-		case len(rest) >= 10 && strings.EqualFold(rest[:10], "rate-limit"):
+		case len(rest) >= 10 && fold(rest[:10], "rate-limit"):
 			n = 10
 		}
 		if n > 0 && (i+n == len(key) || key[i+n] == '-') {
@@ -163,9 +186,12 @@ func findWord(key string) (start, end int) {
 	return -1, -1
 }
 
+// fold tells whether two ASCII words are equal but for their case.
+func fold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+
 func kindOf(word string) kind {
 	for _, k := range kinds {
-		if strings.EqualFold(word, k.word) {
+		if fold(word, k.word) {
 			return k.kind
 		}
 	}
@@ -174,7 +200,7 @@ func kindOf(word string) kind {
 
 func windowOf(word string) time.Duration {
 	for _, s := range spans {
-		if strings.EqualFold(word, s.word) {
+		if fold(word, s.word) {
 			return s.d
 		}
 	}
@@ -184,7 +210,7 @@ func windowOf(word string) time.Duration {
 // unitName returns the unit part of a name in lower case.
 func unitName(s string) string {
 	for _, u := range units {
-		if strings.EqualFold(s, u) {
+		if fold(s, u) {
 			return u
 		}
 	}
@@ -204,7 +230,7 @@ type fields struct {
 
 func (l *fields) collect(h http.Header) {
 	for key, lines := range h {
-		if len(key) < len("Ratelimit") || !strings.Contains(key, "imit") {
+		if len(key) < minKey || !strings.Contains(key, "imit") {
 			continue
 		}
 		f := decode(key)
