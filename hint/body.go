@@ -84,18 +84,10 @@ func (b *replay) Close() error {
 
 // document is what the bodies have in common that are understood.
 type document struct {
-	Type   string          `json:"__type"` // AWS
-	Error  json.RawMessage `json:"error"`  // Google: an object; Kraken: a list
-	Errors json.RawMessage `json:"errors"` // GraphQL
-	Ext    struct {
-		Cost struct {
-			Status struct {
-				Max  *float64 `json:"maximumAvailable"`
-				Now  *float64 `json:"currentlyAvailable"`
-				Rate float64  `json:"restoreRate"`
-			} `json:"throttleStatus"`
-		} `json:"cost"`
-	} `json:"extensions"` // Shopify
+	Type   string          `json:"__type"`     // AWS
+	Error  json.RawMessage `json:"error"`      // Google: an object; Kraken: a list
+	Errors json.RawMessage `json:"errors"`     // GraphQL
+	Ext    json.RawMessage `json:"extensions"` // Shopify
 }
 
 // decode tells whether b is a JSON object. A member that is not of the type it has
@@ -127,13 +119,31 @@ func (r *reader) document(d *document, status int, h *Hint) {
 	if wait := d.retryInfo(); wait > 0 && status >= 400 && h.RetryAfter == 0 {
 		h.RetryAfter = wait
 	}
-	if s := &d.Ext.Cost.Status; s.Max != nil && s.Now != nil {
-		q := Quota{Unit: "points", Limit: count(*s.Max), Remaining: count(*s.Now), Reset: -1, Source: "body"}
-		if s.Rate > 0 {
-			q.Rate = s.Rate
-		}
+	if q, ok := d.shopify(); ok {
 		r.add(&q)
 	}
+}
+
+// shopify looks for the leaky bucket that a GraphQL query has paid from
+// (shopify.dev/docs/api/usage/limits).
+func (d *document) shopify() (Quota, bool) {
+	var ext struct {
+		Cost struct {
+			Status struct {
+				Max  *float64 `json:"maximumAvailable"`
+				Now  *float64 `json:"currentlyAvailable"`
+				Rate float64  `json:"restoreRate"`
+			} `json:"throttleStatus"`
+		} `json:"cost"`
+	}
+	s := &ext.Cost.Status
+	if len(d.Ext) == 0 || json.Unmarshal(d.Ext, &ext) != nil || s.Max == nil || s.Now == nil {
+		return Quota{}, false
+	}
+	return Quota{
+		Unit: "points", Limit: count(*s.Max), Remaining: count(*s.Now), Reset: -1,
+		Rate: max(0, s.Rate), Source: "body",
+	}, true
 }
 
 // count returns f, rounded down, as a number of units.

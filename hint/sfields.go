@@ -125,10 +125,10 @@ func (s *scanner) param(it *item) {
 	s.space()
 	key := s.run(isKeyByte)
 	s.bad = s.bad || !isKey(key)
-	if !s.skip('=') {
-		return
+	f, str, n, part := other, "", int64(-1), false // without a value it is a boolean
+	if s.skip('=') {
+		f, str, n, part = s.bare()
 	}
-	f, str, n, part := s.bare()
 	var to *int64
 	switch key {
 	case "q":
@@ -141,15 +141,18 @@ func (s *scanner) param(it *item) {
 		to = &it.t
 	case "qu":
 		it.unit = str
+		s.bad = s.bad || f != text
+		return
 	case "name":
 		if it.form == number {
 			it.name = str
 		}
+		return
+	default:
+		return
 	}
-	if to != nil {
-		*to = n
-		s.bad = s.bad || f != number || part
-	}
+	*to = n
+	s.bad = s.bad || f != number || part
 }
 
 // bare reads a bare item.

@@ -1,0 +1,176 @@
+package hint
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// body counts how it is used.
+type body struct {
+	io.Reader
+	read, closed int
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.read++
+	if b.closed > 0 {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.Reader.Read(p)
+}
+
+func (b *body) Close() error {
+	b.closed++
+	return nil
+}
+
+func jsonResponse(status int, r io.Reader) (*http.Response, *body) {
+	b := &body{Reader: r}
+	resp := from("api.example.com", response(status, headerOf("Content-Type: application/json; charset=utf-8")))
+	resp.Body, resp.ContentLength = b, -1
+	return resp, b
+}
+
+var looking = &Parser{Dialects: []Dialect{{Host: "*.example.com", Body: true}}}
+
+func TestBodies(t *testing.T) {
+	tests := []struct {
+		status    int
+		body      string
+		throttled bool
+		want      string // the quotas
+	}{
+		{200, `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, true, ""},
+		{200, `{"errors":[{"message":"x","type":"NOT_FOUND"}]}`, false, ""},
+		{400, `{"errors":[{"extensions":{"code":"RATELIMITED"}}]}`, true, ""},
+		{200, `{"data":{},"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1000.0,"currentlyAvailable":954,"restoreRate":50}}}}`,
+			false, "1000/954 rate 50 of points"},
+		{200, `{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1e300,"currentlyAvailable":-5,"restoreRate":-1}}}}`,
+			false, "9223372036854775807/0 of points"},
+		{200, `{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1e999,"currentlyAvailable":5}}}}`, false, ""},
+		{400, `{"__type":"com.amazonaws#ProvisionedThroughputExceededException"}`, true, ""},
+		{400, `{"__type":"ValidationException"}`, false, ""},
+		{200, `{"__type":"SlowDown"}`, false, ""},
+		{200, `{"error":["EOrder:Rate limit exceeded"]}`, true, ""},
+		{200, `{"error":["EService:Throttled: 1768046410"]}`, true, ""},
+		{200, `{"error":["EQuery:Unknown asset pair"],"result":{}}`, false, ""},
+		{200, `{"error":[],"result":{}}`, false, ""},
+		{200, `{"error":"text","errors":"text","extensions":[],"__type":5}`, false, ""},
+		{200, `{"errors":{"a":1},"error":{"details":"none"}}`, false, ""},
+		{404, `{"errors":[{"type":"RATE_LIMITED"}]}`, false, ""},
+		{200, `[{"type":"RATE_LIMITED"}]`, false, ""},
+		{200, `{"errors":[{"type":"RATE_LIMITED"}]`, false, ""},
+		{200, ``, false, ""},
+	}
+	for _, tt := range tests {
+		resp, b := jsonResponse(tt.status, iotest.OneByteReader(strings.NewReader(tt.body)))
+		h := looking.Parse(resp, noon)
+		if got := quotasOf(h); h.Throttled != tt.throttled || got != tt.want {
+			t.Errorf("%d %s: got %+v", tt.status, tt.body, h)
+		}
+		if got, err := io.ReadAll(resp.Body); string(got) != tt.body || err != nil {
+			t.Errorf("%s: the body became %q, %v", tt.body, got, err)
+		}
+		resp.Body.Close()
+		if b.closed != 1 {
+			t.Errorf("closed %d times, want 1", b.closed)
+		}
+		if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("reading after Close: %v", err)
+		}
+	}
+}
+
+func TestRetryInfo(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"39s"}]}}`: "39s",
+		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.25s"}]}}`:                                                    "250ms",
+		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"-39s"}]}}`:                                                     "0s",
+		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":{"seconds":39}}]}}`:                                             "0s",
+		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"9999999999999999999s"}]}}`:                                     longest.String(),
+	} {
+		resp, _ := jsonResponse(429, strings.NewReader(body))
+		if got := looking.Parse(resp, noon).RetryAfter.String(); got != want {
+			t.Errorf("%s: got %s, want %s", body, got, want)
+		}
+	}
+	resp, _ := jsonResponse(429, strings.NewReader(`{"error":{"details":[{"@type":"x/google.rpc.RetryInfo","retryDelay":"39s"}]}}`))
+	resp.Header.Set("Retry-After", "5")
+	if got := looking.Parse(resp, noon).RetryAfter.String(); got != "5s" {
+		t.Errorf("beside a Retry-After: got %s, want 5s", got)
+	}
+}
+
+// Nothing is read where nothing is asked for, or nothing of use can stand.
+func TestBodyLeftAlone(t *testing.T) {
+	const refusal = `{"errors":[{"type":"RATE_LIMITED"}]}`
+	change := map[string]func(*http.Response){
+		"not asked for": func(r *http.Response) { r.Request.URL.Host = "other.com" },
+		"no host":       func(r *http.Response) { r.Request = nil },
+		"text":          func(r *http.Response) { r.Header.Set("Content-Type", "text/html") },
+		"no type":       func(r *http.Response) { r.Header.Del("Content-Type") },
+		"compressed":    func(r *http.Response) { r.Header.Set("Content-Encoding", "gzip") },
+		"too long":      func(r *http.Response) { r.ContentLength = maxBody + 1 },
+		"201":           func(r *http.Response) { r.StatusCode = 201 },
+		"500":           func(r *http.Response) { r.StatusCode = 500 },
+		"cached":        func(r *http.Response) { r.Header.Set("Age", "5") },
+		"AWS's header":  func(r *http.Response) { r.Header.Set("X-Amzn-ErrorType", "AccessDenied:http://x") },
+	}
+	for name, f := range change {
+		resp, b := jsonResponse(200, strings.NewReader(refusal))
+		f(resp)
+		if h := looking.Parse(resp, noon); h.Throttled || b.read > 0 || resp.Body != io.ReadCloser(b) {
+			t.Errorf("%s: %+v, %d reads", name, h, b.read)
+		}
+	}
+	resp, b := jsonResponse(200, strings.NewReader(refusal))
+	if h := Parse(resp, noon); h.Throttled || b.read > 0 {
+		t.Errorf("the zero Parser: %+v, %d reads", h, b.read)
+	}
+	for _, none := range []io.ReadCloser{nil, http.NoBody} {
+		resp.Body = none
+		if h := looking.Parse(resp, noon); h.Throttled || resp.Body != none {
+			t.Errorf("body %v: %+v, then %v", none, h, resp.Body)
+		}
+	}
+}
+
+func TestBodyBounds(t *testing.T) {
+	long := `{"errors":[{"type":"RATE_LIMITED"}],"x":"` + strings.Repeat("x", 3*maxBody) + `"}`
+	r := strings.NewReader(long)
+	resp, _ := jsonResponse(200, r)
+	if h := looking.Parse(resp, noon); h.Throttled || r.Len() < len(long)-maxBody-1 {
+		t.Errorf("%+v, read %d bytes", h, len(long)-r.Len())
+	}
+	if got, err := io.ReadAll(resp.Body); string(got) != long || err != nil {
+		t.Errorf("%d bytes of body, %v; want %d", len(got), err, len(long))
+	}
+	// One that breaks off breaks off for the caller too, after the same bytes.
+	broken := errors.New("broken")
+	resp, _ = jsonResponse(200, io.MultiReader(strings.NewReader(`{"errors"`), iotest.ErrReader(broken)))
+	if h := looking.Parse(resp, noon); h.Throttled {
+		t.Errorf("broken off: %+v", h)
+	}
+	if got, err := io.ReadAll(resp.Body); string(got) != `{"errors"` || !errors.Is(err, broken) {
+		t.Errorf("body %q, %v", got, err)
+	}
+}
+
+func TestAWSHeader(t *testing.T) {
+	for code, want := range map[string]bool{
+		"ThrottlingException": true, "com.amazonaws#Throttling": true, "SlowDown:http://internal.amazon.com/": true,
+		"AccessDeniedException": false, "": false, "#": false,
+	} {
+		resp := from("a.example.com", response(400, headerOf("X-Amzn-ErrorType: "+code)))
+		if got := looking.Parse(resp, noon).Throttled; got != want {
+			t.Errorf("%q: throttled %v, want %v", code, got, want)
+		}
+		if Parse(resp, noon).Throttled {
+			t.Errorf("%q: throttled without having been asked", code)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package hint
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/textproto"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sane checks what holds for every Hint, whatever the response.
+func sane(t *testing.T, h Hint) {
+	t.Helper()
+	if h.RetryAfter < 0 || len(h.Quotas) > maxQuotas || h.Scope != "" && !h.Throttled {
+		t.Errorf("wait %v, %d quotas, scope %q, throttled %v", h.RetryAfter, len(h.Quotas), h.Scope, h.Throttled)
+	}
+	if h.Quotas != nil && len(h.Quotas) == 0 {
+		t.Error("Quotas is empty, not nil")
+	}
+	for _, q := range h.Quotas {
+		switch {
+		case q.Limit < -1, q.Remaining < -1, q.Reset < -1, q.Reset == -1 != (q.Reset < 0), q.Window < 0:
+			t.Errorf("negative: %+v", q)
+		case math.IsNaN(q.Rate), math.IsInf(q.Rate, 0), q.Rate < 0:
+			t.Errorf("rate: %+v", q)
+		case q.Limit < 0 && q.Remaining < 0 && q.Rate == 0:
+			t.Errorf("nothing told: %+v", q)
+		case q.Source == "", len(q.Name) > maxName, len(q.Unit) > 2*maxName: // a letter may grow in lower case
+			t.Errorf("names: %+v", q)
+		}
+	}
+}
+
+// everything checks a response with all parsers, and that they leave it alone.
+func everything(t *testing.T, resp *http.Response, now time.Time, body string) {
+	t.Helper()
+	before := resp.Header.Clone()
+	host := hostOf(resp)
+	own := &Parser{Dialects: []Dialect{
+		{Host: host, Body: true, Limit: "X-A", Remaining: "X-B", Reset: "X-C", Period: "X-D", RetryAfter: "X-E", Refusal: 400},
+		{Used: "X-A", Rate: "X-B", NamedBy: "X-C", Max: 5, Index: 1, Scale: time.Millisecond},
+	}}
+	for _, parse := range []func(*http.Response, time.Time) Hint{Parse, own.Parse} {
+		resp.Body = io.NopCloser(strings.NewReader(body))
+		first := parse(resp, now)
+		sane(t, first)
+		if again := parse(resp, now); !reflect.DeepEqual(first, again) {
+			t.Errorf("first %+v\nthen %+v", first, again)
+		}
+		if b, err := io.ReadAll(resp.Body); err != nil || string(b) != body {
+			t.Errorf("the body became %.200q, %v", b, err)
+		}
+		if !reflect.DeepEqual(before, resp.Header) {
+			t.Error("the header has changed")
+		}
+	}
+}
+
+// FuzzParse parses whole responses: a status, header lines as they come over the
+// wire, a host, and a body.
+func FuzzParse(f *testing.F) {
+	for _, fx := range loadFixtures(f) {
+		var b bytes.Buffer
+		if err := http.Header(fx.Header).Write(&b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint16(fx.Status), b.String(), fx.Host, fx.Body, fx.Now.Unix())
+	}
+	f.Add(uint16(429), "X-A: 1/5, 7:60\r\nX-B: 0.5\r\nX-C: 1500\r\nX-D: 6m0s\r\nX-E: 3\r\n", "a", `{"error":[1]}`, int64(0))
+	f.Fuzz(func(t *testing.T, status uint16, lines, host, body string, unix int64) {
+		h, _ := textproto.NewReader(bufio.NewReader(strings.NewReader(lines + "\r\n\r\n"))).ReadMIMEHeader()
+		resp := from(host, response(int(status), http.Header(h)))
+		everything(t, resp, time.Unix(unix, 0), body)
+	})
+}
+
+// FuzzRetryAfter is about the one field that orders to wait.
+func FuzzRetryAfter(f *testing.F) {
+	for _, v := range []string{
+		"120", "2.0", "0.0000000001", "9223372036", "9223372037", "18446744074", "NaN", "+5", "0x10", "1e3", "-1", ".5",
+		"Sat, 10 Jan 2026 12:01:00 GMT", "Saturday, 10-Jan-26 12:01:00 GMT", "Sat Jan 10 12:01:00 2026",
+		"Sat, 10 Jan 2026 12:01:00 UTC", "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0000 00:00:00 GMT",
+	} {
+		f.Add(v, "Sat, 10 Jan 2026 12:00:00 GMT", noon.Unix(), uint16(429))
+		f.Add(v, v, int64(0), uint16(503))
+	}
+	f.Fuzz(func(t *testing.T, value, date string, unix int64, status uint16) {
+		resp := response(int(status), http.Header{"Retry-After": {value}, "Date": {date}})
+		now := time.Unix(unix, 0)
+		got := Parse(resp, now)
+		always := status == 429 || status == 418 || status == 529
+		switch {
+		case got.RetryAfter < 0:
+			t.Errorf("negative wait %v", got.RetryAfter)
+		case got.Throttled != (always || (status == 503 || status == 403) && got.RetryAfter > 0):
+			t.Errorf("status %d: %+v", status, got)
+		case status < 300 && got.RetryAfter != 0:
+			t.Errorf("status %d tells a wait: %v", status, got.RetryAfter)
+		}
+		resp.Header["Retry-After"] = []string{"1", value}
+		if both := Parse(resp, now); both.RetryAfter < got.RetryAfter {
+			t.Errorf("one more line shortens the wait from %v to %v", got.RetryAfter, both.RetryAfter)
+		}
+	})
+}
+
+// FuzzReset is about the primitive that reads the end of a window.
+func FuzzReset(f *testing.F) {
+	for _, v := range []string{
+		"30", "1768046410", "1768046410.25", "1768046410250", "99999999999", "100000000000000", "6m0s", "20ms", "9223372037s",
+		"1,60", "50;w=60", "2026-01-10T12:01:00.250000Z", "2026-01-10T12:01Z", "Sat, 10 Jan 2026 12:01:00 UTC", "0000-01-01T00:00Z",
+	} {
+		f.Add(v, int64(0), noon.Unix(), int64(0))
+		f.Add(v, int64(time.Millisecond), int64(-1<<62), int64(30*time.Second))
+	}
+	f.Fuzz(func(t *testing.T, s string, unit, unix, wait int64) {
+		c := clock{now: time.Unix(unix, 0), wait: time.Duration(wait)}
+		d, ok := c.reset(s, time.Duration(unit))
+		if d < 0 {
+			t.Errorf("reset(%q) = %v, %v", s, d, ok)
+		}
+		if n, ok := parseDecimal(s, max(1, time.Duration(unit))); n < 0 || ok != isDecimal(s) {
+			t.Errorf("parseDecimal(%q) = %v, %v", s, n, ok)
+		}
+		if rate, ok := parseRate(s); !(rate >= 0) || math.IsInf(rate, 0) || rate > 0 && !ok {
+			t.Errorf("parseRate(%q) = %v, %v", s, rate, ok)
+		}
+		if u, l, _ := parseShare(s); u < 0 || l < 0 {
+			t.Errorf("parseShare(%q) = %v, %v", s, u, l)
+		}
+	})
+}
+
+// FuzzItems is about structured fields: what is read of a field is read of two
+// lines of it as well, and of what it is written as.
+func FuzzItems(f *testing.F) {
+	for _, fx := range loadFixtures(f) {
+		for _, lines := range fx.Header {
+			f.Add(lines[0], true)
+			f.Add(lines[0], false)
+		}
+	}
+	f.Add(`"a";r=1;r=5;t=2;pk=:cHsdsRa894==:;x=?1;y`, false)
+	f.Add(`limit=1;x=2, remaining=0, reset=1`, false)
+	f.Add(`"a,b;c=\"d\\";r=1`, false)
+	f.Fuzz(func(t *testing.T, line string, loose bool) {
+		var one, two items
+		ok := one.read([]string{line}, loose)
+		if both := two.read([]string{line, line}, loose); both != ok {
+			t.Errorf("%q: read %v, twice %v", line, ok, both)
+		}
+		if two.n != min(2*one.n, maxQuotas) {
+			t.Errorf("%q: %d items, twice %d", line, one.n, two.n)
+		}
+		for i := range one.n {
+			it := &one.all[i]
+			if it.n < -1 || it.q < -1 || it.w < -1 || it.r < -1 || it.t < -1 || it.form == number && it.n < 0 {
+				t.Errorf("%q: negative in %+v", line, *it)
+			}
+			if it.form != text || strings.ContainsRune(line, '\\') {
+				continue
+			}
+			var again items
+			if !again.read([]string{fmt.Sprintf("%q;r=%d", it.name, max(0, it.r)%1e15)}, false) || again.all[0].name != it.name {
+				t.Errorf("%q: %q does not read back", line, it.name)
+			}
+		}
+	})
+}
+
+// FuzzDecode is about names.
+func FuzzDecode(f *testing.F) {
+	for _, fx := range loadFixtures(f) {
+		for name := range fx.Header {
+			f.Add(name)
+			f.Add(http.CanonicalHeaderKey(name))
+		}
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		a := decode(key)
+		if a.kind == none {
+			return
+		}
+		if !strings.HasPrefix(key, a.prefix) || !strings.Contains(key, a.unit) || a.window < 0 {
+			t.Errorf("decode(%q) = %+v", key, a)
+		}
+		upper := strings.ToUpper(key) // of ASCII; elsewhere it may change the length
+		if b := decode(upper); len(upper) == len(key) && strings.EqualFold(upper, key) && (a.kind != b.kind || a.window != b.window) {
+			t.Errorf("decode(%q) = %+v, in capitals %+v", key, a, b)
+		}
+		if strings.Contains(key, "imit") && !mayTell(http.Header{key: nil}) {
+			t.Errorf("%q is passed over", key)
+		}
+	})
+}
+
+// TestAnyResponse puts together responses from pieces that mean something.
+func TestAnyResponse(t *testing.T) {
+	names := []string{"Retry-After", "Retry-After-Ms", "Date", "Age", "Content-Type", "X-Ratelimit-Bucket", "X-Ratelimit-Scope"}
+	for _, p := range []string{"", "X-", "Beta-", "X-Rate-Limit-"} {
+		for _, k := range []string{"", "-Policy", "-Limit", "-Remaining", "-Reset", "-Reset-After", "-Used", "-Limit-Tokens", "-Remaining-Minute", "-Name"} {
+			names = append(names, p+"Ratelimit"+k)
+		}
+	}
+	values := []string{
+		"0", "1", "60", "-1", "99", "1768046410", "1768046410000", "NaN", "", "soon", "1.5", "10, 10;w=1, 1000;w=3600",
+		`"a";r=0;t=5`, `"a";q=10;w=60, "b";q=5`, "limit=5, remaining=0, reset=1", "5;w=60", "20ms", "global", "application/json",
+		"Sat, 10 Jan 2026 12:00:00 GMT", "2026-01-10T12:01:00Z", strings.Repeat(`"x";r=1,`, 50) + `"y";r=2`,
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	hosts := []string{"", "www.strava.com", "api.datadoghq.com", "x.myshopify.com"}
+	for range 20_000 {
+		h := http.Header{}
+		for range rnd.IntN(12) {
+			h.Add(names[rnd.IntN(len(names))], values[rnd.IntN(len(values))])
+		}
+		status := []int{200, 301, 400, 403, 429, 503, 529}[rnd.IntN(7)]
+		everything(t, from(hosts[rnd.IntN(len(hosts))], response(status, h)), noon, `{"__type":"SlowDown"}`)
+	}
+}
+
+// A hostile header costs little, keeps little, and is read the same way every time.
+func TestHostile(t *testing.T) {
+	many := http.Header{}
+	for i := range 20_000 {
+		many.Add(fmt.Sprintf("X%d-Ratelimit-Remaining-U%d", i%7, i), "1")
+	}
+	huge := http.Header{}
+	for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Reset", "Retry-After", "Date", "Age"} {
+		huge[name] = []string{strings.Repeat(`"a";r=1, `, 100_000) + `"b";r=0`, strings.Repeat("9", 1_000_000)}
+	}
+	lines := http.Header{}
+	for range 100_000 {
+		lines["Ratelimit"] = append(lines["Ratelimit"], "")
+		lines["Retry-After"] = append(lines["Retry-After"], "1")
+		lines["X-Ratelimit-Remaining"] = append(lines["X-Ratelimit-Remaining"], "1")
+	}
+	long := http.Header{strings.Repeat("X-Ratelimit-", 100_000) + "Limit": {"1"}, "Ratelimit": {`"` + strings.Repeat("n", 5000) + `";r=1`}}
+	for name, h := range map[string]http.Header{"many": many, "huge": huge, "lines": lines, "long": long} {
+		resp := response(429, h)
+		start := time.Now()
+		everything(t, resp, noon, "")
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+		if n := testing.AllocsPerRun(3, func() { Parse(resp, noon) }); n > 40 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		if q := Parse(resp, noon).Quotas; name == "many" && len(q) != maxQuotas {
+			t.Errorf("%d quotas of many, want %d", len(q), maxQuotas)
+		}
+	}
+}
