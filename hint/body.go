@@ -35,6 +35,7 @@ func (r *reader) look(resp *http.Response, h *Hint, fresh bool) {
 	}
 }
 
+// isJSON tells whether the body is JSON that can be read as it comes.
 func isJSON(h http.Header) bool {
 	if h.Get("Content-Encoding") != "" {
 		return false
@@ -100,6 +101,8 @@ func (d *document) decode(b []byte) bool {
 	return decodeJSON(b, d)
 }
 
+// decodeJSON decodes what is of the right types and leaves out the rest. It tells
+// whether b is JSON.
 func decodeJSON(b []byte, to any) bool {
 	if len(b) == 0 {
 		return false

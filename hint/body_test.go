@@ -149,6 +149,11 @@ func TestBodyBounds(t *testing.T) {
 	if got, err := io.ReadAll(resp.Body); string(got) != long || err != nil {
 		t.Errorf("%d bytes of body, %v; want %d", len(got), err, len(long))
 	}
+	long = `{"errors":[{"type":"RATE_LIMITED"}]}` + strings.Repeat(" ", maxBody)
+	resp, _ = jsonResponse(200, strings.NewReader(long))
+	if h := looking.Parse(resp, noon); h.Throttled {
+		t.Errorf("too long: %+v", h)
+	}
 	// One that breaks off breaks off for the caller too, after the same bytes.
 	broken := errors.New("broken")
 	resp, _ = jsonResponse(200, io.MultiReader(strings.NewReader(`{"errors"`), iotest.ErrReader(broken)))

@@ -2,14 +2,18 @@ package hint_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
 )
 
+var now = time.Date(2026, time.January, 10, 12, 0, 0, 0, time.UTC)
+
 func ExampleParse() {
-	now := time.Date(2026, time.January, 10, 12, 0, 0, 0, time.UTC)
 	resp := &http.Response{
 		StatusCode: http.StatusTooManyRequests,
 		Header:     http.Header{"Retry-After": {"120"}},
@@ -22,7 +26,6 @@ func ExampleParse() {
 // The server's clock is an hour behind. Both of its dates are, so the wait is right;
 // the extra second is because a date tells no fractions.
 func ExampleParse_clockSkew() {
-	now := time.Date(2026, time.January, 10, 12, 0, 0, 0, time.UTC)
 	resp := &http.Response{
 		StatusCode: http.StatusServiceUnavailable,
 		Header: http.Header{
@@ -32,4 +35,70 @@ func ExampleParse_clockSkew() {
 	}
 	fmt.Println(hint.Parse(resp, now).RetryAfter)
 	// Output: 31s
+}
+
+// Ordinary responses tell what is left, so that no refusal is needed to know it.
+func ExampleParse_quotas() {
+	header := http.Header{}
+	header.Add("RateLimit-Policy", `"burst";q=10;w=1, "daily";q=1000;w=86400`)
+	header.Add("RateLimit", `"daily";r=12;t=3600`)
+	resp := &http.Response{StatusCode: http.StatusOK, Header: header}
+	for _, q := range hint.Parse(resp, now).Quotas {
+		fmt.Println(q.Name, q.Limit, q.Unit, "in", q.Window, "left:", q.Remaining)
+	}
+	// Output:
+	// daily 1000 requests in 24h0m0s left: 12
+	// burst 10 requests in 1s left: -1
+}
+
+// Names that follow the pattern need no row in a table.
+func ExampleParse_pattern() {
+	header := http.Header{}
+	header.Add("x-ratelimit-limit-requests", "60")
+	header.Add("x-ratelimit-remaining-requests", "59")
+	header.Add("x-ratelimit-reset-requests", "1s")
+	header.Add("x-ratelimit-limit-tokens", "150000")
+	header.Add("x-ratelimit-remaining-tokens", "149984")
+	header.Add("x-ratelimit-reset-tokens", "6m0s")
+	resp := &http.Response{StatusCode: http.StatusOK, Header: header}
+	for _, q := range hint.Parse(resp, now).Quotas {
+		fmt.Println(q.Remaining, "of", q.Limit, q.Unit, "until", q.Reset)
+	}
+	// Output:
+	// 59 of 60 requests until 1s
+	// 149984 of 150000 tokens until 6m0s
+}
+
+// This API tells only what is used. The limit stands in its documentation.
+func ExampleParser() {
+	parser := &hint.Parser{Dialects: []hint.Dialect{{
+		Host: "api.example.com",
+		Used: "X-Used-Weight-1m",
+		Max:  6000, Unit: "weight", Window: time.Minute,
+	}}}
+	resp := &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"X-Used-Weight-1m": {"5120"}},
+		Request:    &http.Request{URL: &url.URL{Scheme: "https", Host: "api.example.com"}},
+	}
+	q := parser.Parse(resp, now).Quotas[0]
+	fmt.Println(q.Remaining, q.Unit, "left of", q.Limit, "in", q.Window)
+	// Output: 880 weight left of 6000 in 1m0s
+}
+
+// This API refuses with 200 and says so in the body, which is still there afterwards.
+func ExampleParser_body() {
+	parser := &hint.Parser{Dialects: []hint.Dialect{{Host: "api.kraken.com", Body: true}}}
+	resp := &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(strings.NewReader(`{"error":["EAPI:Rate limit exceeded"]}`)),
+		Request:    &http.Request{URL: &url.URL{Scheme: "https", Host: "api.kraken.com"}},
+	}
+	fmt.Println(parser.Parse(resp, now).Throttled)
+	body, err := io.ReadAll(resp.Body)
+	fmt.Println(string(body), err)
+	// Output:
+	// true
+	// {"error":["EAPI:Rate limit exceeded"]} <nil>
 }

@@ -1,6 +1,7 @@
 package hint
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"time"
@@ -189,6 +190,7 @@ func findWord(key string) (start, end int) {
 // fold tells whether two ASCII words are equal but for their case.
 func fold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
+// kindOf returns what a word of the pattern means, none if it is not one.
 func kindOf(word string) kind {
 	for _, k := range kinds {
 		if fold(word, k.word) {
@@ -198,6 +200,7 @@ func kindOf(word string) kind {
 	return none
 }
 
+// windowOf returns the window that a unit word names, 0 if it names none.
 func windowOf(word string) time.Duration {
 	for _, s := range spans {
 		if fold(word, s.word) {
@@ -228,6 +231,7 @@ type fields struct {
 	n   int
 }
 
+// collect finds the fields of h that follow the pattern.
 func (l *fields) collect(h http.Header) {
 	for key, lines := range h {
 		if len(key) < minKey || !strings.Contains(key, "imit") {
@@ -242,7 +246,8 @@ func (l *fields) collect(h http.Header) {
 	}
 }
 
-// insert puts f where it belongs.
+// insert puts f where it belongs. What would be behind the last place is left out,
+// and what was there falls out.
 func (l *fields) insert(f *field) {
 	i := l.n
 	for i > 0 && f.before(&l.all[i-1]) {
@@ -259,24 +264,17 @@ func (l *fields) insert(f *field) {
 // before orders fields: RateLimit before X-RateLimit before the other prefixes,
 // then by unit and window, then by kind.
 func (f *field) before(g *field) bool {
-	if a, b := f.rank(), g.rank(); a != b {
-		return a < b
-	}
-	if f.prefix != g.prefix {
-		return f.prefix < g.prefix
-	}
-	if f.unit != g.unit {
-		return f.unit < g.unit
-	}
-	if f.window != g.window {
-		return f.window < g.window
-	}
-	if f.kind != g.kind {
-		return f.kind < g.kind
-	}
-	return f.key < g.key
+	return cmp.Or(
+		f.rank()-g.rank(),
+		strings.Compare(f.prefix, g.prefix),
+		strings.Compare(f.unit, g.unit),
+		cmp.Compare(f.window, g.window),
+		cmp.Compare(f.kind, g.kind),
+		strings.Compare(f.key, g.key),
+	) < 0
 }
 
+// rank returns how much is to be believed of fields with the prefix.
 func (f *field) rank() int {
 	switch f.prefix {
 	case "":

@@ -20,14 +20,16 @@ type reader struct {
 var untold = Quota{Limit: -1, Remaining: -1, Reset: -1}
 
 // pay counts what it costs to read lines, and tells whether there is room for it.
+// What is too long is left out and costs nothing.
 func (r *reader) pay(lines []string) bool {
+	cost := 0
 	for _, l := range lines {
-		r.bytes += len(l) + 1
-		if r.bytes > maxBytes {
+		if cost += len(l) + 1; r.bytes+cost > maxBytes {
 			return false
 		}
 	}
-	return len(lines) > 0
+	r.bytes += cost
+	return cost > 0
 }
 
 // read reads the fields family by family.
@@ -44,10 +46,10 @@ func (r *reader) read(l *fields) {
 
 // draft is a family that is being read.
 type draft struct {
-	q        Quota
-	used     int64
-	policies items
-	source   string // of the policies
+	q        Quota  // the one that limit, remaining and reset are about
+	used     int64  // of it; -1: not told
+	policies items  // what else the family tells of
+	source   string // the field that told the policies
 }
 
 // family reads the fields of one family: a quota, and what they tell of others.
@@ -64,12 +66,16 @@ func (r *reader) family(fs []field) {
 	if d.q.Limit >= 0 || d.q.Remaining >= 0 {
 		r.add(&d.q)
 	}
+	// A policy that d.q or a RateLimit member has told already is the same quota
+	// to add, which then adds nothing.
 	for i := range d.policies.n {
-		r.policy(&d, &d.policies.all[i], nil, d.source)
+		r.policy(&d.policies.all[i], nil, d.source)
 	}
 }
 
-// field reads one field into d.
+// field reads one field into d. The fields come in the order of their kinds, so
+// that a more precise one finds what a less precise one has told, and wins. Of a
+// field that is to have one line but has several the first counts.
 func (r *reader) field(d *draft, f *field) {
 	first := f.lines[0]
 	switch f.kind {
@@ -120,12 +126,13 @@ func (r *reader) whole(d *draft, f *field) {
 		case entry:
 			d.entry(it, f.key)
 		case text:
-			r.policy(d, d.policies.find(it.name), it, f.key)
+			r.policy(d.policies.find(it.name), it, f.key)
 		}
 	}
 }
 
-// entry reads a member of a dictionary.
+// entry reads a member of a dictionary. Others than these three are allowed and
+// mean nothing here.
 func (d *draft) entry(it *item, key string) {
 	switch it.name {
 	case "limit":
@@ -163,7 +170,8 @@ func (r *reader) limit(d *draft, f *field) {
 	}
 }
 
-// count reads what is left of a quota, or what is used of it.
+// count reads what is left of a quota, or what is used of it. Docker Hub gives the
+// window here, too.
 func (r *reader) count(d *draft, f *field) {
 	var l items
 	if !l.read(f.lines, true) || l.all[0].form != number {
@@ -220,14 +228,13 @@ func (d *draft) join() {
 		if d.q.Name == "" {
 			d.q.Name = short(p.name)
 		}
-		p.form = other // told
 		return
 	}
 }
 
 // policy adds the quota that a member of RateLimit-Policy describes, with what the
 // RateLimit member of the same name says of it. Either may be nil.
-func (r *reader) policy(d *draft, p, it *item, key string) {
+func (r *reader) policy(p, it *item, key string) {
 	q := untold
 	q.Source = key
 	if p != nil {
@@ -244,7 +251,6 @@ func (r *reader) policy(d *draft, p, it *item, key string) {
 		if p.unit != "" {
 			q.Unit = short(p.unit)
 		}
-		p.form = other // told
 	}
 	if it != nil {
 		q.Name, q.Remaining = short(it.name), it.r
@@ -298,15 +304,18 @@ func (q *Quota) same(p *Quota) bool {
 // differ tells whether a and b are both told, and not equal.
 func differ[T comparable](a, b, untold T) bool { return a != untold && b != untold && a != b }
 
+// fill adds to q what only p tells. -1 and 0 stand for what is not told, so the
+// greater of two numbers of which one is told is that one.
 func (q *Quota) fill(p *Quota) {
 	if q.Remaining < 0 && p.Remaining >= 0 {
 		q.Remaining, q.Source = p.Remaining, p.Source
 	}
-	q.Limit, q.Reset = max(q.Limit, p.Limit), orElse(q.Reset, p.Reset, -1)
+	q.Limit, q.Reset = max(q.Limit, p.Limit), orElse(q.Reset, p.Reset, -1) // two resets may differ a little
 	q.Window, q.Rate = max(q.Window, p.Window), max(q.Rate, p.Rate)
 	q.Name, q.Unit = orElse(q.Name, p.Name, ""), orElse(q.Unit, p.Unit, "")
 }
 
+// orElse returns a, or b if a is not told.
 func orElse[T comparable](a, b, untold T) T {
 	if a != untold {
 		return a

@@ -448,6 +448,34 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestCovers(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, host string
+		want          bool
+	}{
+		{"", "", true}, {"", "a", true}, {"a", "a", true}, {"a", "", false}, {"a", "ab", false},
+		{"*", "", true}, {"*.a", "b.a", true}, {"*.a", ".a", true}, {"*.a", "a", false},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*", "ab", true}, {"a*", "ba", false},
+	} {
+		if got := (&Dialect{Host: tt.pattern}).covers(tt.host); got != tt.want {
+			t.Errorf("%q covers %q: %v", tt.pattern, tt.host, got)
+		}
+	}
+}
+
+// A field that goes beyond what is read of a response is left out.
+func TestBudget(t *testing.T) {
+	h := headerOf("RateLimit-Limit: 5", "X-RateLimit-Limit: 7", "X-RateLimit-Remaining: 6")
+	h.Set("RateLimit-Policy", strings.Repeat("1;w=1,", maxBytes/6)+"2;w=2")
+	if got, want := quotasOf(Parse(response(200, h), noon)), "5/?, 7/6"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	h.Set("RateLimit-Policy", strings.Repeat(" ", maxBytes-8)+"5;w=9")
+	if got, want := quotasOf(Parse(response(200, h), noon)), "5/? per 9s"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestDialects(t *testing.T) {
 	p := &Parser{Dialects: []Dialect{
 		{Host: "api.example.com", Used: "x-quota", Window: time.Hour, Name: "calls", Unit: "requests"},

@@ -82,6 +82,7 @@ func (s *scanner) skip(c byte) bool {
 	return true
 }
 
+// space moves over blanks.
 func (s *scanner) space() {
 	for s.skip(' ') || s.skip('\t') {
 	}
@@ -155,7 +156,8 @@ func (s *scanner) param(it *item) {
 	s.bad = s.bad || f != number || part
 }
 
-// bare reads a bare item.
+// bare reads a bare item: what it is, its text or its number, and whether the
+// number was cut.
 func (s *scanner) bare() (f form, str string, n int64, part bool) {
 	switch c := s.peek(); {
 	case c == '"':
@@ -223,6 +225,7 @@ func (s *scanner) quoted() string {
 	return ""
 }
 
+// unescape takes the backslashes out of a string that was checked.
 func unescape(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -247,6 +250,7 @@ func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLower(c byte) bool  { return 'a' <= c && c <= 'z' }
 func isLetter(c byte) bool { return isLower(c | 0x20) }
 
+// isTokenByte tells whether c can stand in a token behind its first letter.
 func isTokenByte(c byte) bool {
 	return isLetter(c) || isDigit(c) || c > 0 && strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
 }
@@ -259,6 +263,7 @@ func isKeyByte(c byte) bool {
 	return isLower(c) || isDigit(c) || c == '_' || c == '-' || c == '.' || c == '*'
 }
 
+// isKey tells whether s can name a parameter or a dictionary entry.
 func isKey(s string) bool {
 	if s == "" || s[0] != '*' && !isLower(s[0]) {
 		return false

@@ -148,7 +148,8 @@ func (c clock) reset(s string, unit time.Duration) (time.Duration, bool) {
 }
 
 // number reads a plain number as a span or a moment, by its size: below 1e9 it is
-// seconds, below 1e11 the second since 1970, below 1e14 the millisecond.
+// seconds, below 1e11 the second since 1970, above that the millisecond. A moment
+// after the year 2262, where a Duration ends, is none.
 //
 // A span in milliseconds cannot be seen from its size. It is believed to be one
 // only if a Retry-After in the same response says so: if the number means that
@@ -157,11 +158,7 @@ func (c clock) number(s string, unit time.Duration) (time.Duration, bool) {
 	told := unit > 0
 	if !told {
 		whole, _, _ := strings.Cut(s, ".")
-		unit = time.Second
-		switch n := digits(whole); {
-		case n >= 1e14:
-			return 0, false
-		case n >= 1e11:
+		if unit = time.Second; digits(whole) >= 1e11 {
 			unit = time.Millisecond
 		}
 	}
