@@ -51,11 +51,32 @@ var benchmarks = []struct {
 		"X-RateLimit-Reset-Tokens", "6m0s")), 1},
 }
 
+// Real responses have a host, which the table is asked for.
+func init() {
+	for _, bb := range benchmarks {
+		from("api.example.com", bb.resp)
+	}
+}
+
 func TestParseAllocs(t *testing.T) {
 	for _, bb := range benchmarks {
 		if n := testing.AllocsPerRun(100, func() { Parse(bb.resp, noon) }); n > bb.allocs {
 			t.Errorf("%s: %v allocations, at most %v wanted", bb.name, n, bb.allocs)
 		}
+	}
+}
+
+// BenchmarkParser is about rows of one's own: for another host, and for this one.
+func BenchmarkParser(b *testing.B) {
+	p := &Parser{Dialects: []Dialect{{Host: "api.example.com", Used: "X-Quota"}, {Host: "api.example.com", Body: true}}}
+	for _, host := range []string{"other.com", "api.example.com"} {
+		resp := from(host, response(200, ordinary()))
+		b.Run(host, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Parse(resp, noon)
+			}
+		})
 	}
 }
 

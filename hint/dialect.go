@@ -152,8 +152,11 @@ func (r *reader) line(name string) string {
 // nth returns the member of a list of numbers that stands at index.
 func (r *reader) nth(name string, index int) (it item, ok bool) {
 	v := r.line(name)
+	if v == "" {
+		return it, false
+	}
 	var l items
-	if v == "" || !l.read([]string{v}, true) || index < 0 || index >= l.n {
+	if !l.read([]string{v}, true) || index < 0 || index >= l.n {
 		return it, false
 	}
 	it = l.all[index]

@@ -171,6 +171,9 @@ func (f *fixture) span(got, want any) string {
 	return ""
 }
 
+// keys are what a case may expect.
+const keys = " throttled policies policy unit limit remaining reset_after_seconds window_seconds retry_after_seconds retry_after_min_seconds "
+
 func TestFixtures(t *testing.T) {
 	all := loadFixtures(t)
 	if len(all) != 71 {
@@ -194,6 +197,16 @@ func TestFixtures(t *testing.T) {
 			for _, e := range expects {
 				if why := f.judge(h, e); why != "" {
 					bad = append(bad, why)
+				}
+			}
+			if want, ok := f.Expect["throttled"]; ok && h.Throttled != want { // also where there are alternatives
+				t.Errorf("throttled: got %v, want %v", h.Throttled, want)
+			}
+			for _, e := range append(expects, f.Expect) {
+				for key := range e {
+					if !strings.Contains(keys, " "+key+" ") {
+						t.Errorf("nobody judges %q", key)
+					}
 				}
 			}
 			if len(bad) == len(expects) {

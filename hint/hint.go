@@ -140,23 +140,41 @@ func Parse(resp *http.Response, now time.Time) Hint {
 // read again and goes on behind it, so the caller can read it as if nothing had
 // happened. To look is to wait until so much of the body has come.
 type Parser struct {
+	// Dialects are the rows, the first before the others. nil: the built-in ones alone.
+	// A row for a host costs time on every response of that host, also on one that
+	// says nothing about limits.
 	Dialects []Dialect
 }
 
 // Parse is as the function [Parse], with the rows of p before the built-in ones.
-func (p *Parser) Parse(resp *http.Response, now time.Time) (h Hint) {
+func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
+	var h Hint
 	if resp == nil {
 		return h
 	}
 	if ordersWait(resp.StatusCode) {
 		h.RetryAfter = clock{now: now, header: resp.Header}.retryAfter()
 	}
-	if len(p.Dialects) > 0 || mayTell(resp.Header) {
+	if mayTell(resp.Header) || p.covers(resp) {
 		p.learn(resp, now, &h)
 	} else {
 		h.Throttled = refuses(resp.StatusCode, &h)
 	}
 	return h
+}
+
+// covers tells whether a row of p's own is about the host that answered.
+func (p *Parser) covers(resp *http.Response) bool {
+	if len(p.Dialects) == 0 {
+		return false
+	}
+	host := hostOf(resp)
+	for i := range p.Dialects {
+		if p.Dialects[i].covers(host) {
+			return true
+		}
+	}
+	return false
 }
 
 // learn reads the quotas, and what depends on the host.
