@@ -99,7 +99,7 @@ func (r *reader) row(d *Dialect, l *fields) {
 		}
 	}
 	if it, ok := r.nth(d.Limit, d.Index); ok {
-		q.Limit, q.Source = it.n, d.Limit
+		q.Limit, q.Source = it.size(), d.Limit
 		if q.Window == 0 && it.w > 0 {
 			q.Window = seconds(it.w)
 		}
@@ -160,7 +160,7 @@ func (r *reader) nth(name string, index int) (it item, ok bool) {
 		return it, false
 	}
 	it = l.all[index]
-	return it, it.form == number && (!it.part || it.n > 0)
+	return it, it.form == number
 }
 
 // parseShare reads used/limit, also behind a key. Of several the first counts.

@@ -63,9 +63,7 @@ func (r *reader) family(fs []field) {
 	}
 	d.q.derive(d.used)
 	d.join()
-	if d.q.Limit >= 0 || d.q.Remaining >= 0 {
-		r.add(&d.q)
-	}
+	r.add(&d.q)
 	// A policy that d.q or a RateLimit member has told already is the same quota
 	// to add, which then adds nothing.
 	for i := range d.policies.n {
@@ -155,9 +153,7 @@ func (r *reader) limit(d *draft, f *field) {
 		return
 	}
 	first := &l.all[0]
-	if !first.part || first.n > 0 {
-		d.q.Limit = first.n // a limit below one unit is not one of zero
-	}
+	d.q.Limit = first.size()
 	if d.q.Source == "" {
 		d.q.Source = f.key
 	}
@@ -240,7 +236,7 @@ func (r *reader) policy(p, it *item, key string) {
 	if p != nil {
 		switch p.form {
 		case number:
-			q.Limit = p.n
+			q.Limit = p.size()
 		case text:
 			q.Limit, q.Unit = p.q, "requests"
 		default:
@@ -258,9 +254,7 @@ func (r *reader) policy(p, it *item, key string) {
 			q.Reset = seconds(it.t)
 		}
 	}
-	if q.Limit >= 0 || q.Remaining >= 0 {
-		r.add(&q)
-	}
+	r.add(&q)
 }
 
 // seconds returns n seconds, or the longest Duration.
@@ -274,6 +268,9 @@ func seconds(n int64) time.Duration {
 // add tells q, unless a quota told before is the same one; then only what that one
 // left open is added to it.
 func (r *reader) add(q *Quota) {
+	if q.Limit < 0 && q.Remaining < 0 && q.Rate == 0 {
+		return // an end or a length of nothing
+	}
 	for i := range r.n {
 		if r.quotas[i].same(q) {
 			r.quotas[i].fill(q)

@@ -201,6 +201,8 @@ func TestFamilies(t *testing.T) {
 		{"X-RateLimit-Limit: 0|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 0", "0/0 in 0s"},
 		{"X-RateLimit-Limit: 0.5|X-RateLimit-Remaining: 7", "?/7"},
 		{"X-RateLimit-Limit: 10.5", "10/?"},
+		{"X-RateLimit-Limit: -1|X-RateLimit-Remaining: 0.5", "?/0"},
+		{"X-RateLimit-Limit: 10, -1;w=5, 0.5;w=60", "10/?"},
 		{"X-RateLimit-Limit: 100:60, 1000:3600|X-RateLimit-Remaining: 5", "100/5 per 1m0s, 1000/? per 1h0m0s"},
 		{"X-RateLimit-Limit: 1e3|X-RateLimit-Remaining: 0x10", ""},
 		{"X-RateLimit-Limit: NaN|X-RateLimit-Remaining: +5|X-RateLimit-Used: 1_0", ""},

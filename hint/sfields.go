@@ -22,7 +22,16 @@ type item struct {
 	n          int64  // a number; the value of a dictionary entry
 	q, w, r, t int64  // parameters
 	form       form
-	part       bool // n was cut: it had a fraction that is not zero
+	part       bool // n was more or less: it had a fraction, or was negative
+}
+
+// size returns n as the size of a quota. -1: one below zero means none, and one
+// below a unit is not one of zero.
+func (it *item) size() int64 {
+	if it.part && it.n == 0 {
+		return -1
+	}
+	return it.n
 }
 
 // items are the members of a field, as far as they are kept.
@@ -180,7 +189,7 @@ func (s *scanner) bare() (f form, str string, n int64, part bool) {
 	return other, "", -1, false
 }
 
-// number reads an integer, or a decimal rounded down.
+// number reads an integer, or a decimal rounded down; a negative one is 0.
 func (s *scanner) number() (n int64, part bool) {
 	minus := s.skip('-')
 	whole := s.run(isDigit)
@@ -191,7 +200,7 @@ func (s *scanner) number() (n int64, part bool) {
 	}
 	s.bad = s.bad || whole == "" || !s.loose && (minus || len(whole)+len(frac) > 15)
 	if minus {
-		return 0, false
+		return 0, true
 	}
 	return digits(whole), strings.Trim(frac, "0") != ""
 }
