@@ -17,12 +17,17 @@ func (q *Queue) pace() rate.Limit {
 	if q.gate.trouble == nil {
 		return 0
 	}
+	if q.learned != nil && q.learned.find != nil {
+		return min(q.rate(), rate.Limit(q.learned.find.rate(time.Now())))
+	}
 	return q.rate()
 }
 
 // clear reports whether nothing but the library's own limiters can stop a call
-// that needs no slot: nobody waits, and the gate was never closed.
-func (q *Queue) clear() bool { return q.line == nil && q.gate.trouble == nil && q.unshared() }
+// that needs no slot: nobody waits, the gate was never closed, and nothing is learned.
+func (q *Queue) clear() bool {
+	return q.line == nil && q.gate.trouble == nil && q.learned == nil && q.unshared()
+}
 
 // unshared reports whether a call at the head of this line needs to ask or wait
 // for nobody else: no foreign limiter, and no other key at the shared one.
@@ -48,7 +53,7 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 		q.room.arrivals++
 		o.seq = q.room.arrivals
 	}
-	o.now, o.epoch, o.waited = now, q.gate.epoch, false
+	o.now, o.epoch, o.waited, o.paid = now, q.gate.epoch, false, 0
 	if !o.slot && q.clear() {
 		if q.pay(o.cost, now) {
 			return nil, nil, nil
@@ -56,8 +61,9 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 	} else if q.line == nil {
 		q.gate.lineEmpty(now)
 		if q.unshared() {
-			switch _, d := q.try(o.cost, o.slot, now, now); d.verdict {
+			switch _, d := q.try(o.cost, o.slot, o.lane, now, now); d.verdict {
 			case grant:
+				o.paid = q.paid(o.lane)
 				return nil, nil, nil
 			case deny:
 				return nil, nil, q.errorOf(o.attempts, 0, d.err)
@@ -80,9 +86,15 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 
 func (q *Queue) newWaiter(ctx context.Context, o *order, now time.Time) *waiter {
 	w := &waiter{
-		seq: o.seq, cost: o.cost, prio: o.prio, slot: o.slot, resend: o.resend,
+		seq: o.seq, cost: o.cost, prio: o.prio, lane: o.lane,
 		attempts: uint8(min(o.attempts, 255)),
 		pause:    q.gate.closedTime(now) - o.pauses,
+	}
+	if o.slot {
+		w.wants |= wantsSlot
+	}
+	if o.resend {
+		w.wants |= canResend
 	}
 	if d, ok := ctx.Deadline(); ok {
 		w.moment = max(1, d.Sub(q.room.base))
@@ -110,14 +122,28 @@ func (q *Queue) join(w *waiter, urgent bool, now time.Time) *line {
 	return l
 }
 
-// ready asks slot and gate whether a call may go at now, and as of when.
-func (q *Queue) ready(slot bool, at, now time.Time) (time.Time, decision) {
+// ready asks slot, gate and what was learned whether a call may go at now, and as
+// of when.
+func (q *Queue) ready(n int, slot bool, lane uint8, at, now time.Time) (time.Time, decision) {
 	if most := q.room.opts.MaxInFlight; slot && most > 0 && q.slots >= most {
 		return at, decision{verdict: block}
 	}
-	if q.gate.trouble == nil {
-		return at, decision{verdict: grant}
+	if q.gate.trouble != nil {
+		var d decision
+		if at, d = q.pastGate(at, now); d.verdict != grant {
+			return at, d
+		}
 	}
+	if q.learned != nil {
+		if at = q.learned.ready(lane, n, at, now); at.After(now) {
+			return at, decision{verdict: later, until: at, told: true}
+		}
+	}
+	return at, decision{verdict: grant}
+}
+
+// pastGate asks the gate.
+func (q *Queue) pastGate(at, now time.Time) (time.Time, decision) {
 	open, ok := q.gate.moment(now, q.pace())
 	switch {
 	case !ok:
@@ -130,8 +156,8 @@ func (q *Queue) ready(slot bool, at, now time.Time) (time.Time, decision) {
 
 // try lets one call go if slot, gate and limiters allow it, and returns as of
 // when. Where there are foreign limiters, it takes from the others and says ask.
-func (q *Queue) try(n int, slot bool, at, now time.Time) (time.Time, decision) {
-	at, d := q.ready(slot, at, now)
+func (q *Queue) try(n int, slot bool, lane uint8, at, now time.Time) (time.Time, decision) {
+	at, d := q.ready(n, slot, lane, at, now)
 	if d.verdict != grant {
 		return at, d
 	}
@@ -147,22 +173,36 @@ func (q *Queue) try(n int, slot bool, at, now time.Time) (time.Time, decision) {
 	case q.foreign != nil:
 		return at, decision{verdict: ask}
 	}
-	q.start(n, slot, at, now)
+	q.start(n, slot, lane, at, now)
 	return at, decision{verdict: grant}
 }
 
+// paid is what a ticket notes of a start in that lane.
+func (q *Queue) paid(lane uint8) uint8 {
+	if q.learned == nil {
+		return 0
+	}
+	return lane + 1
+}
+
 // start counts a call that goes.
-func (q *Queue) start(n int, slot bool, at, now time.Time) {
+func (q *Queue) start(n int, slot bool, lane uint8, at, now time.Time) {
 	if slot {
 		q.slots++
 	}
 	q.counters.sent++
 	q.gate.start(n, at, now, q.pace())
+	if q.learned != nil {
+		q.learned.take(lane, n, at)
+	}
 }
 
 // head implements rule: the next in line, or the one to be the probe.
 func (q *Queue) head(now time.Time) *waiter {
 	if q.gate.trouble == nil || !q.gate.probing || q.line.count == 0 || q.gate.until.After(now) {
+		if q.learned != nil && len(q.learned.lanes) > 1 {
+			return q.line.nextIn(func(lane uint8, n int) time.Time { return q.learned.ready(lane, n, now, now) }, now)
+		}
 		return q.line.next()
 	}
 	// A probe is likely to fail: rather one that can be sent again, then the one
@@ -170,9 +210,9 @@ func (q *Queue) head(now time.Time) *waiter {
 	var best *waiter
 	q.line.each(func(w *waiter) {
 		switch {
-		case best == nil, w.resend && !best.resend:
+		case best == nil, w.resend() && !best.resend():
 			best = w
-		case w.resend != best.resend:
+		case w.resend() != best.resend():
 		case w.attempts < best.attempts, w.attempts == best.attempts && w.seq < best.seq:
 			best = w
 		}
@@ -189,7 +229,7 @@ func (q *Queue) pass(w *waiter, at, now time.Time) (d decision) {
 			return q.orExpel(d)
 		}
 	}
-	at, d = q.try(w.cost, w.slot, at, now)
+	at, d = q.try(w.cost, w.slot(), w.lane, at, now)
 	switch d.verdict {
 	case grant:
 		q.granted(w, at, now)
@@ -222,7 +262,7 @@ func (q *Queue) orExpel(d decision) decision {
 // when w is at its head.
 func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 	s := q.room.shared
-	if _, d := q.ready(w.slot, at, now); d.verdict != grant {
+	if _, d := q.ready(w.cost, w.slot(), w.lane, at, now); d.verdict != grant {
 		s.stepOut(q)
 		return d
 	}
@@ -248,6 +288,9 @@ func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 func (q *Queue) granted(w *waiter, at, now time.Time) {
 	w.moment = at.Sub(q.room.base)
 	w.epoch = q.gate.epoch
+	if q.learned != nil {
+		w.wants |= paidLane
+	}
 	w.pause = q.gate.closedTime(now) - w.pause
 	if f := q.foreign; f != nil {
 		gap := now.Sub(f.lastGrant).Seconds() / float64(max(1, w.cost))
@@ -278,61 +321,5 @@ func (q *Queue) advance(now time.Time) {
 	}
 	if s := q.room.shared; s != nil {
 		s.settle(now)
-	}
-}
-
-// gone implements rule.
-func (q *Queue) gone(w *waiter) {
-	if s := q.room.shared; s != nil {
-		s.waiting.add(w.prio, -int64(w.cost))
-	}
-}
-
-// emptied implements rule.
-func (q *Queue) emptied() {
-	q.line = nil
-	if s := q.room.shared; s != nil {
-		s.stepOut(q)
-	}
-	if q.foreign != nil {
-		q.foreign.lastGrant = time.Time{}
-	}
-}
-
-// undo implements rule: w was granted and cannot go.
-func (q *Queue) undo(w *waiter, now time.Time) {
-	at := q.room.base.Add(w.moment)
-	if w.slot {
-		q.slots--
-	}
-	q.counters.sent--
-	q.gate.undo(w.epoch, w.cost, now, q.pace())
-	q.giveBack(at, now, w.cost)
-	if s := q.room.shared; s != nil {
-		s.dirty = true // the units may be for another key
-	}
-	q.advance(now)
-}
-
-// takeBack undoes the grant of a waiter that cannot go.
-func (q *Queue) takeBack(w *waiter) {
-	func() {
-		q.room.mu.Lock()
-		defer q.room.mu.Unlock()
-		q.undo(w, time.Now())
-	}()
-	q.refund(w.cost)
-}
-
-// watch implements rule.
-func (q *Queue) watch(changed func()) (stop func()) {
-	stops := make([]func(), len(q.limits.own))
-	for i, o := range q.limits.own {
-		stops[i] = o.Notify(changed)
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
 	}
 }

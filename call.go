@@ -28,7 +28,7 @@ type call struct {
 	srtt    time.Duration
 	final   bool // Check has said so
 	backoff Backoff
-	paid    bool   // a retry was taken out of the budget, when closings was
+	charged bool   // a retry was taken out of the budget, when closings was
 	paidAt  uint32 // this
 }
 
@@ -120,6 +120,9 @@ func (c *call) arrive(ctx context.Context, made *keyLimits) (*line, *waiter, err
 		k.deposit()
 	}
 	c.srtt = c.k.gate.srtt
+	if l := c.k.learned; l != nil {
+		c.lane = l.laneOf(c.req.URL.Host, c.req.URL.Path)
+	}
 	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
 	return c.k.admit(ctx, &c.order, now, nil)
 }
@@ -160,12 +163,14 @@ func (c *call) dropResponse() {
 	c.resp = nil
 }
 
-// learn tells the gate what the attempt has shown. A success of which nothing is
-// to be learned takes no lock and reads no clock.
+// learn takes in what the attempt has shown. A success that says nothing takes no
+// lock and reads no clock.
 func (c *call) learn() outcome {
 	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && !c.sample && !c.k.gate.alert.Load() {
-		c.out = false
-		return success
+		if h := hint.Parse(c.resp, c.now); h.Quotas == nil && !h.Throttled {
+			c.out = false
+			return success
+		}
 	}
 	now := time.Now()
 	r := report{epoch: c.epoch, call: c.seq, trip: now.Sub(c.now)}
@@ -181,8 +186,11 @@ func (c *call) learn() outcome {
 	if r.outcome == refusal {
 		r.told = max(0, h.RetryAfter)
 	}
-	if r.outcome > neutral || c.sample || c.k.gate.alert.Load() {
-		c.report(r, now)
+	if r.outcome > neutral || len(h.Quotas) > 0 || c.sample || c.k.gate.alert.Load() {
+		for _, news := range c.report(&r, &h, now) {
+			c.out = false
+			c.tell(c.t.Hooks.Learned, Event{Learned: news})
+		}
 	}
 	c.out = false
 	switch {
@@ -194,25 +202,23 @@ func (c *call) learn() outcome {
 	return r.outcome
 }
 
-// report hands r to the gate, and lets the line see what has changed.
-func (c *call) report(r report, now time.Time) {
+// report hands r and h to the key, lets the line see what has changed, and returns
+// the limits that are new.
+func (c *call) report(r *report, h *hint.Hint, now time.Time) (news []Learned) {
 	t, k := c.t.table, c.k
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.outcome == refusal {
-		k.counters.throttled++
+	where := place{paid: c.paid, cost: c.cost, host: c.req.URL.Host, path: c.req.URL.Path, sent: c.now}
+	if resp := c.answer(); resp != nil && resp.Request != nil && resp.Request.URL != nil {
+		where.host = resp.Request.URL.Host
 	}
-	pace := k.pace()
-	if r.outcome == refusal {
-		pace = k.rate() // a first refusal closes for one unit's time
-	}
-	if k.gate.learn(r, now, pace) {
-		k.expel(now)
-	}
-	if k.gate.trouble != nil {
+	c.paid = 0
+	news = k.heard(r, h, where, now)
+	if k.gate.trouble != nil || k.learned != nil {
 		t.touch(k, now)
 		k.advance(now)
 	}
+	return news
 }
 
 // result hands out what there is: the answer, or the error if there is none.
@@ -278,7 +284,7 @@ func (c *call) end() {
 		return
 	}
 	if c.out { // Base or Hint has panicked
-		c.report(report{outcome: cancelled, epoch: c.epoch}, time.Now())
+		c.report(&report{outcome: cancelled, epoch: c.epoch}, new(hint.Hint), time.Now())
 	}
 	c.settleBudget()
 	if c.held {

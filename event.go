@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // An Event tells an observer of one thing that happened to one call. Fields that
@@ -15,6 +17,19 @@ type Event struct {
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // time waited, or to wait
 	Err     error         // the attempt's error, or why the call was refused
+	Learned Learned       // the limit that was learned
+}
+
+// Learned is one limit that a key has learned of its upstream: a quota that its
+// answers tell of, or a rate found because it refuses.
+type Learned struct {
+	Name, Unit string        // as told; "": not told
+	Source     string        // the header field that told it, "body", or "refusals" if nothing but those did
+	Limit      int64         // units in a window; -1: not told
+	Remaining  int64         // of them in this window, as last told; -1: not told
+	Reset      time.Duration // until the end of the window; -1: not known
+	Window     time.Duration // its length; 0: not told
+	Rate       rate.Limit    // at which calls start because of it, in units per second; rate.Inf: not spaced
 }
 
 // Hooks are functions that observe a [Transport]; nil ones are skipped. They are
@@ -25,6 +40,7 @@ type Hooks struct {
 	Refused   func(context.Context, Event) // the call was ended on this side: Err says why
 	Throttled func(context.Context, Event) // the upstream refused; Wait is what it told, 0: nothing
 	Failed    func(context.Context, Event) // the attempt got no answer, or a 500, 502, 503 or 504 that is no refusal
+	Learned   func(context.Context, Event) // a limit was learned, or has changed: a new quota or another size, or a cut of the found rate
 	Retrying  func(context.Context, Event) // the call will be sent again, as things stand after Wait
 }
 
@@ -35,6 +51,7 @@ func (h Hooks) Join(other Hooks) Hooks {
 		Refused:   both(h.Refused, other.Refused),
 		Throttled: both(h.Throttled, other.Throttled),
 		Failed:    both(h.Failed, other.Failed),
+		Learned:   both(h.Learned, other.Learned),
 		Retrying:  both(h.Retrying, other.Retrying),
 	}
 }

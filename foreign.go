@@ -9,7 +9,7 @@ import (
 // that long; 0: w has their units too; negative: they refused altogether.
 func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	at := q.foreign.taken
-	_, d := q.ready(w.slot, at, now)
+	_, d := q.ready(w.cost, w.slot(), w.lane, at, now)
 	if s := q.room.shared; s != nil {
 		s.asking, s.dirty = nil, true // another may have come before q meanwhile
 		if wait == 0 && d.verdict == grant {
@@ -18,7 +18,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	}
 	if wait == 0 && d.verdict == grant {
 		q.foreign.next = time.Time{}
-		q.start(w.cost, w.slot, at, now)
+		q.start(w.cost, w.slot(), w.lane, at, now)
 		q.granted(w, at, now)
 		return true
 	}

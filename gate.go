@@ -14,6 +14,8 @@ const (
 	maxProbeGap     = 30 * time.Second       // longest time between two probes
 	maxUntold       = 30 * time.Second       // longest closing that nobody told
 	maxBelief       = 24 * time.Hour         // after this long, one probe tests what was told
+	firstCalls      = 4                      // in flight to an upstream that has not answered yet
+	firstPatience   = time.Second            // and no longer than this
 	sampleEvery     = 16                     // one round trip in so many is measured
 )
 
@@ -44,6 +46,7 @@ const (
 // All but alert is guarded by the queue's lock.
 type gate struct {
 	alert    atomic.Bool // a success must be told to the gate too
+	listens  bool        // always, because something is learned from it
 	epoch    uint32
 	closings uint32        // begun or extended
 	srtt     time.Duration // smoothed round trip; 0: no sample yet
@@ -75,6 +78,14 @@ type trouble struct {
 	next    time.Time // paced: when the next may start
 	allowed int       // counted: how many may be in flight
 	flying  int       // counted: how many are
+	first   bool      // counted, until the first answer: nothing is known of the upstream
+}
+
+// meet lets only firstCalls go until the first answer, or until firstPatience is
+// over: an upstream of which nothing is known may tell of a limit at once.
+func (g *gate) meet(now time.Time) {
+	g.trouble = &trouble{mode: counted, allowed: firstCalls, first: true, until: now.Add(firstPatience)}
+	g.watch()
 }
 
 // closed reports whether the gate stops calls at now. A closing whose time is
@@ -99,7 +110,7 @@ func (g *gate) reopen(at time.Time, pace rate.Limit) {
 }
 
 func (g *gate) openPaced(at time.Time, pace rate.Limit) {
-	g.mode, g.next = paced, at
+	g.mode, g.next, g.first = paced, at, false
 	if pace <= 0 || pace == rate.Inf {
 		g.mode, g.allowed, g.flying = counted, 1, 0
 	}
@@ -122,7 +133,7 @@ func (g *gate) close(c cause, until, now time.Time) (longest bool) {
 		g.floor = latest(g.floor, until)
 	}
 	g.until = latest(latest(g.until, until), g.floor)
-	g.cause, g.mode, g.probe, g.row = c, reopened, false, 0
+	g.cause, g.mode, g.probe, g.row, g.first = c, reopened, false, 0, false
 	g.closings++
 	g.watch()
 	return longest
@@ -136,7 +147,12 @@ func (g *gate) probeAt(t time.Time) {
 
 // watch sets the flag that makes answers come to the gate.
 func (g *gate) watch() {
-	g.alert.Store(g.trouble != nil && (g.cause != open || g.mode == counted || g.untold > 0 || g.row > 0))
+	g.alert.Store(g.listens || g.wary())
+}
+
+// wary reports whether a success would change the gate.
+func (g *gate) wary() bool {
+	return g.trouble != nil && (g.cause != open || g.mode == counted || g.untold > 0 || g.row > 0)
 }
 
 // moment returns when the next call may pass; ok is false if that depends on
@@ -150,6 +166,8 @@ func (g *gate) moment(now time.Time, pace rate.Limit) (at time.Time, ok bool) {
 		return time.Time{}, true
 	case g.mode == paced:
 		return g.next, true
+	case g.first && g.flying >= g.allowed:
+		return g.until, true
 	case g.mode == counted && g.flying >= g.allowed:
 		return time.Time{}, false
 	}
@@ -191,7 +209,7 @@ func (g *gate) undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
 // gone: the reopening is over. A paced one only when its last start is paid, a
 // counted one only after a success, else those who arrive one by one would pass.
 func (g *gate) lineEmpty(now time.Time) {
-	if g.trouble == nil || g.cause != open || g.mode == paced && now.Before(g.next) || g.mode == counted && g.allowed == 1 {
+	if g.trouble == nil || g.cause != open || g.mode == paced && now.Before(g.next) || g.mode == counted && g.allowed == 1 || g.first {
 		return
 	}
 	g.mode, g.flying = reopened, 0

@@ -28,6 +28,7 @@ type keyState struct {
 	prev, next *keyState
 	class      class
 	used       time.Duration // when last, since the room's base
+	born       time.Duration // when it was made
 }
 
 // class sorts keys by what is lost when they are dropped.
@@ -59,7 +60,7 @@ func (k *keyState) busy() bool {
 // idle reports whether nothing would be lost by dropping the key.
 func (k *keyState) idle(now time.Time) bool {
 	unused := now.Sub(k.room.base) - k.used
-	if k.busy() || unused < idleAfter || len(k.own.foreign) > 0 && unused < foreignIdle {
+	if k.busy() || unused < idleAfter || (len(k.own.foreign) > 0 || k.learned != nil) && unused < foreignIdle {
 		return false
 	}
 	g := &k.gate
@@ -210,7 +211,10 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 		pace := k.rate()
 		k.gate.trouble = new(trouble)
 		k.gate.openPaced(now.Add(unitTime(1, pace)), pace)
+	} else if len(l.all.own)+len(l.all.foreign) == 0 {
+		k.gate.meet(now)
 	}
+	k.born = now.Sub(t.base)
 	t.keys[k.key] = k
 	t.touch(k, now)
 	return k

@@ -39,9 +39,21 @@ type waiter struct {
 	epoch    uint32
 	attempts uint8
 	state    waitState
-	resend   bool // its request can be sent again
-	slot     bool // it wants an in-flight slot
+	wants    wish
+	lane     uint8 // see learned.go
 }
+
+// wish is what a waiter wants beside units, in bits.
+type wish uint8
+
+const (
+	wantsSlot wish = 1 << iota // an in-flight slot
+	canResend                  // nothing: its request can be sent again
+	paidLane                   // nothing: its start has been counted in its lane
+)
+
+func (w *waiter) slot() bool   { return w.wants&wantsSlot != 0 }
+func (w *waiter) resend() bool { return w.wants&canResend != 0 }
 
 // settle ends w's wait, or passes it the turn to ask.
 func (w *waiter) settle(s waitState, err *Error) {

@@ -54,6 +54,7 @@ type Queue struct {
 	slots    int           // in-flight slots held
 	spent    float64       // of the retry budget
 	foreign  *foreignView  // nil without foreign limiters
+	learned  *learned      // nil while nothing is
 	counters counters
 }
 
@@ -247,6 +248,7 @@ type order struct {
 	cost     int
 	prio     int32
 	slot     bool
+	lane     uint8         // see learned.go
 	retry    bool          // not its first attempt: never refused by MaxWaiting
 	resend   bool          // its request can be sent again
 	attempts int           // sent before
@@ -258,7 +260,8 @@ type ticket struct {
 	seq    uint64    // place in the order of arrival, 0: none yet
 	now    time.Time // when it was granted
 	epoch  uint32
-	sample bool // its round trip is to be measured
+	paid   uint8 // 1 + the lane that its start was counted in; 0: none
+	sample bool  // its round trip is to be measured
 	waited bool
 }
 
@@ -293,4 +296,7 @@ func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
 func (o *order) fill(w *waiter) {
 	o.now = time.Now()
 	o.epoch, o.pauses, o.waited = w.epoch, w.pause, true
+	if w.wants&paidLane != 0 {
+		o.paid = w.lane + 1
+	}
 }

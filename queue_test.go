@@ -1267,7 +1267,7 @@ func (r *randomRun) look() {
 			r.Fatalf("seed %d: a line with nobody in it", r.seed)
 		}
 		at, ok := q.gate.moment(now, q.pace())
-		if w.slot && q.slots >= r.slots || !ok || at.After(now) {
+		if w.slot() && q.slots >= r.slots || !ok || at.After(now) {
 			return
 		}
 		if there := q.available(now); w.cost == 0 || there >= min(float64(w.cost), r.burst)+1e-5 {

@@ -3,32 +3,36 @@ package throttle
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // ranks orders waiters: by priority, then by arrival, with every fairEvery-th
 // turn for the oldest. One heap by arrival for each priority in use; priorities
 // are expected to be few.
 type ranks struct {
-	levels []*level // highest priority first, none empty
+	levels []*level // highest priority first, then by lane; none empty
 	count  int
 	served uint32 // turns given
 }
 
 type level struct {
 	prio  int32
+	lane  uint8
 	units int64
 	heap  []*waiter // by seq
 	last  uint64    // the latest seq that ever came
 }
 
-func (r *ranks) find(prio int32) (int, bool) {
-	return slices.BinarySearchFunc(r.levels, prio, func(l *level, p int32) int { return int(p) - int(l.prio) })
+func (r *ranks) find(w *waiter) (int, bool) {
+	return slices.BinarySearchFunc(r.levels, w, func(l *level, w *waiter) int {
+		return cmp.Or(cmp.Compare(w.prio, l.prio), cmp.Compare(l.lane, w.lane))
+	})
 }
 
 func (r *ranks) push(w *waiter) {
-	i, ok := r.find(w.prio)
+	i, ok := r.find(w)
 	if !ok {
-		r.levels = slices.Insert(r.levels, i, &level{prio: w.prio})
+		r.levels = slices.Insert(r.levels, i, &level{prio: w.prio, lane: w.lane})
 	}
 	l := r.levels[i]
 	l.units += int64(w.cost)
@@ -40,7 +44,7 @@ func (r *ranks) push(w *waiter) {
 }
 
 func (r *ranks) remove(w *waiter) {
-	i, _ := r.find(w.prio)
+	i, _ := r.find(w)
 	l := r.levels[i]
 	l.units -= int64(w.cost)
 	l.cut(int(w.index))
@@ -57,6 +61,11 @@ func (r *ranks) next() *waiter {
 		return nil
 	}
 	w := r.levels[0].heap[0]
+	for _, l := range r.levels[1:] {
+		if l.prio == w.prio && l.heap[0].seq < w.seq {
+			w = l.heap[0]
+		}
+	}
 	if r.served%fairEvery == fairEvery-1 {
 		for _, l := range r.levels[1:] {
 			if l.heap[0].seq < w.seq {
@@ -65,6 +74,38 @@ func (r *ranks) next() *waiter {
 		}
 	}
 	return w
+}
+
+// nextIn is next where not every lane may go now: the first of those that may, or
+// the one that may go soonest. ready tells when a lane may send so many units.
+func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *waiter {
+	var best, soonest *waiter
+	var at time.Time
+	oldest := r.served%fairEvery == fairEvery-1
+	for _, l := range r.levels {
+		w := l.heap[0]
+		if m := ready(l.lane, w.cost); m.After(now) {
+			if soonest == nil || m.Before(at) {
+				soonest, at = w, m
+			}
+			continue
+		}
+		if best == nil || w.seq < best.seq && (oldest || w.prio == best.prio) {
+			best = w
+		}
+	}
+	if best == nil {
+		return soonest
+	}
+	return best
+}
+
+// move puts all into one lane; they are in lane 0.
+func (r *ranks) move(lane uint8) {
+	for _, l := range r.levels {
+		l.lane = lane
+	}
+	r.each(func(w *waiter) { w.lane = lane })
 }
 
 // ahead counts the units that go before one of that priority and place.

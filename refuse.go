@@ -12,7 +12,7 @@ func (q *Queue) turnAway(ctx context.Context, o *order, now time.Time) *Error {
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
 		return q.errorOf(o.attempts, q.predict(o, now), ErrQueueFull)
 	}
-	if wait, yes := q.hopeless(o.pauses, true, now); yes {
+	if wait, yes := q.hopeless(o.pauses, o.lane, true, now); yes {
 		return q.errorOf(o.attempts, wait, ErrPaused)
 	}
 	deadline, ok := ctx.Deadline()
@@ -30,8 +30,13 @@ func (q *Queue) turnAway(ctx context.Context, o *order, now time.Time) *Error {
 
 // hopeless reports whether one who has spent that long behind the closed gate
 // may not sit this closing through, and how long it is told to last.
-func (q *Queue) hopeless(spent time.Duration, arriving bool, now time.Time) (time.Duration, bool) {
+func (q *Queue) hopeless(spent time.Duration, lane uint8, arriving bool, now time.Time) (time.Duration, bool) {
 	g, most := &q.gate, q.room.maxPause
+	if q.learned != nil && most >= 0 {
+		if wait := q.learned.spent(lane, now).Sub(now); wait > most-spent {
+			return wait, true
+		}
+	}
 	if g.trouble == nil || g.cause == open || most < 0 {
 		return 0, false
 	}
@@ -54,12 +59,12 @@ func (q *Queue) predict(o *order, now time.Time) time.Duration {
 	if s := q.room.shared; s != nil {
 		aheadShared = s.waiting.ahead(o.prio)
 	}
-	return q.startAt(ahead, aheadShared, o.cost, now).Sub(now)
+	return q.startAt(ahead, aheadShared, o.cost, o.lane, now).Sub(now)
 }
 
 // startAt is when a call of n units would start that has so many units before
 // it, in its own line and in all that wait for the shared limiter.
-func (q *Queue) startAt(ahead, aheadShared int64, n int, now time.Time) time.Time {
+func (q *Queue) startAt(ahead, aheadShared int64, n int, lane uint8, now time.Time) time.Time {
 	g := &q.gate
 	from := now
 	if g.trouble != nil && g.cause != open {
@@ -75,19 +80,25 @@ func (q *Queue) startAt(ahead, aheadShared int64, n int, now time.Time) time.Tim
 		}
 		at = latest(at, from.Add(unitTime(int(min(ahead, 1<<31)), q.pace())))
 	}
+	if q.learned != nil {
+		at = latest(at, q.learned.after(lane, from, ahead, n))
+	}
 	if f := q.foreign; f != nil {
 		at = latest(at, latest(from, f.next).Add(time.Duration(float64(ahead)*f.gap*1e9)))
 	}
 	return at
 }
 
-// expel sends away those whom the closed gate dooms, and plans when to look again.
+// expel sends away those whom the closed gate, or a spent quota, dooms, and plans when to look again.
 func (q *Queue) expel(now time.Time) {
 	l, g := q.line, &q.gate
-	if l == nil || g.trouble == nil || g.cause == open {
+	closed := g.trouble != nil && g.cause != open
+	if l == nil || !closed && q.learned == nil {
 		return
 	}
-	g.expelAt = time.Time{}
+	if closed {
+		g.expelAt = time.Time{}
+	}
 	var ahead int64
 	for _, w := range l.ordered() {
 		if err := q.doomed(w, ahead, now); err != nil {
@@ -96,7 +107,9 @@ func (q *Queue) expel(now time.Time) {
 			continue
 		}
 		ahead += int64(w.cost)
-		q.planExpulsion(w, now)
+		if closed {
+			q.planExpulsion(w, now)
+		}
 	}
 	if l.count == 0 {
 		l.close()
@@ -110,13 +123,13 @@ func (q *Queue) doomed(w *waiter, ahead int64, now time.Time) *Error {
 		return nil
 	}
 	g := &q.gate
-	if wait, yes := q.hopeless(g.closedTime(now)-w.pause, false, now); yes {
+	if wait, yes := q.hopeless(g.closedTime(now)-w.pause, w.lane, false, now); yes {
 		return q.errorOf(int(w.attempts), wait, ErrPaused)
 	}
-	if w.moment == 0 || g.probing {
+	if w.moment == 0 || g.trouble == nil || g.cause == open || g.probing {
 		return nil
 	}
-	if at := q.startAt(ahead, ahead, w.cost, now); at.After(q.room.base.Add(w.moment)) {
+	if at := q.startAt(ahead, ahead, w.cost, w.lane, now); at.After(q.room.base.Add(w.moment)) {
 		return q.errorOf(int(w.attempts), at.Sub(now), errDeadline)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/hint"
 )
 
 // A report is what one attempt tells the gate.
@@ -29,7 +31,7 @@ const (
 // learn takes a report in and reports whether a closing began or grew.
 func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	g.measure(r)
-	if r.outcome <= neutral && !g.alert.Load() {
+	if r.outcome <= neutral && !g.wary() {
 		return false
 	}
 	if g.trouble == nil {
@@ -40,6 +42,9 @@ func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	current := r.epoch == g.epoch
 	if g.mode == counted && current {
 		g.flying = max(0, g.flying-1)
+	}
+	if g.first && r.outcome != cancelled {
+		g.first, g.mode, g.flying = false, reopened, 0
 	}
 	switch r.outcome {
 	case success:
@@ -58,6 +63,133 @@ func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 		return g.refuse(r, current, now, pace)
 	}
 	return false
+}
+
+// A place is where and when an attempt was made.
+type place struct {
+	paid       uint8 // see ticket
+	cost       int
+	host, path string
+	sent       time.Time
+}
+
+// heard takes in what an attempt has shown: what it says of quotas, what a refusal
+// says of the rate, and what the gate makes of it. It returns the limits that are new.
+func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []Learned) {
+	if l := q.learned; l != nil && p.paid > 0 {
+		l.landed(p.paid-1, p.cost)
+	}
+	id := max(p.paid, 1) - 1
+	if len(h.Quotas) > 0 && q.teachable(h) {
+		known := len(q.learned.lanes)
+		id, news = q.learned.hear(h.Quotas, id, p, float64(q.counters.sent), now)
+		if known == 1 && q.line != nil && id > 0 { // until more is known, all fall under these quotas
+			q.line.move(id)
+		}
+	}
+	if q.learned != nil {
+		q.learned.trip(r.trip)
+	}
+	pace := q.pace()
+	gate := *r
+	if r.outcome == refusal {
+		q.counters.throttled++
+		pace = q.rate() // a first refusal closes for one unit's time
+		if r.told == 0 {
+			r.told = resetOf(h)
+			gate.told = r.told
+		}
+		if q.learned != nil && q.learned.shut(id, h, now) {
+			gate.outcome = success // the quota holds its calls back: the others' may go on
+		}
+	}
+	current := r.epoch == q.gate.epoch
+	stopped := q.gate.learn(gate, now, pace)
+	if f := q.search(r, id, now); f != nil {
+		switch r.outcome {
+		case refusal:
+			if f.refuse(p.sent, now, q.gate.reopens(now), current, r.told > 0, q.gate.srtt) {
+				news = append(news, f.learned(now))
+			}
+		case success:
+			f.accept(max(1, p.cost), current)
+		}
+	}
+	if stopped || q.learned != nil && (r.outcome == refusal || !q.learned.spent(id, now).IsZero()) {
+		q.expel(now)
+	}
+	return news
+}
+
+// teachable makes room for what h tells; false if nothing of it can be kept.
+func (q *Queue) teachable(h *hint.Hint) bool {
+	if q.learned == nil {
+		for i := range h.Quotas {
+			if useful(&h.Quotas[i]) {
+				q.learn()
+				break
+			}
+		}
+	}
+	return q.learned != nil
+}
+
+func (q *Queue) learn() {
+	q.learned = newLearned()
+	q.gate.listens = true
+	q.gate.watch()
+}
+
+// search returns the finder, and makes it at the first refusal that neither a
+// limit of ours nor a told quota explains.
+func (q *Queue) search(r *report, id uint8, now time.Time) *finder {
+	known := len(q.limits.own)+len(q.limits.foreign) > 0
+	if r.outcome == refusal && !known && (q.learned == nil || q.learned.find == nil && !q.learned.explains(id, now)) {
+		if q.learned == nil {
+			q.learn()
+		}
+		q.learned.find = newFinder(now, q.gate.reopens(now), float64(q.counters.sent-q.counters.throttled))
+		return q.learned.find
+	}
+	if q.learned == nil {
+		return nil
+	}
+	return q.learned.find
+}
+
+// reopens is when the gate opens as far as is known, now if it is open.
+func (g *gate) reopens(now time.Time) time.Time {
+	if g.trouble == nil || g.cause == open {
+		return now
+	}
+	return latest(g.until, now)
+}
+
+// resetOf is the reset of a quota of which nothing remains, where a refusal tells
+// no other time.
+func resetOf(h *hint.Hint) (reset time.Duration) {
+	for i := range h.Quotas {
+		if h.Quotas[i].Remaining == 0 {
+			reset = max(reset, h.Quotas[i].Reset)
+		}
+	}
+	return reset
+}
+
+// later20 is a told wait with its jitter.
+func later20(wait time.Duration) time.Duration {
+	wait = min(wait, maxBelief)
+	return wait + jitter(min(wait/20, time.Second))
+}
+
+// allLearned is for Stats.
+func (q *Queue) allLearned() []Learned {
+	q.room.mu.Lock()
+	defer q.room.mu.Unlock()
+	if q.learned == nil {
+		return nil
+	}
+	return q.learned.all(time.Now())
 }
 
 // measure smooths the round trip as TCP does (RFC 6298, alpha 1/8). A failure's
@@ -141,8 +273,9 @@ func (g *gate) refuse(r report, current bool, now time.Time, pace rate.Limit) (s
 	}
 	if wait > 0 {
 		g.probing = r.told > maxBelief
-		j := jitter(min(wait/20, time.Second))
-		if until := now.Add(wait + j); g.close(told, until, now) {
+		x := later20(wait)
+		j := x - wait
+		if until := now.Add(x); g.close(told, until, now) {
 			g.slack = j
 		}
 		return true

@@ -76,7 +76,7 @@ func (c *call) plan(what outcome, delay time.Duration) (wait time.Duration, ok b
 			}
 			return 0, false
 		}
-		c.paid, c.paidAt = true, k.gate.closings
+		c.charged, c.paidAt = true, k.gate.closings
 	}
 	c.order.retry = true
 	k.counters.retried++
@@ -121,12 +121,12 @@ func (c *call) resting(n int) {
 // settleBudget gives a paid retry back if it was not sent, or if the gate has
 // closed since it was decided: then it was the gate that bounded it.
 func (c *call) settleBudget() {
-	if !c.paid {
+	if !c.charged {
 		return
 	}
 	c.room().mu.Lock()
 	defer c.room().mu.Unlock()
-	c.paid = false
+	c.charged = false
 	if !c.out || c.k.gate.closings != c.paidAt {
 		c.k.spent = max(0, c.k.spent-1)
 	}

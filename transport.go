@@ -125,6 +125,10 @@ func (t *Transport) Resume(key string) {
 type KeyStats struct {
 	Key        string // as Transport.Key gave it, cut to 256 bytes
 	QueueStats        // of its line
+
+	// Learned are the limits that the upstream has told of, and the rate that was
+	// found if it only refuses. nil: none.
+	Learned []Learned
 }
 
 // Stats yields a snapshot of every key in use, in no order. Each is true at the
@@ -136,7 +140,7 @@ func (t *Transport) Stats() iter.Seq[KeyStats] {
 			return
 		}
 		for _, k := range t.table.all() {
-			if !yield(KeyStats{k.key, k.Stats()}) {
+			if !yield(KeyStats{k.key, k.Stats(), k.allLearned()}) {
 				return
 			}
 		}

@@ -217,8 +217,14 @@ func TestOneRefusalAmong500Callers(t *testing.T) {
 	}
 }
 
-// Without a limit the reopening starts with one call, and each success lets one more be in flight.
-func TestReopeningWithoutALimitGrowsByOneForEachSuccess(t *testing.T) {
+// willing is a limiter of somebody else's: it always says yes, and nobody knows its rate.
+type willing struct{}
+
+func (willing) Take(context.Context, int) (time.Duration, error) { return 0, nil }
+
+// Where the rate is not known the reopening starts with one call, and each success lets one more be in
+// flight.
+func TestReopeningWithoutARateGrowsByOneForEachSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
 			if n <= 100 {
@@ -226,7 +232,7 @@ func TestReopeningWithoutALimitGrowsByOneForEachSuccess(t *testing.T) {
 			}
 			return reply(req, 200), nil
 		})
-		tr := &Transport{Base: up}
+		tr := &Transport{Base: up, Limiter: willing{}}
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {

@@ -1,0 +1,199 @@
+package throttle
+
+import (
+	"math"
+	"time"
+)
+
+// The constants of the finder, found by simulation; ARCHITECTURE.md has the table.
+const (
+	rampStart    = 20.0                   // units per second with which the first search begins
+	rampDouble   = 250 * time.Millisecond // in which it doubles
+	probeDouble  = 5 * time.Second        // in which a probe doubles
+	refusalShare = 0.01                   // refusals wanted per unit sent, at most
+	closedShare  = 0.045                  // of the time that closings may take
+	keepMost     = 0.985                  // of the refused rate that may be kept
+)
+
+type findPhase uint8
+
+const (
+	ramping findPhase = iota // from the first refusal to the second
+	holding
+	probing
+)
+
+// A finder looks for a limit that only refusals tell of. It holds a rate for a
+// time that grows with what refusals cost, then raises it until it is refused
+// again, and keeps a learned share of the rate that was refused. What it does
+// before the first refusal is nothing: it does not exist.
+//
+// The law and its constants are simulated, see ARCHITECTURE.md; for the
+// comparison with AIMD and CUBIC too.
+type finder struct {
+	phase findPhase
+	w     float64   // the rate that is held, units per second
+	since time.Time // when the phase began; a hold counts from the reopening
+	hold  float64   // how long it lasts, in seconds
+	next  time.Time // the next start
+	step  time.Duration
+
+	keep, gain float64 // share of a refused rate to keep, and how fast that grows
+	good, top  float64 // the last rate held in full; the rate before a row of cuts
+	row        int     // cuts in short order
+	short      bool    // w is far below top
+
+	burst    float64 // accepted at once before the first refusal
+	units    float64 // accepted since the last cut
+	current  float64 // of them, in this epoch
+	refused  float64 // since the last probe
+	usual    float64 // refused between two probes, smoothed
+	lastCut  time.Time
+	accepted bool // something was, since the last cut
+	cuts     uint64
+}
+
+func newFinder(now, until time.Time, burst float64) *finder {
+	return &finder{since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+}
+
+// rate is the rate at which calls may start at now.
+func (f *finder) rate(now time.Time) float64 {
+	if hold := time.Duration(f.hold * 1e9); f.phase == holding && now.Sub(f.since) >= hold {
+		f.phase, f.since = probing, now
+		if !f.short {
+			f.usual += 0.3 * (f.refused - f.usual)
+		}
+		f.refused = 0
+	}
+	t := max(0, now.Sub(f.since))
+	switch f.phase {
+	case ramping:
+		return rampStart * math.Exp2(min(40, t.Seconds()/rampDouble.Seconds()))
+	case probing:
+		return f.w * math.Exp2(min(40, t.Seconds()/probeDouble.Seconds()))
+	}
+	return f.w
+}
+
+// sentAt is the rate at which a call went at that moment.
+func (f *finder) sentAt(sent time.Time) float64 {
+	if f.phase == probing && sent.Before(f.since) {
+		return f.w
+	}
+	return f.rate(sent)
+}
+
+// take counts a start of n units. A rate that nobody uses is not raised.
+func (f *finder) take(n int, at time.Time) {
+	r := f.rate(at)
+	if idle := at.Sub(f.next); idle > maxLate && f.phase != holding {
+		f.since = f.since.Add(idle)
+		if f.since.After(at) {
+			f.since = at
+		}
+	}
+	f.step = time.Duration(min(float64(n)/r*1e9, float64(time.Hour)))
+	f.next = latest(f.next, at.Add(-maxLate)).Add(f.step)
+}
+
+func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
+
+// accept notes that a call of n units has been served.
+func (f *finder) accept(n int, current bool) {
+	f.units += float64(n)
+	if current {
+		f.current += float64(n)
+		f.accepted = true
+	}
+}
+
+// refuse notes a refusal of a call sent at sent, for which the gate is closed
+// until then. Only one of the current epoch may cut the rate, and only if the
+// event is a new one.
+func (f *finder) refuse(sent, now, until time.Time, current, told bool, srtt time.Duration) (cut bool) {
+	f.refused++
+	rs := f.sentAt(sent)
+	if current {
+		since := now.Sub(f.lastCut)
+		same := !f.accepted || !told && f.phase == holding && since.Seconds() < max(4*srtt.Seconds(), 3/f.w)
+		if !same {
+			f.cut(rs, now, told)
+			f.plan(max(until.Sub(now).Seconds(), srtt.Seconds(), 1/f.w))
+			f.phase, f.lastCut, f.units, f.accepted = holding, now, 0, false
+			f.cuts++
+		}
+		f.current = 0
+		cut = !same
+	}
+	if until.After(now) && (cut || f.phase != probing) {
+		f.since = until
+	}
+	f.next = latest(f.next, until)
+	return cut
+}
+
+// plan says how long to hold, where a refusal closes the gate for cost seconds.
+func (f *finder) plan(cost float64) {
+	f.hold = max(max(1, f.usual)/(refusalShare*f.w), cost/closedShare)
+	if f.short {
+		f.hold = max(0.5, 10/f.w, 5*cost)
+	}
+}
+
+// cut lowers the rate for a refusal of a call that went at rs.
+func (f *finder) cut(rs float64, now time.Time, told bool) {
+	elapsed := max(1e-9, now.Sub(f.lastCut).Seconds())
+	switch f.phase {
+	case ramping:
+		units, elapsed := f.units, elapsed
+		if told { // the burst came back in the pause
+			units, elapsed = units-min(f.burst, units/2), max(1e-9, now.Sub(f.since).Seconds())
+		}
+		f.w, f.short = max(0.1, min(0.7*rs, 0.95*units/elapsed)), true
+		f.refused = 1 // the first rush says nothing of what a probe costs
+	case holding:
+		f.lower(f.units/elapsed, now, told)
+	case probing:
+		if !f.short {
+			f.good = f.w
+			f.keep += f.gain * max(0, keepMost-f.keep)
+			f.gain = min(0.3, 1.3*f.gain)
+		}
+		if rs < f.w {
+			f.w *= 0.98
+		} else {
+			f.w = min(0.99*rs, max(f.w, f.keep*rs))
+		}
+		f.row, f.top, f.short = 0, f.w, false
+	}
+}
+
+// lower cuts a rate that was held: acc is the rate that has been accepted since
+// the last cut.
+func (f *finder) lower(acc float64, now time.Time, told bool) {
+	if held := now.Sub(f.since).Seconds(); held < f.hold/2 || f.short {
+		f.row = min(f.row+1, 3)
+	} else {
+		f.row, f.top = 0, f.w
+	}
+	var w float64
+	if !told && f.units >= 20 { // two refusals bracket the true rate
+		w = min(max(keepMost*acc, 0.5*f.w), 0.99*f.w)
+	} else {
+		e := min(0.4, min(max(4/max(1, f.current), 0.01), 0.2)*math.Exp2(float64(f.row)))
+		w = min(0.99*f.w, max(f.w*(1-e), 0.98*acc))
+	}
+	if f.row == 1 && 0 < f.good && f.good < f.w { // back to the last rate that was held
+		w = min(0.995*f.w, max(w, f.good))
+	}
+	if f.row > 1 {
+		f.good = 0
+	}
+	if f.row <= 1 {
+		f.keep = max(0.6, f.keep*max(0.9, w/f.w))
+	}
+	f.gain = max(0.03, f.gain/2)
+	f.short = w < 0.75*f.top
+	f.w = w
+}
