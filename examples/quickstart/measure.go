@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/examples/internal/upstream"
 )
 
@@ -53,8 +54,7 @@ func measureBare(ctx context.Context, cfg config, s shape, out io.Writer) (resul
 
 // measure sends the calls of one client, to an upstream of its own if cfg names none.
 func measure(ctx context.Context, name string, cfg config, s shape, wrap func(http.RoundTripper) http.RoundTripper, out io.Writer) (result, error) {
-	pool := http.DefaultTransport.(*http.Transport).Clone()
-	pool.MaxIdleConnsPerHost = cfg.workers // the default of 2 would make most calls dial anew
+	pool := calls.Pool(cfg.workers)
 	defer pool.CloseIdleConnections()
 	wire := &tally{base: pool}
 	url, refused := cfg.url, func() int { return int(wire.refused.Load()) }
@@ -89,46 +89,29 @@ func embedded(s shape, slack int) upstream.Limit {
 // done is called after each.
 func sendAll(ctx context.Context, client *http.Client, url string, cfg config, done func()) result {
 	var (
-		next, delivered atomic.Int64
-		failed          sync.Once
-		failure         error
-		workers         sync.WaitGroup
+		delivered atomic.Int64
+		failed    sync.Once
+		failure   error
 	)
 	start := time.Now()
-	for range cfg.workers {
-		workers.Go(func() {
-			for next.Add(1) <= int64(cfg.calls) && ctx.Err() == nil {
-				if err := call(ctx, client, url); err == nil {
-					delivered.Add(1)
-				} else {
-					failed.Do(func() { failure = err })
-				}
-				done()
-			}
-		})
-	}
-	workers.Wait()
+	calls.Each(ctx, cfg.calls, cfg.workers, func() {
+		if err := call(ctx, client, url); err == nil {
+			delivered.Add(1)
+		} else {
+			failed.Do(func() { failure = err })
+		}
+		done()
+	})
 	return result{calls: cfg.calls, delivered: int(delivered.Load()), wall: time.Since(start), failure: failure}
 }
 
 // call makes one call. Whether there is a throttle in the client, it cannot tell.
 func call(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
+	status, err := calls.Get(ctx, client, url)
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("answered %d %s", status, http.StatusText(status))
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("answered %s", resp.Status)
-	}
-	return nil
+	return err
 }
 
 // tally counts the 429s on the wire, below the retries. It stands in for the ledger of an upstream

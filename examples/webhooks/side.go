@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/examples/internal/upstream"
 )
 
@@ -37,9 +38,7 @@ func newSide(name string, cfg config, client func(config, *http.Transport) deliv
 	if err != nil {
 		return nil, err
 	}
-	pool := http.DefaultTransport.(*http.Transport).Clone()
-	pool.MaxIdleConnsPerHost = cfg.senders // the default of 2 would make most deliveries dial anew
-	pool.MaxIdleConns = cfg.senders
+	pool := calls.Pool(cfg.senders)
 	s := &side{name: name, pool: pool, server: server, deliver: client(cfg, pool)}
 	s.backlog.cfg = cfg
 	return s, nil

@@ -29,3 +29,12 @@ func (g *gcra) admit(now time.Time) bool {
 	g.next = next.Add(g.interval)
 	return true
 }
+
+// left tells how many requests may pass at now, and how long until the burst is whole again.
+func (g *gcra) left(now time.Time) (requests int, whole time.Duration) {
+	whole = max(0, g.next.Sub(now))
+	if whole > g.slack {
+		return 0, whole
+	}
+	return int((g.slack-whole)/g.interval) + 1, whole
+}

@@ -21,6 +21,7 @@ type Limit struct {
 	Rate       float64
 	Burst      int
 	RetryAfter time.Duration // told with every 429, in whole seconds; 0: not told
+	Tell       Tell          // how every answer, but a 503, tells of the limit
 }
 
 // An Arrival is one line of the ledger: a request that reached the server and what it was answered.
@@ -70,7 +71,7 @@ func (l Limit) check() error {
 		return errors.New("upstream: Limit needs a Rate above 0 and a Burst of at least 1, got " +
 			strconv.FormatFloat(l.Rate, 'g', -1, 64) + " and " + strconv.Itoa(l.Burst))
 	}
-	return nil
+	return l.Tell.check(l)
 }
 
 // Close stops the server, breaks its connections, and returns when its accept loop has ended.
@@ -130,17 +131,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client went away in the middle: it has not arrived
 	}
-	status, retryAfter := s.record(r.Header.Get("Idempotency-Key"), size)
-	if retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
-	}
+	status := s.record(w.Header(), r.Header.Get("Idempotency-Key"), size)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, http.StatusText(status)+"\n") // fails only if the client has gone
 }
 
-// record decides about one request. The clock is read under the lock, so that the ledger is in
-// the order in which the limit saw the requests.
-func (s *Server) record(key string, size int64) (status int, retryAfter time.Duration) {
+// record decides about one request, and puts what the answer tells of the limit into header. The
+// clock is read under the lock, so that the ledger is in the order in which the limit saw the
+// requests.
+func (s *Server) record(header http.Header, key string, size int64) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -150,8 +149,14 @@ func (s *Server) record(key string, size int64) (status int, retryAfter time.Dur
 	case s.gcra.admit(now):
 		status = http.StatusOK
 	default:
-		status, retryAfter = http.StatusTooManyRequests, s.limit.RetryAfter
+		status = http.StatusTooManyRequests
+		if s.limit.RetryAfter > 0 {
+			header.Set("Retry-After", strconv.Itoa(int(s.limit.RetryAfter/time.Second)))
+		}
+	}
+	if !s.down {
+		s.limit.tell(header, &s.gcra, now)
 	}
 	s.ledger = append(s.ledger, Arrival{At: now, Status: status, Key: key, Body: size})
-	return status, retryAfter
+	return status
 }

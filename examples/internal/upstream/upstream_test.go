@@ -64,7 +64,7 @@ func TestGCRAWindows(t *testing.T) {
 func TestServer(t *testing.T) {
 	leak.Check(t)
 	const hourly = 1.0 / 3600 // so slow that only the burst counts, however slow the machine
-	s, err := Start(Limit{Rate: hourly, Burst: 2, RetryAfter: time.Second})
+	s, err := Start(Limit{Rate: hourly, Burst: 2, RetryAfter: time.Second, Tell: TellRateLimit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +91,17 @@ func TestServer(t *testing.T) {
 	}
 	post(200)
 	post(200)
-	if got := post(429).Get("Retry-After"); got != "1" {
+	header := post(429)
+	if got := header.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After %q, want 1", got)
 	}
+	if got, want := header.Get("RateLimit"), `"default";r=0;t=7200`; got != want {
+		t.Errorf("RateLimit %q, want %q", got, want)
+	}
 	s.SetDown(true)
-	post(503)
+	if got := post(503).Get("RateLimit"); got != "" {
+		t.Errorf("RateLimit %q while it is down, want none", got)
+	}
 	s.SetDown(false)
 	s.SetLimit(Limit{Rate: hourly, Burst: 1})
 	post(200)
@@ -118,7 +124,11 @@ func TestServer(t *testing.T) {
 }
 
 func TestStartRefusesNonsense(t *testing.T) {
-	for _, limit := range []Limit{{}, {Rate: 1}, {Rate: -1, Burst: 1}, {Burst: 1}} {
+	for _, limit := range []Limit{
+		{}, {Rate: 1}, {Rate: -1, Burst: 1}, {Burst: 1},
+		{Rate: 1, Burst: 1, Tell: "loudly"},
+		{Rate: 100, Burst: 10, Tell: TellRateLimit}, {Rate: 2, Burst: 3, Tell: TellRateLimit},
+	} {
 		if s, err := Start(limit); err == nil {
 			s.Close()
 			t.Errorf("Start(%+v) did not complain", limit)

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/leak"
+	"github.com/go-throttle/throttle/examples/internal/upstream"
+)
+
+// small is a run of about half a second.
+func small(tell upstream.Tell) config {
+	return config{calls: 150, workers: 4, limit: upstream.Limit{Rate: 100, Burst: 100, RetryAfter: time.Second, Tell: tell}}
+}
+
+func TestRun(t *testing.T) {
+	for tell, want := range map[upstream.Tell][]string{
+		upstream.TellRateLimit:  {"learned from ratelimit", "limit 100", "name default", "window 1.0 s", "pace "},
+		upstream.TellXRateLimit: {"learned from x-ratelimit", "limit 100"},
+		upstream.TellNothing:    {},
+	} {
+		t.Run(string(tell), func(t *testing.T) {
+			leak.Check(t)
+			var out bytes.Buffer
+			if err := run(t.Context(), small(tell), &out); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("\n%s", &out)
+			text := strings.ToLower(out.String()) // the case of header fields means nothing
+			for _, want := range append(want, "150 of 150 calls after", ": 150 x 200", "told by", "gate") {
+				if !strings.Contains(text, want) {
+					t.Errorf("the output does not say %q", want)
+				}
+			}
+		})
+	}
+}
+
+// TestScreen reads back what is drawn on a terminal: as many lines are erased as were drawn, none
+// is wider than the terminal, and the last table is whole.
+func TestScreen(t *testing.T) {
+	leak.Check(t)
+	cfg := small(upstream.TellRateLimit)
+	cfg.width = func() int { return 40 }
+	var out bytes.Buffer
+	if err := run(t.Context(), cfg, &out); err != nil {
+		t.Fatal(err)
+	}
+	end := strings.LastIndex(out.String(), "\x1b[J")
+	if end < 0 {
+		t.Fatalf("nothing is drawn:\n%q", &out)
+	}
+	drawn, last := out.String()[:end], out.String()[end:]
+	lines := 0
+	for line := range strings.Lines(drawn) {
+		line = strings.TrimSuffix(line, "\n")
+		if up, rest, erased := strings.Cut(line, "A\x1b[J"); erased {
+			if up != fmt.Sprintf("\x1b[%d", lines) {
+				t.Errorf("%d lines are drawn, and %q erases them", lines, up)
+			}
+			line, lines = rest, 0
+		}
+		if len(line) > 39 && !strings.HasPrefix(line, "\x1b[") {
+			t.Errorf("a line of %d columns: %q", len(line), line)
+		}
+		lines++
+	}
+	for _, want := range []string{"150 x 200", "default", "gate"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the last table does not say %q:\n%s", want, last)
+		}
+	}
+}
+
+// TestPaused aims the program at an upstream that wants to be left alone for longer than a call
+// may wait: it ends.
+func TestPaused(t *testing.T) {
+	calls := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	err := run(t.Context(), config{url: server.URL, calls: 10, workers: 1}, &out)
+	if !errors.Is(err, throttle.ErrPaused) {
+		t.Errorf("run: %v, want %v", err, throttle.ErrPaused)
+	}
+	for _, want := range []string{"refusal 1: 429, told to wait 1h0m0s", "1 of 10 calls", "1 x 429", "closed for 1h"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output does not say %q:\n%s", want, &out)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("the upstream saw %d calls, want 1", calls)
+	}
+}
+
+func TestRedirect(t *testing.T) {
+	calls := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		http.Redirect(w, r, "http://elsewhere.invalid/", http.StatusFound)
+	}))
+	defer server.Close()
+	err := run(t.Context(), config{url: server.URL, calls: 10, workers: 1}, &bytes.Buffer{})
+	if want := `-url redirects to "http://elsewhere.invalid/": aim at that`; err == nil || err.Error() != want || calls != 1 {
+		t.Errorf("run: %v after %d calls, want %s after 1", err, calls, want)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	leak.Check(t)
+	server := httptest.NewServer(nil)
+	server.Close()
+	var out bytes.Buffer
+	if err := run(t.Context(), config{url: server.URL, calls: 10, workers: 2}, &out); err == nil || !strings.Contains(err.Error(), server.URL) {
+		t.Errorf("run: %v, want an error that names %s", err, server.URL)
+	}
+	if out.Len() > 0 {
+		t.Errorf("there is nothing to show, but it prints\n%s", &out)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	leak.Check(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := run(ctx, small(upstream.TellRateLimit), &out); err != nil {
+		t.Errorf("run after an interrupt: %v", err)
+	}
+	if !strings.HasSuffix(out.String(), "interrupted\n") {
+		t.Errorf("the output does not end with it:\n%s", &out)
+	}
+}
+
+func TestNonsense(t *testing.T) {
+	limit := upstream.Limit{Rate: 1, Burst: 1}
+	for _, cfg := range []config{
+		{calls: 0, workers: 1, limit: limit},
+		{calls: 1, workers: 0, limit: limit},
+		{calls: 1, workers: 1, limit: upstream.Limit{Rate: 1, Burst: 1, Tell: "loudly"}},
+		{calls: 1, workers: 1, url: "example.com"},
+		{calls: 1, workers: 1, url: "ftp://example.com/"},
+		{calls: 1, workers: 1, url: "http:///path"},
+		{calls: 1, workers: 1, url: "http://%zz/"},
+	} {
+		if err := run(t.Context(), cfg, &bytes.Buffer{}); err == nil {
+			t.Errorf("run with %+v did not complain", cfg)
+		}
+	}
+}
+
+func TestWord(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       unknown,
+		"requests":               "requests",
+		"\x1b[2J\n":              `"\x1b[2J\n"`,
+		"per\thour":              `"per\thour"`,
+		strings.Repeat("x", 100): strings.Repeat("x", 60) + "...",
+	} {
+		if got := word(text); got != want {
+			t.Errorf("word(%q) = %s, want %s", text, got, want)
+		}
+	}
+}

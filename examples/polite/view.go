@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-throttle/throttle"
+)
+
+// view shows a session while it runs. Its methods may be called from any goroutine.
+type view interface {
+	learned(throttle.Learned)
+	throttled(status int, told time.Duration)
+	answered(over int) // that many calls are over
+	finish()
+}
+
+func newView(s *session, out io.Writer) view {
+	if s.cfg.width == nil {
+		return &lines{session: s, out: out}
+	}
+	v := &screen{session: s, out: out, stop: make(chan struct{})}
+	v.running.Go(v.run)
+	return v
+}
+
+// lines is the view in a pipe or a file: a line when a limit is learned, for the first refusal and
+// every tenth, and for every quarter of the calls.
+type lines struct {
+	session *session
+
+	mu       sync.Mutex
+	out      io.Writer
+	refusals int
+	shown    int // quarters printed
+}
+
+func (v *lines) printf(format string, args ...any) {
+	fmt.Fprintf(v.out, "%s: %s\n", span(time.Since(v.session.began)), fmt.Sprintf(format, args...))
+}
+
+func (v *lines) learned(l throttle.Learned) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.printf("learned from %s: %s", word(l.Source), description(l))
+}
+
+func (v *lines) throttled(status int, told time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.refusals++; v.refusals%10 == 1 {
+		text := "no time told"
+		if told > 0 {
+			text = "told to wait " + span(told)
+		}
+		v.printf("refusal %d: %d, %s", v.refusals, status, text)
+	}
+}
+
+func (v *lines) answered(over int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	calls := v.session.cfg.calls
+	if quarters := 4 * over / calls; quarters > v.shown {
+		v.shown = quarters
+		v.printf("%d of %d calls", over, calls)
+	}
+}
+
+func (v *lines) finish() {}
+
+// screen is the view on a terminal: the table, drawn again and again in its place.
+type screen struct {
+	session *session
+	out     io.Writer
+	stop    chan struct{}
+	running sync.WaitGroup
+	drawn   int // lines of the last drawing
+}
+
+// The table tells it all.
+func (v *screen) learned(throttle.Learned)     {}
+func (v *screen) throttled(int, time.Duration) {}
+func (v *screen) answered(int)                 {}
+
+func (v *screen) run() {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		v.draw()
+		select {
+		case <-tick.C:
+		case <-v.stop:
+			return
+		}
+	}
+}
+
+// draw replaces the last drawing by one of now. Lines are cut to the terminal's width: one that
+// wrapped would count as two.
+func (v *screen) draw() {
+	var table bytes.Buffer
+	_ = v.session.print(&table) // a Buffer takes everything
+	var frame bytes.Buffer
+	v.erase(&frame)
+	columns := max(1, v.session.cfg.width()-1)
+	for line := range bytes.Lines(table.Bytes()) {
+		v.drawn++
+		if text := bytes.TrimSuffix(line, []byte("\n")); len(text) > columns {
+			line = append(text[:columns:columns], '\n')
+		}
+		frame.Write(line)
+	}
+	_, _ = v.out.Write(frame.Bytes()) // what cannot be drawn is no reason to stop
+}
+
+// erase takes the last drawing away: up by its lines, and clear to the end of the screen.
+func (v *screen) erase(to io.Writer) {
+	if v.drawn > 0 {
+		fmt.Fprintf(to, "\x1b[%dA\x1b[J", v.drawn)
+	}
+	v.drawn = 0
+}
+
+// finish takes the drawing away; the final table comes after it.
+func (v *screen) finish() {
+	close(v.stop)
+	v.running.Wait()
+	v.erase(v.out)
+}
