@@ -13,6 +13,8 @@ const (
 	refusalShare = 0.01                   // refusals wanted per unit sent, at most
 	closedShare  = 0.045                  // of the time that closings may take
 	keepMost     = 0.985                  // of the refused rate that may be kept
+	leastRate    = 0.1                    // units per second: less is the gate's to hold back
+	longestHold  = 120.0                  // seconds
 )
 
 type findPhase uint8
@@ -119,6 +121,7 @@ func (f *finder) refuse(sent, now, until time.Time, current, told bool, srtt tim
 		same := !f.accepted || !told && f.phase == holding && since.Seconds() < max(4*srtt.Seconds(), 3/f.w)
 		if !same {
 			f.cut(rs, now, told)
+			f.w = max(f.w, leastRate)
 			f.plan(max(until.Sub(now).Seconds(), srtt.Seconds(), 1/f.w))
 			f.phase, f.lastCut, f.units, f.accepted = holding, now, 0, false
 			f.cuts++
@@ -139,6 +142,7 @@ func (f *finder) plan(cost float64) {
 	if f.short {
 		f.hold = max(0.5, 10/f.w, 5*cost)
 	}
+	f.hold = min(f.hold, max(longestHold, 5*cost))
 }
 
 // cut lowers the rate for a refusal of a call that went at rs.
@@ -150,7 +154,7 @@ func (f *finder) cut(rs float64, now time.Time, told bool) {
 		if told { // the burst came back in the pause
 			units, elapsed = units-min(f.burst, units/2), max(1e-9, now.Sub(f.since).Seconds())
 		}
-		f.w, f.short = max(0.1, min(0.7*rs, 0.95*units/elapsed)), true
+		f.w, f.short = min(0.7*rs, 0.95*units/elapsed), true
 		f.refused = 1 // the first rush says nothing of what a probe costs
 	case holding:
 		f.lower(f.units/elapsed, now, told)
