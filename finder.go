@@ -104,6 +104,10 @@ func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 // accept notes that a call of n units has been served.
 func (f *finder) accept(n int, current bool) {
 	f.units += float64(n)
+	if !current && f.cuts == 0 && !f.accepted { // of the first rush
+		f.burst += float64(n)
+		f.units -= float64(n)
+	}
 	if current {
 		f.current += float64(n)
 		f.accepted = true
@@ -150,11 +154,13 @@ func (f *finder) cut(rs float64, now time.Time, told bool) {
 	elapsed := max(1e-9, now.Sub(f.lastCut).Seconds())
 	switch f.phase {
 	case ramping:
-		units, elapsed := f.units, elapsed
+		est := f.units / elapsed
 		if told { // the burst came back in the pause
-			units, elapsed = units-min(f.burst, units/2), max(1e-9, now.Sub(f.since).Seconds())
+			pause := max(1e-9, f.since.Sub(f.lastCut).Seconds())
+			ramped := max(1e-9, now.Sub(f.since).Seconds())
+			est = max((f.units-min(f.burst, f.units/2))/ramped, min(f.burst/pause, f.units/ramped), crossed(rs, f.burst))
 		}
-		f.w, f.short = min(0.7*rs, 0.95*units/elapsed), true
+		f.w, f.short = min(0.7*rs, 0.95*est), true
 		f.refused = 1 // the first rush says nothing of what a probe costs
 	case holding:
 		f.lower(f.units/elapsed, now, told)
@@ -171,6 +177,22 @@ func (f *finder) cut(rs float64, now time.Time, told bool) {
 		}
 		f.row, f.top, f.short = 0, f.w, false
 	}
+}
+
+// crossed is the rate of a token bucket that a ramp to the rate rs has emptied of
+// burst units: those sent above that rate. With τ the time of the ramp's growth by e,
+// burst = τ·(rs − rate − rate·ln(rs/rate)), which falls as the rate rises.
+func crossed(rs, burst float64) float64 {
+	tau := rampDouble.Seconds() / math.Ln2
+	low, high := 0.0, rs
+	for range 30 {
+		if mid := (low + high) / 2; tau*(rs-mid-mid*math.Log(rs/mid)) > burst {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
 }
 
 // lower cuts a rate that was held: acc is the rate that has been accepted since

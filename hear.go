@@ -71,7 +71,7 @@ func (q *toldQuota) look(left float64, sent, now time.Time, first bool) {
 	w := max(q.window, time.Second)
 	switch {
 	case first:
-		q.shared = now.Add(min(w, shortWindow))
+		q.shared = now.Add(min(w/8, shortWindow))
 	case left < q.size-q.sent.sum(sent, q.window+now.Sub(sent))-q.weight(1):
 		q.shared, q.seen = now.Add(2*w), true
 	}

@@ -148,13 +148,22 @@ func (q *Queue) search(r *report, id uint8, now time.Time) *finder {
 		if q.learned == nil {
 			q.learn()
 		}
-		q.learned.find = newFinder(now, q.gate.reopens(now), float64(q.counters.sent-q.counters.throttled))
+		q.learned.find = newFinder(now, q.gate.reopens(now), q.served())
 		return q.learned.find
 	}
 	if q.learned == nil {
 		return nil
 	}
 	return q.learned.find
+}
+
+// served is how many calls have been, about: those sent, neither refused nor under way.
+func (q *Queue) served() float64 {
+	under := int(q.calls-q.ended.Load()) - q.resting
+	if q.line != nil {
+		under -= q.line.count
+	}
+	return max(0, float64(q.counters.sent)-float64(q.counters.throttled)-float64(max(0, under)))
 }
 
 // reopens is when the gate opens as far as is known, now if it is open.
