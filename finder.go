@@ -46,6 +46,7 @@ type finder struct {
 	short      bool    // w is far below top
 
 	burst    float64 // accepted at once before the first refusal
+	pause    float64 // the last closing, in seconds
 	units    float64 // accepted since the last cut
 	current  float64 // of them, in this epoch
 	refused  float64 // since the last probe
@@ -56,7 +57,7 @@ type finder struct {
 }
 
 func newFinder(now, until time.Time, burst float64) *finder {
-	return &finder{since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+	return &finder{pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
 }
 
 // rate is the rate at which calls may start at now.
@@ -131,6 +132,7 @@ func (f *finder) refuse(sent, now, until time.Time, current, told bool, srtt tim
 			f.cuts++
 		}
 		f.current = 0
+		f.pause = until.Sub(now).Seconds()
 		cut = !same
 	}
 	if until.After(now) && (cut || f.phase != probing) {
@@ -156,9 +158,8 @@ func (f *finder) cut(rs float64, now time.Time, told bool) {
 	case ramping:
 		est := f.units / elapsed
 		if told { // the burst came back in the pause
-			pause := max(1e-9, f.since.Sub(f.lastCut).Seconds())
 			ramped := max(1e-9, now.Sub(f.since).Seconds())
-			est = max((f.units-min(f.burst, f.units/2))/ramped, min(f.burst/pause, f.units/ramped), crossed(rs, f.burst))
+			est = max((f.units-min(f.burst, f.units/2))/ramped, min(f.burst/max(1e-9, f.pause), f.units/ramped), crossed(rs, f.burst))
 		}
 		f.w, f.short = min(0.7*rs, 0.95*est), true
 		f.refused = 1 // the first rush says nothing of what a probe costs
