@@ -54,8 +54,8 @@ type Transport struct {
 	// Retry says what is sent again.
 	Retry Retry
 	// Hint reads what a response tells of limits, at the given time; nil:
-	// hint.Parse. One that sets Throttled makes any answer a refusal, as an
-	// upstream needs that refuses with 403.
+	// hint.Parse. One that sets Throttled makes any answer a refusal. Quotas that
+	// it tells hold the key's calls back; without Quotas nothing is learned of them.
 	Hint func(*http.Response, time.Time) hint.Hint
 	// Hooks observe. All are nil by default: the library never logs.
 	Hooks Hooks
