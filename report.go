@@ -115,7 +115,7 @@ func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []L
 			f.accept(max(1, p.cost), current)
 		}
 	}
-	if stopped || q.learned != nil && (r.outcome == refusal || !q.learned.spent(id, now).IsZero()) {
+	if stopped || q.learned != nil && q.room.maxPause >= 0 && !q.learned.spent(id, now).IsZero() {
 		q.expel(now)
 	}
 	return news

@@ -103,7 +103,7 @@ func (s *sim) setup() {
 	if s.rng != nil {
 		return
 	}
-	time.Sleep(time.Unix(1e9, 0).Sub(time.Now())) // bubbles begin in 2000, when an epoch still looked like a span
+	time.Sleep(time.Until(time.Unix(1e9, 0))) // bubbles begin in 2000, when an epoch still looked like a span
 	s.start = time.Now()
 	s.rng = rand.New(rand.NewPCG(s.seed, 1))
 	for _, l := range s.limits {

@@ -188,7 +188,7 @@ func (q *toldQuota) pace(now time.Time, spread time.Duration) float64 {
 		return even
 	}
 	left := q.remaining(now)
-	h := math.Inf(1)
+	var h float64
 	switch {
 	case q.roll && q.window > 0:
 		h = max(1e-3, q.window.Seconds()*(1-left/q.size))
