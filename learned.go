@@ -268,6 +268,19 @@ func (l *learned) shut(id uint8, h *hint.Hint, now time.Time) (done bool) {
 	return done
 }
 
+// resume lets calls go again that a refusal has stopped.
+func (l *learned) resume(now time.Time) {
+	for _, a := range l.lanes {
+		for _, q := range a.quotas {
+			q.shut, q.next = time.Time{}, earliest(q.next, now)
+			q.left = max(q.left, 1) // one goes, and its answer tells
+		}
+	}
+	if l.find != nil {
+		l.find.since, l.find.next = earliest(l.find.since, now), earliest(l.find.next, now)
+	}
+}
+
 // explains reports whether a refusal in that lane is one that a quota foretold.
 func (l *learned) explains(id uint8, now time.Time) bool {
 	return slices.ContainsFunc(l.lanes[id].quotas, func(q *toldQuota) bool { return q.left < 1 || q.shut.After(now) })

@@ -141,16 +141,24 @@ func (q *toldQuota) ready(n int, at, now time.Time, spread time.Duration) time.T
 	if !q.logs() {
 		return latest(at, q.next)
 	}
-	for len(q.log) > 0 && !q.log[0].at.After(now.Add(-q.window-spread)) {
-		q.sum -= q.log[0].units
-		q.log = q.log[1:]
-	}
+	q.trim(now, spread)
 	sum := q.sum
 	for i := 0; i < len(q.log) && sum+need > q.size; i++ {
 		sum -= q.log[i].units
 		at = latest(at, q.log[i].at.Add(q.window+spread))
 	}
 	return at
+}
+
+// trim forgets the starts that are older than a window.
+func (q *toldQuota) trim(now time.Time, spread time.Duration) {
+	for len(q.log) > 0 && !q.log[0].at.After(now.Add(-q.window-spread)) {
+		q.sum -= q.log[0].units
+		q.log = q.log[1:]
+	}
+	if len(q.log) == 0 {
+		q.sum = 0
+	}
 }
 
 // refill is when need units may be there again.
@@ -215,8 +223,11 @@ func (q *toldQuota) take(n int, at time.Time, spread time.Duration) {
 	q.calls++
 	q.units += u
 	if q.sent.add(u, at, q.window); q.logs() {
+		q.trim(at, spread)
 		q.log = append(q.log, start{at, u})
 		q.sum += u
+	} else if len(q.log) > 0 {
+		q.log, q.sum = nil, 0
 	}
 }
 

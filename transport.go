@@ -105,8 +105,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Resume opens the closed gate of a key now, as [Queue.Resume] does. A key that
-// is not known is left alone.
+// Resume opens the closed gate of a key now, as [Queue.Resume] does, and lets one
+// call ask a quota that is spent. A key that is not known is left alone.
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
 	if t.err != nil {
@@ -117,6 +117,9 @@ func (t *Transport) Resume(key string) {
 	if k := t.table.keys[bounded(key)]; k != nil {
 		now := time.Now()
 		k.gate.resume(now, k.pace())
+		if k.learned != nil {
+			k.learned.resume(now)
+		}
 		k.advance(now)
 	}
 }
