@@ -167,7 +167,7 @@ func (c *call) dropResponse() {
 // lock and reads no clock.
 func (c *call) learn() outcome {
 	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && !c.sample && !c.k.gate.alert.Load() {
-		if h := hint.Parse(c.resp, c.now); h.Quotas == nil && !h.Throttled {
+		if len(c.resp.Header) == 0 || silent(c.resp, c.now) {
 			c.out = false
 			return success
 		}
@@ -200,6 +200,12 @@ func (c *call) learn() outcome {
 		c.tell(c.t.Hooks.Failed, Event{})
 	}
 	return r.outcome
+}
+
+// silent reports whether an answer that was served tells of no limit.
+func silent(resp *http.Response, now time.Time) bool {
+	h := hint.Parse(resp, now)
+	return h.Quotas == nil && !h.Throttled
 }
 
 // report hands r and h to the key, lets the line see what has changed, and returns
