@@ -1,0 +1,46 @@
+// Package client sets up the libraries that are compared, one file each, through their public API and
+// as their own documentation recommends. Where a library gives up after a few attempts by default, its
+// retries are raised until Job.Patience is over.
+package client
+
+import (
+	"net/http"
+	"time"
+)
+
+// A Job is what a client is told before it starts.
+type Job struct {
+	Base     http.RoundTripper // what to send over
+	Limits   []Limit           // what the upstream admits; empty: the client has to find out
+	InFlight int               // calls that the upstream works on at once; 0: not told
+	Even     bool              // starts should be spaced evenly
+	Patience time.Duration     // how long a call may take in all
+	Workers  int               // callers at once
+}
+
+// A Limit is N units in any Per, of which Burst may go at once.
+type Limit struct {
+	N     int
+	Per   time.Duration
+	Burst int // at least 1
+}
+
+// Rate is the units per second.
+func (l Limit) Rate() float64 { return float64(l.N) / l.Per.Seconds() }
+
+// A Doer sends requests. It is safe for concurrent use. *http.Client is one.
+type Doer interface {
+	Do(*http.Request) (*http.Response, error)
+}
+
+// A Client is one library in one setup.
+type Client struct {
+	Name    string // as shown in tables: "failsafe-go: retry and limiter"
+	Limits  bool   // it waits for its turn where Job.Limits is told
+	Retries bool   // it sends a refused or failed call again
+	Bubble  bool   // it can live in a testing/synctest bubble
+	Start   func(Job) (Doer, error)
+}
+
+// All are the clients that are compared, the library last.
+func All() []Client { return nil }

@@ -1,0 +1,55 @@
+// Package scenario holds the situations that clients are put in. What a scenario measures, it takes from
+// the upstream's ledger, not from the client's word.
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-throttle/throttle/bench/client"
+)
+
+// A Scenario is one situation.
+type Scenario struct {
+	Name    string // short, for -scenario: "outage-known"
+	Title   string // one line for people
+	About   string // two or three sentences: upstream, load, what is right
+	Metrics []Metric
+	Virtual bool                     // it can run in a testing/synctest bubble too
+	Fits    func(client.Client) bool // nil: every client
+	Run     func(context.Context, client.Client, Options) (Result, error)
+}
+
+// A Metric is one column of a scenario's table.
+type Metric struct {
+	Name   string // "quota_used"
+	Title  string // "quota used"
+	Unit   string // "%", "ns", "" ...
+	Better int    // +1: more is better, -1: less is better, 0: neither
+	Digits int    // after the point, in tables
+}
+
+// Options of a run.
+type Options struct {
+	Seed  int64
+	Short bool // a tenth of the load, for tests
+}
+
+// A Result is what one client did in one run of a scenario.
+type Result struct {
+	Values  map[string]float64 `json:"values"`            // by Metric.Name; a missing one was not measured
+	Traffic *Traffic           `json:"traffic,omitempty"` // for charts; nil: none
+	Failed  string             `json:"failed,omitempty"`  // why the run says nothing
+}
+
+// Traffic is what came to the upstream, in bins of Bin.
+type Traffic struct {
+	Bin      time.Duration `json:"bin"`
+	Accepted []int         `json:"accepted"`
+	Refused  []int         `json:"refused"` // by the limit
+	Failed   []int         `json:"failed"`  // 503, hang or reset while the upstream was down
+	Limit    []float64     `json:"limit"`   // units per bin that the upstream admits then
+}
+
+// All are the scenarios, in the order of the tables.
+func All() []Scenario { return nil }
