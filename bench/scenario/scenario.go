@@ -15,6 +15,8 @@ type Scenario struct {
 	Title   string // one line for people
 	About   string // two or three sentences: upstream, load, what is right
 	Metrics []Metric
+	Takes   time.Duration            // about how long one run is in real time, for the estimate
+	Alone   bool                     // in real time it wants the machine for itself: it measures cost, or high rates
 	Virtual bool                     // it can run in a testing/synctest bubble too
 	Fits    func(client.Client) bool // nil: every client
 	Run     func(context.Context, client.Client, Options) (Result, error)
