@@ -24,11 +24,11 @@ type Scenario struct {
 
 // A Metric is one column of a scenario's table.
 type Metric struct {
-	Name   string // "quota_used"
-	Title  string // "quota used"
-	Unit   string // "%", "ns", "" ...
-	Better int    // +1: more is better, -1: less is better, 0: neither
-	Digits int    // after the point, in tables
+	Name   string `json:"name"`             // "quota_used"
+	Title  string `json:"title"`            // "quota used"
+	Unit   string `json:"unit,omitempty"`   // "%", "ns", "" ...
+	Better int    `json:"better,omitempty"` // +1: more is better, -1: less is better, 0: neither
+	Digits int    `json:"digits,omitempty"` // after the point, in tables
 }
 
 // Options of a run.

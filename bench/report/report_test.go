@@ -1,0 +1,236 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-throttle/throttle/bench/scenario"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sample is two scenarios: one with an oracle, spread and a failure, one of a single repetition.
+func sample() *File {
+	f := &File{
+		Made: time.Date(2026, 11, 21, 9, 45, 0, 0, time.UTC),
+		Machine: Machine{
+			CPU: "Some CPU", Cores: 2, System: "linux/amd64", Go: "go1.26",
+			Modules: map[string]string{"golang.org/x/time": "v0.14.0", "example.com/other": "v1.0.0"},
+		},
+	}
+	backfill := scenario.Scenario{
+		Name: "backfill", Title: "Backfill, limit known", About: "An upstream of 100/s. Right is to use all of it and to be refused nothing.",
+		Metrics: []scenario.Metric{
+			{Name: "used", Title: "quota used", Unit: "%", Better: 1, Digits: 1},
+			{Name: "refused", Title: "refused by the upstream", Better: -1},
+			{Name: "sent", Title: "sent", Digits: 0},
+			{Name: "never", Title: "never measured"},
+		},
+	}
+	add := func(client string, used, refused, sent float64, rep int) {
+		f.Add(backfill, Run{Client: client, Mode: Virtual, Rep: rep, Values: map[string]float64{"used": used, "refused": refused, "sent": sent}})
+	}
+	for rep, d := range []float64{0, 0.2, -0.4} {
+		add("bare", 100, 12345+100*d, 1234567, rep+1)
+		add("x/time/rate", 99.5+d, 3, 400, rep+1)
+		add("throttle", 99.3+d, 0, 400, rep+1)
+		add(Oracle, 99.9, 0, 400, rep+1)
+	}
+	f.Add(backfill, Run{Client: "rehttp", Mode: Virtual, Rep: 1, Failed: "it never came back"})
+	cost := scenario.Scenario{
+		Name: "cost", Title: "Cost of a call",
+		Metrics: []scenario.Metric{{Name: "ns", Title: "time", Unit: "ns", Better: -1, Digits: 0}, {Name: "allocs", Title: "allocations", Better: -1}},
+	}
+	f.Add(cost, Run{Client: "x/time/rate", Mode: Real, Rep: 1, Values: map[string]float64{"ns": 131.4, "allocs": 0}})
+	f.Add(cost, Run{Client: "throttle", Mode: Real, Rep: 1, Values: map[string]float64{"ns": 300.6, "allocs": 0}, Traffic: &Traffic{
+		Bin: 100 * time.Millisecond, Accepted: []int{1, 2, 0, 0}, Refused: []int{0, 0, 0, 0}, Failed: []int{0, 4, 5, 6}, Limit: []float64{10, 10, 0, 10},
+	}})
+	return f
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("not as in %s; got\n%s", path, got)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	var text, markdown, file bytes.Buffer
+	f := sample()
+	if err := f.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "tables.txt", text.String())
+	if err := f.Markdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "tables.md", markdown.String())
+	if err := f.encode(&file); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "results.json", file.String())
+}
+
+func TestFileComesBack(t *testing.T) {
+	for _, want := range []*File{sample(), New(true)} {
+		path := filepath.Join(t.TempDir(), "new", "results.json")
+		if err := want.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(want.Scenarios) == 0 {
+			want.Scenarios = []Scenario{}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("read  %+v\nwrote %+v", got, want)
+		}
+	}
+	if m := New(false).Machine; m.Cores < 1 || m.Go == "" || m.CPU == "" {
+		t.Errorf("machine %+v", m)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"no JSON": "hello",
+		"no bin":  `{"scenarios":[{"name":"a","runs":[{"client":"c","traffic":{"bin":"0s","bins":1}}]}]}`,
+		"bad bin": `{"scenarios":[{"name":"a","runs":[{"client":"c","traffic":{"bin":"x"}}]}]}`,
+	} {
+		path := filepath.Join(t.TempDir(), "results.json")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := Read("testdata/none.json"); err == nil {
+		t.Error("no file, no error")
+	}
+}
+
+// TestMarks: the median decides, then ranges that overlap, then what is shown.
+func TestMarks(t *testing.T) {
+	cell := func(median, low, high float64) Cell { return Cell{Runs: 3, Median: median, Low: low, High: high} }
+	tests := []struct {
+		name   string
+		better int
+		cells  []Cell
+		want   []bool
+	}{
+		{"more", 1, []Cell{cell(1, 1, 1), cell(3, 3, 3), cell(2, 2, 2)}, []bool{false, true, false}},
+		{"less", -1, []Cell{cell(1, 1, 1), cell(3, 3, 3), cell(2, 2, 2)}, []bool{true, false, false}},
+		{"neither", 0, []Cell{cell(1, 1, 1), cell(3, 3, 3)}, []bool{false, false}},
+		{"overlap", 1, []Cell{cell(1, 0, 2.5), cell(3, 2, 4), cell(1.9, 1.8, 1.95)}, []bool{true, true, false}},
+		{"same as shown", 1, []Cell{cell(1.04, 1.04, 1.04), cell(1.01, 1.01, 1.01), cell(0.94, 0.94, 0.94)}, []bool{true, true, false}},
+		{"not measured", -1, []Cell{{}, cell(3, 3, 3)}, []bool{false, true}},
+	}
+	for _, test := range tests {
+		var rows []Row
+		for _, c := range test.cells {
+			rows = append(rows, Row{Cells: []Cell{c}})
+		}
+		rows = append(rows, Row{Client: Oracle, Cells: []Cell{cell(2.2, -9, 9)}})
+		mark(rows, 0, scenario.Metric{Better: test.better, Digits: 1})
+		var got []bool
+		for _, r := range rows {
+			got = append(got, r.Cells[0].Best)
+		}
+		if want := append(test.want, false); !slices.Equal(got, want) {
+			t.Errorf("%s: marked %v, want %v", test.name, got, want)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for _, test := range []struct {
+		v      float64
+		digits int
+		want   string
+	}{
+		{0, 0, "0"}, {999.4, 0, "999"}, {999.5, 0, "1,000"}, {1234567.891, 2, "1,234,567.89"}, {-1234, 0, "-1,234"}, {-0.04, 1, "0.0"}, {-12.5, 1, "-12.5"}, {100, 1, "100.0"},
+	} {
+		if got := Number(test.v, test.digits); got != test.want {
+			t.Errorf("Number(%v, %d) = %q, want %q", test.v, test.digits, got, test.want)
+		}
+	}
+}
+
+func TestRefresh(t *testing.T) {
+	f := sample()
+	page := "# Page\n\n<!-- compare backfill.used@virtual cost.ns -->\nold\n<!-- /compare -->\nafter\n"
+	got, err := f.refresh(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "readme.md", got)
+	again, err := f.refresh(got)
+	if err != nil || again != got {
+		t.Errorf("a second time: %v\n%s", err, again)
+	}
+	for name, page := range map[string]string{
+		"no mark":      "text",
+		"no end":       "<!-- compare cost.ns -->\n",
+		"no scenario":  "<!-- compare none.ns -->\n<!-- /compare -->",
+		"no metric":    "<!-- compare cost.none -->\n<!-- /compare -->",
+		"no column":    "<!-- compare cost -->\n<!-- /compare -->",
+		"unknown mode": "<!-- compare cost.ns@later -->\n<!-- /compare -->",
+	} {
+		if _, err := f.refresh(page); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Refresh(path); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(path); string(text) != got {
+		t.Errorf("file: %s", text)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	f := sample()
+	all := func(string) bool { return true }
+	f.Keep(all, func(c string) bool { return c == "throttle" }, func(m string) bool { return m == Real })
+	if len(f.Scenarios) != 1 || f.Scenarios[0].Name != "cost" || len(f.Scenarios[0].Runs) != 1 {
+		t.Errorf("kept %+v", f.Scenarios)
+	}
+}
+
+func TestCPU(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cpuinfo")
+	if err := os.WriteFile(path, []byte("processor\t: 0\nmodel name\t: Some  CPU @ 2 GHz\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := cpu(path); got != "Some CPU @ 2 GHz" {
+		t.Errorf("cpu %q", got)
+	}
+	if got := cpu("testdata/none"); !strings.Contains(got, "unknown") {
+		t.Errorf("cpu %q", got)
+	}
+}
