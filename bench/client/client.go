@@ -4,6 +4,7 @@
 package client
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -16,13 +17,18 @@ type Job struct {
 	Even     bool              // starts should be spaced evenly
 	Patience time.Duration     // how long a call may take in all
 	Workers  int               // callers at once
+
+	// Gate is called by Start, by a client that can tell whether it holds all calls back because the
+	// upstream refuses or fails, with a func that tells. Nil: nobody wants to know.
+	Gate func(closed func() bool)
 }
 
 // A Limit is N units in any Per, of which Burst may go at once.
 type Limit struct {
-	N     int
-	Per   time.Duration
-	Burst int // at least 1
+	N      int
+	Per    time.Duration
+	Burst  int  // at least 1
+	Window bool // N in any Per is strict; else the limit is a token bucket, where Burst comes on top of it
 }
 
 // Rate is the units per second.
@@ -40,6 +46,9 @@ type Client struct {
 	Retries bool   // it sends a refused or failed call again
 	Bubble  bool   // it can live in a testing/synctest bubble
 	Start   func(Job) (Doer, error)
+
+	// Urgent marks the context of a call that should go before others. Nil: the client knows no priorities.
+	Urgent func(context.Context) context.Context
 }
 
 // All are the clients that are compared, the library last.

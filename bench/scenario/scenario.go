@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
@@ -33,8 +34,9 @@ type Metric struct {
 
 // Options of a run.
 type Options struct {
-	Seed  int64
-	Short bool // a tenth of the load, for tests
+	Seed    int64
+	Short   bool // a tenth of the load, for tests
+	Virtual bool // in a bubble: the upstream is reached in memory
 }
 
 // A Result is what one client did in one run of a scenario.
@@ -54,4 +56,16 @@ type Traffic struct {
 }
 
 // All are the scenarios, in the order of the tables.
-func All() []Scenario { return nil }
+func All() []Scenario {
+	return slices.Concat(backfills(), rates(), outages(), shared())
+}
+
+// Find returns the scenario of a name.
+func Find(name string) (Scenario, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
+	}
+	return all[i], true
+}

@@ -154,7 +154,6 @@ func (m *fixedModel) open(at time.Duration) {
 }
 
 func (m *fixedModel) ready(at time.Duration) time.Duration {
-	m.turn(at)
 	if m.used < m.N || at >= m.end {
 		return at
 	}
@@ -193,11 +192,10 @@ func (m *slidingModel) turn(at time.Duration) {
 }
 
 func (m *slidingModel) ready(at time.Duration) time.Duration {
-	m.turn(at)
 	if len(m.log) < m.N {
 		return at
 	}
-	return m.log[len(m.log)-m.N] + m.Per
+	return max(at, m.log[len(m.log)-m.N]+m.Per)
 }
 
 func (m *slidingModel) take(at time.Duration) time.Duration {

@@ -114,3 +114,22 @@ func (d *durations) Pop() any {
 	*d = (*d)[:len(*d)-1]
 	return last
 }
+
+// RateAt is what is admitted a second in the long run at a moment: the lowest rate of the limits, 0
+// in an outage and where there is no limit but one of calls in flight.
+func (c Config) RateAt(at time.Duration) (rate float64) {
+	if c.up(at) != at {
+		return 0
+	}
+	for i, l := range c.Limits {
+		for _, change := range c.Changes {
+			if change.Limit == i && change.At <= at {
+				l.N = change.N
+			}
+		}
+		if r := l.Rate(); r > 0 && (rate == 0 || r < rate) {
+			rate = r
+		}
+	}
+	return rate
+}

@@ -40,6 +40,7 @@ func start(config Config, listen net.Listener, url string, dial dialer) *Server 
 		s.models = append(s.models, l.model())
 	}
 	s.http.Handler = s
+	s.http.ConnState = s.count
 	s.http.ErrorLog = log.New(io.Discard, "", 0) // broken connections are wanted
 	go func() {
 		defer close(s.served)
@@ -59,10 +60,22 @@ func (s *Server) Base() *http.Transport {
 	return t
 }
 
-// Close ends the server and all connections. The ledger can still be read.
+// count keeps open. A new connection is told of by the accept loop.
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.open.Done()
+	}
+}
+
+// Close ends the server and all connections, and waits for what is still being answered. The ledger
+// can still be read.
 func (s *Server) Close() {
 	_ = s.http.Close()
 	<-s.served
+	s.open.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.bases {

@@ -93,6 +93,7 @@ type Server struct {
 	listen net.Listener
 	dial   dialer
 	served chan struct{}
+	open   sync.WaitGroup // connections
 
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -119,7 +120,6 @@ type verdict struct {
 	outcome Outcome
 	wait    time.Duration // until its answer
 	back    time.Duration // of the way home
-	header  http.Header
 }
 
 // ServeHTTP takes the way there, decides, notes, and answers.
