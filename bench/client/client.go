@@ -52,4 +52,22 @@ type Client struct {
 }
 
 // All are the clients that are compared, the library last.
-func All() []Client { return nil }
+func All() []Client {
+	return []Client{
+		bare(),
+		timeRate(),
+		uberRatelimit(),
+		retryable(),
+		retryableRate(),
+		failsafeRetry(),
+		failsafeLimited(),
+		failsafeThrottler(),
+		rehttpRetry(),
+		restyClient(),
+		githubRatelimit(),
+		awsAdaptive(),
+		throttleLimited(),
+		throttleQueued(),
+		throttleZero(),
+	}
+}

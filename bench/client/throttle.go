@@ -1,0 +1,79 @@
+package client
+
+import (
+	"github.com/go-throttle/throttle"
+	"golang.org/x/time/rate"
+)
+
+// The three setups of throttle follow its README: the limit where one is known, the line and the retries
+// without one, and the zero Transport. Where retries are raised, so are the time behind a closed gate and the
+// retry budget, whose default covers a sixth of failing calls: 0.5 a call and 100 in reserve cover a third.
+
+// throttleLimited is told the limit. A limit whose burst is all its units is a window, any other a bucket; one
+// that is to be used evenly is a Leaky. Several are joined by All.
+func throttleLimited() Client {
+	return Client{
+		Name:    "throttle: limit configured",
+		Limits:  true,
+		Retries: true,
+		Bubble:  true,
+		Start: func(job Job) (Doer, error) {
+			t := patientThrottle(job)
+			t.Limiter = limiterFor(job)
+			return over(t, job), nil
+		},
+	}
+}
+
+func limiterFor(job Job) throttle.Limiter {
+	if len(job.Limits) == 0 {
+		return nil
+	}
+	var all []throttle.Limiter
+	for _, l := range job.Limits {
+		switch {
+		case job.Even:
+			all = append(all, throttle.NewLeaky(rate.Limit(l.Rate())))
+		case l.Burst >= l.N:
+			all = append(all, throttle.NewSlidingWindow(l.N, l.Per))
+		default:
+			all = append(all, throttle.NewBucket(rate.Limit(l.Rate()), l.Burst))
+		}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return throttle.All(all...)
+}
+
+// throttleQueued is told no limit and finds it, from headers or refusals.
+func throttleQueued() Client {
+	return Client{
+		Name:    "throttle: no limit configured",
+		Retries: true,
+		Bubble:  true,
+		Start:   func(job Job) (Doer, error) { return over(patientThrottle(job), job), nil },
+	}
+}
+
+func patientThrottle(job Job) *throttle.Transport {
+	return &throttle.Transport{
+		Base:  job.Base,
+		Queue: throttle.QueueOptions{MaxInFlight: job.InFlight},
+		Retry: throttle.Retry{
+			MaxAttempts: manyRetries,
+			MaxPause:    job.patience(),
+			Budget:      throttle.Budget{PerCall: 0.5, Max: 100},
+		},
+	}
+}
+
+// throttleZero is told nothing at all: four attempts, a minute behind closed gates.
+func throttleZero() Client {
+	return Client{
+		Name:    "throttle: zero value",
+		Retries: true,
+		Bubble:  true,
+		Start:   func(job Job) (Doer, error) { return over(&throttle.Transport{Base: job.Base}, job), nil },
+	}
+}
