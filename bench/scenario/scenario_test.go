@@ -3,6 +3,8 @@ package scenario
 import (
 	"context"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,33 @@ func TestVirtual(t *testing.T) {
 					t.Fatal(c.Name, err)
 				}
 				t.Logf("%-8s %v %s in %v", c.Name, r.Values, r.Failed, time.Since(begun).Round(time.Millisecond))
+			}
+		})
+	}
+}
+
+// TestReal runs scenarios in real time, with all their load: BENCH_REAL=outage- go test -v -run Real .
+func TestReal(t *testing.T) {
+	names, ok := os.LookupEnv("BENCH_REAL")
+	if !ok {
+		t.Skip("BENCH_REAL is not set")
+	}
+	for _, s := range All() {
+		if !strings.HasPrefix(s.Name, names) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			for _, c := range append(client.All(), plain, known, finds, Oracle()) {
+				if s.Fits != nil && !s.Fits(c) {
+					continue
+				}
+				t.Run(c.Name, func(t *testing.T) {
+					if !s.Alone {
+						t.Parallel()
+					}
+					r, err := s.Run(t.Context(), c, Options{Seed: 1})
+					t.Logf("%-40s %v %s %v", c.Name, r.Values, r.Failed, err)
+				})
 			}
 		})
 	}

@@ -21,7 +21,9 @@ type stage struct {
 	config upstream.Config
 	doer   client.Doer
 	urgent func(context.Context) context.Context
-	wg     sync.WaitGroup
+	wg     sync.WaitGroup // calls
+
+	watching sync.WaitGroup // until ctx ends
 }
 
 // begin starts an upstream and a client. The run ends with end.
@@ -112,6 +114,7 @@ func (s *stage) arrivals(due []time.Duration, senders int, until time.Duration) 
 func (s *stage) end() upstream.Ledger {
 	s.cancel()
 	s.wg.Wait()
+	s.watching.Wait()
 	if c, ok := s.doer.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
@@ -171,3 +174,8 @@ func percent(part, whole int) float64 {
 
 func limits(c client.Client) bool           { return c.Limits || c.Name == OracleName }
 func limitsAndRetries(c client.Client) bool { return limits(c) && c.Retries }
+
+// A sender sends at once.
+type sender struct{ client.Job }
+
+func (s sender) Do(req *http.Request) (*http.Response, error) { return s.Base.RoundTrip(req) }

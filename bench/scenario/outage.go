@@ -1,0 +1,167 @@
+package scenario
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-throttle/throttle/bench/client"
+	"github.com/go-throttle/throttle/bench/upstream"
+)
+
+func outages() []Scenario {
+	metrics := []Metric{
+		{"attempts_in", "attempts per call of the outage", "", -1, 3},
+		attempts,
+		{"peak", "peak second after / capacity", "", -1, 2},
+		{"refused_after", "refused after the return", "", -1, 0},
+		{"refused_share", "refused after, share", "%", -1, 1},
+		{"backlog", "backlog done after", "s", -1, 1},
+		{"backlog_ideal", "backlog / ideal", "", -1, 2},
+		delivered,
+	}
+	about := "60 calls a second for 25 s by 200 senders, 45 s at most; 503 to all from 5 s to 15 s; a token bucket of 100/s with a burst " +
+		"of 10 at all times. Right is not to knock at the closed door, and to come back no faster and no slower than the limit. "
+	brown := []Metric{attempts, {"closings", "closings of the gate", "", -1, 0}, refused, delivered}
+	return []Scenario{
+		{
+			Name: "outage-known", Title: "Outage and retry storm, limit known", About: about + "The client is told the limit.",
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: limitsAndRetries, Run: outage{told: bucket100}.run,
+		},
+		{
+			Name: "outage-unknown", Title: "Outage and retry storm, limit not known", About: about + "The client is not told the limit.",
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: func(c client.Client) bool { return c.Retries }, Run: outage{}.run,
+		},
+		{
+			Name: "brown-out", Title: "Brown-out: 30 % random 503",
+			About: "60 calls a second of 100 known, by 200 senders. For a minute of virtual time, or 15 s of real time, 30 % of what arrives is " +
+				"answered 503 at random. Right is to send those again, and to go on with all others.",
+			Metrics: brown, Takes: 25 * second, Virtual: true, Fits: limitsAndRetries, Run: brownOut,
+		},
+	}
+}
+
+type outage struct {
+	told []client.Limit
+}
+
+func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Result, err error) {
+	down, up, length, end := 5*second, 15*second, 25*second, 45*second
+	if opts.Short { // an outage of 3 s: short ones cost more, as probes are at least 250 ms apart
+		down, up, length, end = second, 4*second, 7*second, 15*second
+	}
+	config := upstream.Config{
+		Limits: []upstream.Limit{gcra100}, Outages: []upstream.Outage{{From: down, To: up}}, Latency: upstream.Span{Min: 10 * time.Millisecond},
+	}
+	s, err := begin(ctx, c, opts, config, client.Job{Limits: o.told, Patience: 40 * second, Workers: 200})
+	if err != nil {
+		return r, err
+	}
+	due := evenly(60, 0, length)
+	s.arrivals(due, 200, end)
+	l := s.end()
+
+	in := func(call int) bool { return call >= 0 && down <= due[call] && due[call] < up }
+	calls := 60 * int((up-down)/second)
+	after := l.Between(up, end)
+	rejected := after.Count(upstream.Refused)
+	r.Values = map[string]float64{
+		"attempts_in":   l.Of(in).Amplification(calls),
+		"attempts":      l.Amplification(len(due)),
+		"peak":          float64(after.Peak(second)) / 100,
+		"refused_after": float64(rejected),
+		"refused_share": percent(rejected, len(after)),
+		"delivered":     percent(l.Delivered(), len(due)),
+	}
+	if l.Delivered() == len(due) {
+		var at []time.Duration
+		for _, t := range l.FirstAdmitted() {
+			at = append(at, t)
+		}
+		slices.Sort(at)
+		best := caughtUp(due, ideal(config, due), up) - up
+		done := caughtUp(due, at, up) - up
+		r.Values["backlog"] = done.Seconds()
+		r.Values["backlog_ideal"] = float64(done) / float64(best)
+	}
+	r.Traffic = traffic(config, l, l.Last()+bin)
+	return r, nil
+}
+
+// caughtUp is the first moment after an outage at which all that was due by then, but for those that
+// are on their way, had been admitted. Both are in order.
+func caughtUp(due, admitted []time.Duration, up time.Duration) time.Duration {
+	const onTheirWay = 50 * time.Millisecond
+	for n, at := range admitted {
+		if at < up {
+			continue
+		}
+		waiting, _ := slices.BinarySearch(due, at-onTheirWay)
+		if n+1 >= waiting {
+			return at
+		}
+	}
+	return admitted[len(admitted)-1]
+}
+
+func brownOut(ctx context.Context, c client.Client, o Options) (r Result, err error) {
+	length := 15 * second
+	switch {
+	case o.Short:
+		length = 5 * second
+	case o.Virtual:
+		length = 60 * second
+	}
+	config := upstream.Config{
+		Limits: []upstream.Limit{gcra100}, Brown: []upstream.Brown{{From: second, To: second + length, Share: 0.3}},
+		Latency: upstream.Span{Min: 10 * time.Millisecond},
+	}
+	var closed func() bool
+	job := client.Job{Limits: bucket100, Patience: 30 * second, Workers: 200, Gate: func(f func() bool) { closed = f }}
+	s, err := begin(ctx, c, o, config, job)
+	if err != nil {
+		return r, err
+	}
+	closings := s.watch(closed)
+	due := evenly(60, 0, length+2*second)
+	s.arrivals(due, 200, length+20*second)
+	l := s.end()
+	r.Values = map[string]float64{
+		"attempts":  l.Amplification(len(due)),
+		"refused":   float64(l.Count(upstream.Refused)),
+		"delivered": percent(l.Delivered(), len(due)),
+	}
+	if closed != nil {
+		r.Values["closings"] = float64(closings.Load())
+	}
+	r.Traffic = traffic(config, l, l.Last()+bin)
+	return r, nil
+}
+
+// watch counts how often a gate closes, until the run ends. A closing shorter than the time between
+// two looks can be missed; those for failures are longer.
+func (s *stage) watch(closed func() bool) *atomic.Int64 {
+	var n atomic.Int64
+	if closed == nil {
+		return &n
+	}
+	s.watching.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		was := false
+		for {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-tick.C:
+			}
+			is := closed()
+			if is && !was {
+				n.Add(1)
+			}
+			was = is
+		}
+	})
+	return &n
+}

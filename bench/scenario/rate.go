@@ -1,0 +1,71 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-throttle/throttle/bench/client"
+	"github.com/go-throttle/throttle/bench/upstream"
+)
+
+var spacing = Metric{"spacing", "spacing (CV)", "", -1, 3}
+
+// A pace is a rate that is known and has always somebody waiting for it.
+type pace struct {
+	rate, burst int
+	even        bool
+}
+
+func rates() (all []Scenario) {
+	for _, rate := range []int{200, 5000} {
+		for _, p := range []pace{{rate, 1, false}, {rate, 10, false}, {rate, 1, true}} {
+			how, what := fmt.Sprintf("burst%d", p.burst), fmt.Sprintf("a burst of %d", p.burst)
+			if p.even {
+				how, what = "even", "starts spaced evenly"
+			}
+			all = append(all, Scenario{
+				Name:  fmt.Sprintf("rate-%d-%s", rate, how),
+				Title: fmt.Sprintf("%d a second, known, %s", rate, what),
+				About: fmt.Sprintf("64 workers never stop asking for %d calls a second with %s. The upstream has room for 20 ms of timers' "+
+					"lateness. Quota used counts from half a second on: what a late timer loses, is lost.", rate, what),
+				Metrics: []Metric{quotaUsed, refused, spacing},
+				Takes:   p.length(Options{}) + second/2, Alone: rate > 1000, Virtual: true, Fits: limits, Run: p.run,
+			})
+		}
+	}
+	return all
+}
+
+func (p pace) length(o Options) time.Duration {
+	switch {
+	case o.Short:
+		return second
+	case p.rate > 1000:
+		return 5 * second / 2
+	}
+	return 4 * second
+}
+
+func (p pace) run(ctx context.Context, c client.Client, o Options) (r Result, err error) {
+	length := p.length(o)
+	room := p.burst + int(math.Ceil(0.02*float64(p.rate)))
+	config := upstream.Config{Limits: []upstream.Limit{{Kind: upstream.GCRA, N: p.rate, Per: second, Burst: room}}}
+	told := []client.Limit{{N: p.rate, Per: second, Burst: p.burst}}
+	s, err := begin(ctx, c, o, config, client.Job{Limits: told, Even: p.even, Patience: time.Minute, Workers: 64})
+	if err != nil {
+		return r, err
+	}
+	s.backlog(math.MaxInt, 64, length)
+	l := s.end()
+
+	from := second / 2
+	admitted := l.Between(from, length).Only(upstream.Admitted)
+	r.Values = map[string]float64{
+		"quota_used": percent(len(admitted), config.Could(from, length)),
+		"refused":    float64(l.Count(upstream.Refused)),
+		"spacing":    admitted.Spacing(),
+	}
+	return r, nil
+}
