@@ -134,7 +134,8 @@ func TestDelivers(t *testing.T) {
 		for _, job := range []Job{
 			{},
 			{Limits: []Limit{{N: 100, Per: time.Second, Burst: 10}}, InFlight: 5},
-			{Limits: []Limit{{N: 100, Per: time.Second, Burst: 100}, {N: 3000, Per: time.Minute, Burst: 3000}}},
+			{Limits: []Limit{{N: 100, Per: time.Second, Burst: 10, Window: true}}},
+			{Limits: []Limit{{N: 100, Per: time.Second, Burst: 9, Window: true}, {N: 3000, Per: time.Minute, Burst: 99, Window: true}}},
 			{Limits: []Limit{{N: 100, Per: time.Second, Burst: 10}}, Even: true},
 		} {
 			s := new(stub)

@@ -9,13 +9,13 @@ import (
 	"resty.dev/v3"
 )
 
-// restyClient is resty v3 with its token bucket and its own retry conditions, as the README's features and the
+// restyClient is resty v3 with its rate limiter and its own retry conditions, as the README's features and the
 // documentation of SetRateLimiter and SetRetryCount show: 100 ms doubling to 2 s with jitter, or Retry-After.
 // The retry count is raised from 0. The answer is handed out unparsed, because a Doer's caller reads it.
 //
 // Each call waits by itself and asks its limiter again when it wakes, so who goes next is chance, and under a
-// backlog many wake for one unit. It holds one limiter: of several limits it gets the lowest rate and the
-// smallest burst. Only idempotent methods are sent again. It bounds no calls in flight: a channel below does.
+// backlog many wake for one unit. It holds one limiter, here the token bucket or, for a window, the sliding
+// window: of several limits it gets the lowest rate and the smallest burst. Only idempotent methods are sent again. It bounds no calls in flight: a channel below does.
 func restyClient() Client {
 	return Client{
 		Name:    "resty",
@@ -31,15 +31,22 @@ func restyClient() Client {
 				AddRetryConditions(resty.RetryConditionStatusTooManyRequests, resty.RetryConditionStatus5XX,
 					resty.RetryConditionStatusZero)
 			if len(job.Limits) > 0 {
-				limit := job.slowest()
-				if job.Even {
-					limit.Burst = 1
-				}
-				c.SetRateLimiter(resty.NewRateLimitTokenBucket(limit.Rate(), limit.Burst))
+				c.SetRateLimiter(restyLimiter(job))
 			}
 			return over(restyTripper{c}, job), nil
 		},
 	}
+}
+
+func restyLimiter(job Job) resty.RateLimiter {
+	limit := job.slowest()
+	switch {
+	case job.Even:
+		return resty.NewRateLimitTokenBucket(limit.Rate(), 1)
+	case limit.Window && len(job.Limits) == 1:
+		return resty.NewRateLimitSlidingWindow(limit.N, limit.Per)
+	}
+	return resty.NewRateLimitTokenBucket(limit.Rate(), limit.Burst)
 }
 
 // restyTripper speaks resty's words. A body is read here, because resty sends again only what it can seek in.

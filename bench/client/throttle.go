@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+
 	"github.com/go-throttle/throttle"
 	"golang.org/x/time/rate"
 )
@@ -9,14 +11,15 @@ import (
 // without one, and the zero Transport. Where retries are raised, so are the time behind a closed gate and the
 // retry budget, whose default covers a sixth of failing calls: 0.5 a call and 100 in reserve cover a third.
 
-// throttleLimited is told the limit. A limit whose burst is all its units is a window, any other a bucket; one
-// that is to be used evenly is a Leaky. Several are joined by All.
+// throttleLimited is told the limit: a window is a SlidingWindow, any other a Bucket, one that is to be used
+// evenly a Leaky. Several are joined by All.
 func throttleLimited() Client {
 	return Client{
 		Name:    "throttle: limit configured",
 		Limits:  true,
 		Retries: true,
 		Bubble:  true,
+		Urgent:  urgent,
 		Start: func(job Job) (Doer, error) {
 			t := patientThrottle(job)
 			t.Limiter = limiterFor(job)
@@ -24,6 +27,8 @@ func throttleLimited() Client {
 		},
 	}
 }
+
+func urgent(ctx context.Context) context.Context { return throttle.WithPriority(ctx, 1) }
 
 func limiterFor(job Job) throttle.Limiter {
 	if len(job.Limits) == 0 {
@@ -34,7 +39,7 @@ func limiterFor(job Job) throttle.Limiter {
 		switch {
 		case job.Even:
 			all = append(all, throttle.NewLeaky(rate.Limit(l.Rate())))
-		case l.Burst >= l.N:
+		case l.Window:
 			all = append(all, throttle.NewSlidingWindow(l.N, l.Per))
 		default:
 			all = append(all, throttle.NewBucket(rate.Limit(l.Rate()), l.Burst))
@@ -52,6 +57,7 @@ func throttleQueued() Client {
 		Name:    "throttle: no limit configured",
 		Retries: true,
 		Bubble:  true,
+		Urgent:  urgent,
 		Start:   func(job Job) (Doer, error) { return over(patientThrottle(job), job), nil },
 	}
 }
@@ -74,6 +80,7 @@ func throttleZero() Client {
 		Name:    "throttle: zero value",
 		Retries: true,
 		Bubble:  true,
+		Urgent:  urgent,
 		Start:   func(job Job) (Doer, error) { return over(&throttle.Transport{Base: job.Base}, job), nil },
 	}
 }
