@@ -10,19 +10,28 @@ require (
 	github.com/gofri/go-github-ratelimit/v2 v2.0.2
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	go.uber.org/ratelimit v0.3.1
+	golang.org/x/image v0.30.0
 	golang.org/x/time v0.15.0
+	gonum.org/v1/plot v0.17.0
 	resty.dev/v3 v3.0.0-rc.4
 )
 
 require (
+	codeberg.org/go-fonts/liberation v0.5.0 // indirect
+	codeberg.org/go-latex/latex v0.2.0 // indirect
+	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
+	git.sr.ht/~sbinet/gg v0.7.0 // indirect
+	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/benbjohnson/clock v1.3.0 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
+	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/influxdata/tdigest v0.0.1 // indirect
 	golang.org/x/net v0.43.0 // indirect
 	golang.org/x/sync v0.18.0 // indirect
+	golang.org/x/text v0.28.0 // indirect
 )
 
 replace github.com/go-throttle/throttle => ../

@@ -26,6 +26,17 @@ func (t *Traffic) Bins() int {
 	return max(len(t.Accepted), len(t.Refused), len(t.Failed), len(t.Limit))
 }
 
+// Total is all that came, whatever became of it, in each bin.
+func (t *Traffic) Total() []int {
+	total := make([]int, t.Bins())
+	for _, row := range [][]int{t.Accepted, t.Refused, t.Failed} {
+		for i, n := range row {
+			total[i] += n
+		}
+	}
+	return total
+}
+
 // MarshalJSON is part of encoding/json.
 func (t *Traffic) MarshalJSON() ([]byte, error) {
 	out := traffic{

@@ -1,0 +1,173 @@
+// Package chart draws what came to an upstream over time: one panel a client, all with the same
+// axes, as an SVG that is the same bytes for the same figures.
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"io"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/go-throttle/throttle/bench/report"
+)
+
+// A Figure is one picture.
+type Figure struct {
+	Title  string
+	About  string // a line or two below it
+	Panels []Panel
+}
+
+// A Panel is one client.
+type Panel struct {
+	Name    string
+	Strong  bool // its name in bold
+	Traffic *report.Traffic
+}
+
+// Sizes, in pixels.
+const (
+	width    = 880
+	margin   = 14
+	gap      = 18 // between columns
+	caption  = 20 // a panel's name and sum
+	plotting = 92 // a panel's axes and data
+	titling  = 26
+	telling  = 16 // a line of About, or the legend
+	timing   = 18 // what the time axis shows
+)
+
+// New makes the figure of one scenario in one mode: the first repetition of each client that has
+// traffic. It is false if there is none.
+func New(s *report.Scenario, mode string) (Figure, bool) {
+	f := Figure{Title: s.Title, About: s.About}
+	for _, name := range s.Clients(mode) {
+		for _, r := range s.Of(name, mode) {
+			if r.Traffic != nil && r.Traffic.Bins() > 0 {
+				f.Panels = append(f.Panels, Panel{Name: name, Strong: strings.HasPrefix(name, "throttle"), Traffic: r.Traffic})
+				break
+			}
+		}
+	}
+	return f, len(f.Panels) > 0
+}
+
+// SVG draws the figure.
+func (f Figure) SVG(w io.Writer) error {
+	if len(f.Panels) == 0 {
+		return fmt.Errorf("chart %q has no panels", f.Title)
+	}
+	about := breakLines(f.About, 11, width-2*margin)
+	head := vg.Length(margin + titling + telling*(len(about)+1) + 6)
+	columns := 1
+	if len(f.Panels) > 3 {
+		columns = 2
+	}
+	rows := (len(f.Panels) + columns - 1) / columns
+	height := head + vg.Length(rows*(caption+plotting)+timing+margin)
+
+	canvas := vgsvg.New(width, height)
+	page := draw.New(canvas)
+	f.card(page)
+	f.head(page, about)
+	axes := f.axes()
+	wide := (vg.Length(width-2*margin) - vg.Length(gap*(columns-1))) / vg.Length(columns)
+	for i, p := range f.Panels {
+		left := margin + vg.Length(i%columns)*(wide+gap)
+		top := height - head - vg.Length(i/columns*(caption+plotting))
+		area := draw.Canvas{Canvas: page.Canvas, Rectangle: vg.Rectangle{
+			Min: vg.Point{X: left, Y: top - caption - plotting}, Max: vg.Point{X: left + wide, Y: top},
+		}}
+		if err := p.draw(area, axes); err != nil {
+			return err
+		}
+		if i+columns >= len(f.Panels) {
+			at := vg.Point{X: area.Max.X, Y: area.Min.Y - 4}
+			write(page, at, toRight+"time, s", 10, grey)
+		}
+	}
+	return finish(w, canvas, f.Title)
+}
+
+// card is the paper: light on any background, with an edge.
+func (f Figure) card(page draw.Canvas) {
+	size := page.Max
+	page.FillPolygon(paper, []vg.Point{{}, {X: size.X}, size, {Y: size.Y}})
+	edge := draw.LineStyle{Color: rule, Width: 1}
+	page.StrokeLines(edge, []vg.Point{{X: .5, Y: .5}, {X: size.X - .5, Y: .5}, {X: size.X - .5, Y: size.Y - .5}, {X: .5, Y: size.Y - .5}, {X: .5, Y: .5}})
+}
+
+// head writes the title, the lines below it, and what the colours mean.
+func (f Figure) head(page draw.Canvas, about []string) {
+	at := vg.Point{X: margin, Y: page.Max.Y - margin - 13}
+	write(page, at, f.Title, 16, ink, bold)
+	at.Y -= titling - 5
+	for _, line := range about {
+		write(page, at, line, 11, grey)
+		at.Y -= telling
+	}
+	at.Y -= 2
+	bin := f.Panels[0].Traffic.Bin
+	at.X += write(page, at, "Requests that reach the upstream, per "+span(bin)+":", 11, ink) + 12
+	for _, l := range layers {
+		if !f.has(l) {
+			continue
+		}
+		square := []vg.Point{at, {X: at.X + 10, Y: at.Y}, {X: at.X + 10, Y: at.Y + 9}, {X: at.X, Y: at.Y + 9}}
+		page.FillPolygon(l.color, square)
+		at.X += 14
+		at.X += write(page, at, l.name, 11, ink) + 16
+	}
+	page.StrokeLine2(limitLine, at.X, at.Y+4, at.X+16, at.Y+4)
+	at.X += 20
+	write(page, at, "what the upstream admits", 11, ink)
+}
+
+func (f Figure) has(l layer) bool {
+	for _, p := range f.Panels {
+		if sum(l.row(p.Traffic)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// span writes a length of time as people do: "100 ms".
+func span(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return fmt.Sprintf("%g ms", float64(d)/float64(time.Millisecond))
+}
+
+// finish writes the picture. The library's fonts may not be there: others of the same widths will
+// do. Sizes are in pixels rather than points.
+func finish(w io.Writer, canvas *vgsvg.Canvas, title string) error {
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return err
+	}
+	text := b.String()
+	if i := strings.Index(text, "<svg "); i >= 0 {
+		text = text[i:]
+	}
+	head, body, ok := strings.Cut(text, ">")
+	if !ok {
+		return fmt.Errorf("chart %q: the library has drawn no SVG", title)
+	}
+	head = strings.NewReplacer("pt\"", "\"", "\n\txmlns:xlink=\"http://www.w3.org/1999/xlink\"", "").Replace(head)
+	body = strings.NewReplacer(
+		"font-family:Liberation Sans;", "font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;",
+		"font-variant:normal;", "",
+		">"+toRight, " text-anchor=\"end\">",
+		"\n\tstyle=", " style=",
+	).Replace(body)
+	_, err := fmt.Fprintf(w, "%s role=\"img\">\n<title>%s</title>%s", head, html.EscapeString(title), body)
+	return err
+}

@@ -1,0 +1,154 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-throttle/throttle/bench/report"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// outage is 40 s of an upstream of 100/s that is down from 5 s to 15 s, and of a client that sends
+// so many a second and comes back with so many.
+func outage(name string, during, after int) report.Run {
+	r := rand.New(rand.NewPCG(1, 2))
+	t := &report.Traffic{Bin: 100 * time.Millisecond}
+	for i := range 400 {
+		accepted, refused, failed, limit := 0, 0, 0, 10.0
+		switch {
+		case i < 50:
+			accepted = 5 + r.IntN(3)
+		case i < 150:
+			failed, limit = during*r.IntN(3)/2, 0
+		case i < 250:
+			accepted = min(after, 10)
+			refused = max(after-10, 0) * r.IntN(3)
+		default:
+			accepted = r.IntN(3)
+		}
+		t.Accepted, t.Refused = append(t.Accepted, accepted), append(t.Refused, refused)
+		t.Failed, t.Limit = append(t.Failed, failed), append(t.Limit, limit)
+	}
+	return report.Run{Client: name, Mode: report.Real, Rep: 1, Traffic: t}
+}
+
+func sample() *report.Scenario {
+	return &report.Scenario{
+		Name: "outage", Title: "An outage of ten seconds", About: "200 senders make 60 calls a second; the upstream is down from 5 s to 15 s and admits 100 a second after it. " +
+			"Right is to leave it alone while it is down, and to come back at what it admits.",
+		Runs: []report.Run{
+			outage("bare", 6, 8), outage("retry & <hope>", 30, 60), outage("x/time/rate", 10, 10), outage("throttle: limit known", 0, 10),
+			{Client: "no traffic", Mode: report.Real}, outage("throttle: limit unknown", 1, 12),
+		},
+	}
+}
+
+func TestSVG(t *testing.T) {
+	f, ok := New(sample(), report.Real)
+	if !ok || len(f.Panels) != 5 {
+		t.Fatalf("%v, %d panels", ok, len(f.Panels))
+	}
+	var a, b bytes.Buffer
+	if err := f.SVG(&a); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		t.Error("twice the same figure, two pictures")
+	}
+	const path = "testdata/outage.svg"
+	if *update {
+		if err := os.WriteFile(path, a.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.Bytes(), want) {
+		t.Errorf("the picture is not %s; look at it, and run with -update", path)
+	}
+	if a.Len() > 100<<10 {
+		t.Errorf("%d bytes", a.Len())
+	}
+	check(t, a.String(), "An outage of ten seconds", "throttle: limit known", "retry &amp; &lt;hope&gt;", "time, s", "refused by the limit", "per 100 ms")
+}
+
+// check parses the picture and looks for texts in it.
+func check(t *testing.T, svg string, texts ...string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range texts {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no text %q", want)
+		}
+	}
+}
+
+func TestOddTraffic(t *testing.T) {
+	for name, traffic := range map[string]*report.Traffic{
+		"nothing came":   {Bin: time.Second, Accepted: []int{0}},
+		"rows of unlike": {Bin: time.Second, Accepted: []int{1}, Refused: []int{0, 3}, Limit: []float64{1, 1, 1}},
+		"no limit":       {Bin: time.Millisecond, Failed: []int{1000000}},
+	} {
+		s := &report.Scenario{Title: name, Runs: []report.Run{{Client: "c", Mode: report.Virtual, Traffic: traffic}}}
+		f, ok := New(s, report.Virtual)
+		if !ok {
+			t.Fatalf("%s: no figure", name)
+		}
+		var b bytes.Buffer
+		if err := f.SVG(&b); err != nil {
+			t.Fatal(err)
+		}
+		check(t, b.String(), name)
+		if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
+			t.Errorf("%s: NaN or Inf in the picture", name)
+		}
+	}
+	if _, ok := New(sample(), report.Virtual); ok {
+		t.Error("a figure of a mode that did not run")
+	}
+	if err := (Figure{}).SVG(io.Discard); err == nil {
+		t.Error("no panels, no error")
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, test := range []struct {
+		high float64
+		n    ticks
+		want []string
+	}{
+		{10.4, 3, []string{"0", "5", "10"}},
+		{62, 8, []string{"0", "10", "20", "30", "40", "50", "60"}},
+		{1, 3, []string{"0", "0.5", "1"}},
+		{4160, 3, []string{"0", "2000", "4000"}},
+	} {
+		var got []string
+		for _, tick := range test.n.Ticks(0, test.high) {
+			got = append(got, tick.Label)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("up to %v: %v, want %v", test.high, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package chart
+
+import (
+	"image/color"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/go-throttle/throttle/bench/report"
+)
+
+// A layer is one row of the traffic. They are stacked in this order.
+type layer struct {
+	name  string
+	short string
+	color color.Color
+	row   func(*report.Traffic) []int
+}
+
+// The colours are of Okabe and Ito's palette, which colour-blind readers can tell apart.
+var layers = []layer{
+	{"accepted", "accepted", color.RGBA{0x00, 0x72, 0xB2, 0xFF}, func(t *report.Traffic) []int { return t.Accepted }},
+	{"refused by the limit", "refused", color.RGBA{0xE6, 0x9F, 0x00, 0xFF}, func(t *report.Traffic) []int { return t.Refused }},
+	{"failed: the upstream is down", "failed", color.RGBA{0x8C, 0x8C, 0x8C, 0xFF}, func(t *report.Traffic) []int { return t.Failed }},
+}
+
+var limitLine = draw.LineStyle{Color: color.RGBA{0xB0, 0x00, 0x20, 0xFF}, Width: 1.2}
+
+// axes are the same for all panels of a figure.
+type axes struct {
+	seconds float64 // the end of the time axis
+	most    float64 // the end of the other
+}
+
+// axes end with the longest traffic, and where a panel is far above the limit, at three times that.
+func (f Figure) axes() axes {
+	var a axes
+	limit := 0.0
+	for _, p := range f.Panels {
+		total := p.Traffic.Total()
+		last := 0
+		for i, n := range total {
+			a.most = max(a.most, float64(n))
+			if n > 0 {
+				last = i + 1
+			}
+		}
+		a.seconds = max(a.seconds, float64(last)*p.Traffic.Bin.Seconds())
+		for _, l := range p.Traffic.Limit {
+			limit = max(limit, l)
+		}
+	}
+	if limit > 0 {
+		a.most = max(1.5*limit, min(a.most, 3*limit))
+	}
+	a.most, a.seconds = max(a.most*1.04, 1), max(a.seconds, 1)
+	return a
+}
+
+func (p Panel) draw(area draw.Canvas, a axes) error {
+	at := vg.Point{X: area.Min.X, Y: area.Max.Y - caption + 7}
+	var weight []option
+	if p.Strong {
+		weight = append(weight, bold)
+	}
+	write(area, at, p.Name, 12, ink, weight...)
+	at.X = area.Max.X
+	write(area, at, toRight+p.sum(a), 11, grey)
+
+	pl := plot.New()
+	pl.BackgroundColor = color.Transparent
+	pl.X.Min, pl.X.Max, pl.Y.Min, pl.Y.Max = 0, a.seconds, 0, a.most
+	pl.X.Tick.Marker, pl.Y.Tick.Marker = ticks(8), ticks(3)
+	for _, axis := range []*plot.Axis{&pl.X, &pl.Y} {
+		axis.Padding, axis.Color, axis.Width = 0, rule, 0.8
+		axis.Tick.Color, axis.Tick.Width, axis.Tick.Length = rule, 0.8, 3
+		axis.Tick.Label.Font.Typeface, axis.Tick.Label.Font.Variant, axis.Tick.Label.Font.Size = sans.Typeface, sans.Variant, 9
+		axis.Tick.Label.Color = grey
+	}
+	pl.Add(stack{p.Traffic})
+	area.Max.Y -= caption
+	pl.Draw(area)
+	return nil
+}
+
+// sum tells what all of it comes to.
+func (p Panel) sum(a axes) string {
+	var parts []string
+	for i, l := range layers {
+		if n := sum(l.row(p.Traffic)); n > 0 || i < 2 {
+			parts = append(parts, report.Number(float64(n), 0)+" "+l.short)
+		}
+	}
+	if most := float64(slices.Max(p.Traffic.Total())); most > a.most {
+		parts = append(parts, "peak "+report.Number(most, 0))
+	}
+	return strings.Join(parts, ", ")
+}

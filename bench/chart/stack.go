@@ -1,0 +1,102 @@
+package chart
+
+import (
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/go-throttle/throttle/bench/report"
+)
+
+// A stack draws the layers on top of each other, and the limit over them. It is a plot.Plotter.
+type stack struct{ traffic *report.Traffic }
+
+// Plot draws. The sum of all layers comes first and the lowest last, each down to the axis.
+func (s stack) Plot(c draw.Canvas, pl *plot.Plot) {
+	for n := len(layers); n > 0; n-- {
+		if sum(layers[n-1].row(s.traffic)) == 0 {
+			continue
+		}
+		heights := make([]float64, s.traffic.Bins())
+		for _, l := range layers[:n] {
+			for i, v := range l.row(s.traffic) {
+				heights[i] += float64(v)
+			}
+		}
+		s.area(c, pl, heights, n-1)
+	}
+	if len(s.traffic.Limit) > 0 {
+		c.StrokeLines(limitLine, s.steps(c, pl, s.traffic.Limit))
+	}
+}
+
+// area fills what is below the steps, run by run of bins above 0.
+func (s stack) area(c draw.Canvas, pl *plot.Plot, heights []float64, layer int) {
+	_, y := pl.Transforms(&c)
+	floor := round(y(0))
+	var path vg.Path
+	points := s.steps(c, pl, heights)
+	for i, p := range points {
+		if i == 0 {
+			path.Move(vg.Point{X: p.X, Y: floor})
+		}
+		path.Line(p)
+	}
+	path.Line(vg.Point{X: points[len(points)-1].X, Y: floor})
+	path.Close()
+	c.SetColor(layers[layer].color)
+	c.Fill(path)
+}
+
+// steps are the corners of a line that is level in each bin, cut off at the ends of the axes. Bins
+// of one height share their corners.
+func (s stack) steps(c draw.Canvas, pl *plot.Plot, heights []float64) []vg.Point {
+	x, y := pl.Transforms(&c)
+	bin := s.traffic.Bin.Seconds()
+	var out []vg.Point
+	for i, h := range heights {
+		from, to := float64(i)*bin, min(float64(i+1)*bin, pl.X.Max)
+		if from >= pl.X.Max {
+			break
+		}
+		level := round(y(min(h, pl.Y.Max)))
+		if n := len(out); n > 0 && out[n-1].Y == level {
+			out[n-1].X = round(x(to))
+			continue
+		}
+		out = append(out, vg.Point{X: round(x(from)), Y: level}, vg.Point{X: round(x(to)), Y: level})
+	}
+	return out
+}
+
+// round keeps files small: a tenth of a pixel is not seen.
+func round(l vg.Length) vg.Length { return vg.Length(math.Round(float64(l)*10) / 10) }
+
+// ticks marks round numbers, about as many as told.
+type ticks int
+
+// Ticks is part of plot.Ticker.
+func (t ticks) Ticks(low, high float64) []plot.Tick {
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/float64(t))))
+	for _, factor := range []float64{1, 2, 5, 10} {
+		if (high-low)/(step*factor) <= float64(t) {
+			step *= factor
+			break
+		}
+	}
+	var out []plot.Tick
+	for i := math.Ceil(low / step); i*step <= high; i++ {
+		out = append(out, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'g', 6, 64)})
+	}
+	return out
+}
+
+func sum(row []int) (total int) {
+	for _, n := range row {
+		total += n
+	}
+	return total
+}
