@@ -28,6 +28,7 @@ type call struct {
 	srtt    time.Duration
 	final   bool // Check has said so
 	backoff Backoff
+	planned bool   // a retry has been decided and is not sent yet
 	charged bool   // a retry was taken out of the budget, when closings was
 	paidAt  uint32 // this
 }

@@ -66,8 +66,10 @@ func (e *Error) Error() string {
 	if e.Attempts > 0 {
 		fmt.Fprintf(&b, ", attempts sent %d", e.Attempts)
 	}
-	b.WriteString(": ")
-	b.WriteString(strings.TrimPrefix(e.Err.Error(), "throttle: "))
+	if e.Err != nil { // one that somebody made by hand may have none
+		b.WriteString(": ")
+		b.WriteString(strings.TrimPrefix(e.Err.Error(), "throttle: "))
+	}
 	return b.String()
 }
 

@@ -17,7 +17,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 		}
 	}
 	if wait == 0 && d.verdict == grant {
-		q.foreign.next = time.Time{}
+		q.foreign.granted()
 		q.start(w.cost, w.slot(), w.lane, at, now)
 		q.granted(w, at, now)
 		return true
@@ -27,10 +27,10 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 		if !q.foreign.allNotify {
 			wait = min(wait, maxAskGap)
 		}
-		q.foreign.next = now.Add(wait)
+		q.foreign.refused(now, wait)
 	}
 	if q.foreign.stale {
-		q.foreign.next = time.Time{}
+		q.foreign.next = q.foreign.again()
 	}
 	return false
 }
@@ -72,18 +72,47 @@ func (q *Queue) watchForeign() (stop func()) {
 func (q *Queue) askAnew() {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
-	q.foreign.next, q.foreign.stale = time.Time{}, true
+	q.foreign.next, q.foreign.stale = q.foreign.again(), true
 	q.advance(time.Now())
 }
 
 // foreignView is what a queue knows of limiters that are not the library's own.
 type foreignView struct {
 	next      time.Time // not to be asked before
+	told      time.Time // until when they said no
+	last      time.Time // when they did
+	early     uint8     // how often in a row they did so before what was told was over
 	taken     time.Time // as of when the own limiters were paid for the one who asks
 	stale     bool      // one of them has changed since they were asked last
 	allNotify bool      // all of them tell when they change
 	lastGrant time.Time
 	gap       float64 // smoothed seconds per unit granted; 0: not known
+}
+
+// granted notes that they said yes.
+func (f *foreignView) granted() {
+	f.next, f.told, f.early = time.Time{}, time.Time{}, 0
+}
+
+// refused notes that they said to wait.
+func (f *foreignView) refused(now time.Time, wait time.Duration) {
+	if now.Before(f.told) {
+		f.early = min(f.early+1, 20)
+	} else {
+		f.early = 0
+	}
+	f.last, f.told = now, now.Add(wait)
+	f.next = f.told
+}
+
+// again is when they may be asked after a change: at once, but after 1, 2, 4 ... ms where they were
+// asked early and refused again. Of two limiters the second of which refuses, the first gets back
+// what it gave at each asking, and says that it has changed: else that would never end.
+func (f *foreignView) again() time.Time {
+	if f.early == 0 {
+		return time.Time{}
+	}
+	return earliest(f.told, f.last.Add(min(time.Millisecond<<(f.early-1), maxAskGap)))
 }
 
 // maxAskGap is how long a foreign limiter that cannot tell of a change is left unasked.

@@ -291,7 +291,7 @@ func (q *toldQuota) learned(now time.Time, spread time.Duration) Learned {
 	s := Learned{
 		Name: q.Name, Unit: q.Unit, Source: q.Source,
 		Limit: q.Limit, Remaining: q.Remaining, Reset: -1, Window: q.Window,
-		Rate: rate.Limit(q.pace(now, spread)),
+		Rate: rate.Limit(min(q.pace(now, spread), float64(rate.Inf))),
 	}
 	if q.Remaining >= 0 {
 		s.Remaining = int64(max(0, q.left))

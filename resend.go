@@ -79,7 +79,7 @@ func (c *call) plan(what outcome, delay time.Duration) (wait time.Duration, ok b
 		c.charged, c.paidAt = true, k.gate.closings
 	}
 	c.order.retry = true
-	k.counters.retried++
+	c.planned = true
 	return max(delay, k.predict(&again, now)), true
 }
 
@@ -118,16 +118,20 @@ func (c *call) resting(n int) {
 	c.k.resting += n
 }
 
-// settleBudget gives a paid retry back if it was not sent, or if the gate has
-// closed since it was decided: then it was the gate that bounded it.
+// settleBudget counts a retry that goes. It gives a paid one back if it was not
+// sent, or if the gate has closed since it was decided: then it was the gate that
+// bounded it.
 func (c *call) settleBudget() {
-	if !c.charged {
+	if !c.charged && !(c.planned && c.out) {
 		return
 	}
 	c.room().mu.Lock()
 	defer c.room().mu.Unlock()
-	c.charged = false
-	if !c.out || c.k.gate.closings != c.paidAt {
+	if c.planned && c.out {
+		c.k.counters.retried++
+	}
+	if c.charged && (!c.out || c.k.gate.closings != c.paidAt) {
 		c.k.spent = max(0, c.k.spent-1)
 	}
+	c.charged, c.planned = false, false
 }

@@ -158,12 +158,15 @@ func judge(ctx context.Context, resp *http.Response, err error, throttled bool, 
 
 func judgeError(ctx context.Context, err error, after, srtt time.Duration) outcome {
 	var dns *net.DNSError
+	var ours *Error
 	switch {
 	case ctx.Err() != nil:
 		if ctx.Err() == context.DeadlineExceeded && after >= max(time.Second, 4*srtt) {
 			return failure
 		}
 		return cancelled
+	case errors.As(err, &ours): // of a Transport below this one: it has not sent it, or tried enough
+		return neutral
 	case isCertificate(err), isScheme(err), errors.As(err, &dns) && dns.IsNotFound:
 		return neutral
 	}

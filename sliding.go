@@ -170,6 +170,9 @@ func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err 
 // what remains is blocked the longest; n > 0 takes more and may leave a debt.
 func (w *SlidingWindow) Adjust(n int) {
 	w.c.change(func(now time.Time) {
+		if w.n == 0 { // the zero one
+			return
+		}
 		if n > 0 {
 			w.take(now, n)
 			return

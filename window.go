@@ -26,7 +26,7 @@ func (q *quota) start(caller string, n int, per time.Duration) {
 		panic(fmt.Sprintf("throttle: %s: per %v must be above 0", caller, per))
 	}
 	q.c.init()
-	q.n, q.per = int64(n), per
+	q.n, q.per = int64(n), min(per, forever/4) // 36 years, so that sums do not overflow
 }
 
 // check returns the error of a cost that is negative or blocks for too long. The zero window has
@@ -52,7 +52,12 @@ func (q *quota) windows(units int64) int64 {
 	return w
 }
 
-func (q *quota) rate() rate.Limit { return rate.Limit(float64(q.n) / q.per.Seconds()) }
+func (q *quota) rate() rate.Limit {
+	if q.n == 0 {
+		return 0
+	}
+	return rate.Limit(float64(q.n) / q.per.Seconds())
+}
 
 // Notify implements [Notifier].
 func (q *quota) Notify(changed func()) (stop func()) { return q.c.notify(changed) }
@@ -180,6 +185,9 @@ func (w *FixedWindow) Take(_ context.Context, n int) (wait time.Duration, err er
 // leave a debt that fills the following windows.
 func (w *FixedWindow) Adjust(n int) {
 	w.c.change(func(now time.Time) {
+		if w.n == 0 { // the zero one
+			return
+		}
 		if n > 0 {
 			w.take(now, n)
 			return

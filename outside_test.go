@@ -1,0 +1,228 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
+)
+
+// These tests look at the library from outside, at what one would not expect of its users.
+
+// roundTrip is a function as a RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// answer is a response with a short body; kv are header fields and their values.
+func answer(req *http.Request, code int, kv ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i < len(kv); i += 2 {
+		h.Add(kv[i], kv[i+1])
+	}
+	if req.Body != nil {
+		req.Body.Close()
+	}
+	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader("hello")), Request: req, ContentLength: 5, ProtoMajor: 1, ProtoMinor: 1}
+}
+
+func answers(code int, kv ...string) roundTrip {
+	return func(req *http.Request) (*http.Response, error) { return answer(req, code, kv...), nil }
+}
+
+// get sends one request, reads the answer and returns its status.
+func get(ctx context.Context, tr http.RoundTripper, url string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+// statsOf returns the statistics of a Transport's only key.
+func statsOf(tr *throttle.Transport) (s throttle.KeyStats) {
+	for s = range tr.Stats() {
+	}
+	return s
+}
+
+// wrapped is a limiter of the user's with Bucket's Adjust and Notify.
+type wrapped struct {
+	*throttle.Bucket
+	asked atomic.Int64
+}
+
+func (w *wrapped) Take(ctx context.Context, n int) (time.Duration, error) {
+	if w.asked.Add(1) > 1000 {
+		return 0, errors.New("asked too often")
+	}
+	return w.Bucket.Take(ctx, n)
+}
+
+// Of two foreign limiters the second refuses; the first is given back what it gave, and tells so.
+func TestGivingBackIsNoReasonToAskAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &wrapped{Bucket: throttle.NewBucket(100, 100)}, &wrapped{Bucket: throttle.NewBucket(1, 1)}
+		q := throttle.NewQueue(throttle.All(a, b), throttle.QueueOptions{})
+		start := time.Now()
+		for range 3 {
+			if err := q.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("three units at 1/s and burst 1 took %v", took)
+		}
+		if a.asked.Load() > 40 || b.asked.Load() > 40 {
+			t.Errorf("asked %d and %d times", a.asked.Load(), b.asked.Load())
+		}
+	})
+}
+
+// The same, where two keys wake each other.
+func TestGivingBackToAnotherKeyIsNoReasonToAskAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &wrapped{Bucket: throttle.NewBucket(100, 100)}
+		var made [2]atomic.Pointer[wrapped] // as many callers as want may make one
+		tr := &throttle.Transport{Base: answers(200), Limiter: a, LimiterFor: func(key string) throttle.Limiter {
+			w := &wrapped{Bucket: throttle.NewBucket(1, 1)}
+			made[key[0]-'a'].Store(w)
+			return w
+		}}
+		for range 3 {
+			for _, url := range []string{"http://a.test/", "http://b.test/"} {
+				go func() {
+					if _, err := get(t.Context(), tr, url); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+		}
+		start := time.Now()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		for i := range made {
+			if n := made[i].Load().asked.Load(); n > 60 {
+				t.Errorf("key %d: asked %d times in %v", i, n, time.Since(start))
+			}
+		}
+		if got := statsOf(tr); got.Sent != 3 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A quota that is not spaced has rate.Inf, which is no real infinity.
+func TestLearnedRateIsRateInf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: answers(200, "Ratelimit-Policy", `"a";q=10;w=1`, "Ratelimit", `"a";r=9;t=1`)}
+		for range 2 {
+			if _, err := get(t.Context(), tr, "http://a.test/"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if l := statsOf(tr).Learned; len(l) != 1 || l[0].Rate != rate.Inf {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+func TestErrorWithoutReason(t *testing.T) {
+	e := &throttle.Error{Key: "a.test"}
+	if got, want := e.Error(), `throttle: call to "a.test" ended on this side`; got != want || e.Timeout() {
+		t.Errorf("%s, timeout %v", got, e.Timeout())
+	}
+}
+
+// What a Transport below refuses is no failure of the upstream.
+func TestTransportOverTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &throttle.Transport{
+			Base: answers(200), Limiter: throttle.NewBucket(0.01, 1), Queue: throttle.QueueOptions{MaxWait: time.Second},
+		}
+		tr := &throttle.Transport{Base: below}
+		start := time.Now()
+		for i := range 20 {
+			if _, err := get(t.Context(), tr, "http://a.test/"); i > 0 != errors.Is(err, throttle.ErrWaitTooLong) {
+				t.Error(err)
+			}
+		}
+		if s := statsOf(tr); s.Retried > 0 || s.Cause != "" || time.Since(start) > 0 {
+			t.Errorf("after %v: %+v", time.Since(start), s)
+		}
+	})
+}
+
+// Retried counts attempts, not intentions.
+func TestRetriedCountsWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			n.Add(1)
+			return answer(req, 429, "Retry-After", "10"), nil
+		})}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := get(ctx, tr, "http://a.test/"); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if s := statsOf(tr); n.Load() != 1 || s.Sent != 1 || s.Retried != 0 {
+			t.Errorf("sent %d: %+v", n.Load(), s)
+		}
+		get(t.Context(), tr, "http://a.test/")
+		if s := statsOf(tr); s.Sent != uint64(n.Load()) || s.Retried != s.Sent-2 {
+			t.Errorf("sent %d: %+v", n.Load(), s)
+		}
+	})
+}
+
+func TestLongestWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []throttle.Limiter{throttle.NewSlidingWindow(2, math.MaxInt64), throttle.NewFixedWindow(2, math.MaxInt64)} {
+			for range 2 {
+				if wait, err := l.Take(t.Context(), 1); wait != 0 || err != nil {
+					t.Errorf("%T: %v, %v", l, wait, err)
+				}
+				time.Sleep(time.Second)
+			}
+			for _, n := range []int{1, 2} {
+				if wait, err := l.Take(t.Context(), n); wait < 30*365*24*time.Hour || err != nil {
+					t.Errorf("%T, %d units: %v, %v", l, n, wait, err)
+				}
+			}
+		}
+	})
+}
+
+// The zero limiters refuse every cost, whatever is done to them.
+func TestZeroLimiters(t *testing.T) {
+	for _, l := range []throttle.Limiter{new(throttle.FixedWindow), new(throttle.SlidingWindow), new(throttle.Bucket), new(throttle.Leaky)} {
+		for _, n := range []int{0, 1, -1, math.MaxInt, math.MinInt} {
+			l.(throttle.Adjuster).Adjust(n)
+			q := throttle.NewQueue(l, throttle.QueueOptions{})
+			if err := q.Wait(t.Context()); err == nil {
+				t.Errorf("%T has let one go after Adjust(%d)", l, n)
+			}
+			if s := q.Stats(); s.Limit != 0 {
+				t.Errorf("%T: %+v", l, s)
+			}
+		}
+	}
+}
