@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -70,4 +71,14 @@ func All() []Client {
 		throttleQueued(),
 		throttleZero(),
 	}
+}
+
+// Find returns the client of a name.
+func Find(name string) (Client, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(c Client) bool { return c.Name == name })
+	if i < 0 {
+		return Client{}, false
+	}
+	return all[i], true
 }
