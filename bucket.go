@@ -174,7 +174,9 @@ func span(units float64, limit rate.Limit) time.Duration {
 }
 
 // A Bucket is a token bucket: it holds up to burst units, is full at first, and gains limit units
-// per second. Any window of length L admits at most burst + limit·L units.
+// per second. Any window of length L admits at most burst + limit·L units: the burst comes on top, so
+// NewBucket(10, 10) lets 20 go in the first second. Where an upstream counts "10 per second", use a
+// burst of 1, or a [SlidingWindow].
 //
 // A limit of 0 refuses every cost above 0 with an error; under [rate.Inf] all units are ready at
 // once and burst may be 0. A cost above the burst is no error: it goes when the bucket is full and
@@ -198,7 +200,8 @@ type Bucket struct {
 	line *bucketLine // made by the first Wait; guarded by the tank's lock
 }
 
-// NewBucket returns a full bucket of limit units per second and the given burst in units.
+// NewBucket returns a full bucket of limit units per second and the given burst in units. Of a limit
+// in other terms, [rate.Every](200 * time.Millisecond) or 300.0/60 makes a rate.
 // It panics if limit is negative or NaN, or burst is below 1, or below 0 where limit is rate.Inf.
 func NewBucket(limit rate.Limit, burst int) *Bucket {
 	limit = checkLimit("NewBucket", limit, burst)

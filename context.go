@@ -31,8 +31,12 @@ func WithPriority(ctx context.Context, p int) context.Context {
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
 
-// WithCost returns a ctx whose calls take n units of the limit instead of 1. A
-// cost of 0 takes none, but waits its turn; a negative one is an error of the call.
+// WithCost returns a ctx whose calls take n units of the limit instead of 1, or of
+// what Transport.Cost says; each attempt takes them anew. A cost of 0 takes none,
+// but waits its turn; a negative one is an error of the call.
+//
+// Where the cost is known only afterwards, give an estimate, and correct it with
+// the Adjust of the limiter when the answer has come.
 func WithCost(ctx context.Context, n int) context.Context {
 	v := ctxValue(ctx)
 	v.cost, v.hasCost = n, true

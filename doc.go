@@ -3,7 +3,7 @@
 // obeyed by all callers at once, and every retry is paid for from the same quota.
 //
 //	client := &http.Client{Transport: &throttle.Transport{
-//		Limiter: throttle.NewBucket(10, 5), // 10 requests a second, 5 at once
+//		Limiter: throttle.NewBucket(10, 5), // 10 requests a second, and 5 more in a burst
 //	}}
 //
 // # How it works
@@ -20,6 +20,17 @@
 // each event, and it reopens paced.
 //
 // The [Transport] tells the story of one request: wait, send, learn, maybe again.
+//
+// # Where to look
+//
+//	an API documents N per second and M per minute   All, SlidingWindow
+//	deliveries to many hosts, some of them down      Transport.LimiterFor, Retry.MaxPause, Error.Wait
+//	a limit for each API key                         Transport.Key, ByCredential
+//	calls of unequal size, counted in tokens say     WithCost, Transport.Cost, Adjuster
+//	what happens, for logs and metrics               Transport.Hooks, Transport.Stats
+//	jobs that are not HTTP                           Group, Queue, Bucket.Wait
+//
+// Each has an example.
 //
 // # Concurrency
 //

@@ -14,14 +14,16 @@ var (
 	// ErrQueueFull: QueueOptions.MaxWaiting calls wait already.
 	ErrQueueFull = errors.New("throttle: the queue is full")
 	// ErrWaitTooLong: the predicted wait is longer than QueueOptions.MaxWait,
-	// or ends after the caller's deadline; in the latter case the error matches
-	// context.DeadlineExceeded too.
+	// or ends after the caller's deadline, that of http.Client.Timeout for one; in
+	// the latter case the error matches context.DeadlineExceeded too.
 	ErrWaitTooLong = errors.New("throttle: the wait would be too long")
 	// ErrPaused: the upstream has told everyone to wait, or has failed, for longer
-	// than Retry.MaxPause. While a probe tries whether it is back, the others get
-	// this error too.
+	// than Retry.MaxPause, or the call has spent that at closed gates. While a probe
+	// tries whether it is back, the others get this error too. Call again after
+	// Error.Wait; that an upstream is back is only seen by calling it.
 	ErrPaused = errors.New("throttle: calls to this upstream are paused")
-	// ErrRetryBudget: the last attempt failed and Retry.Budget has no retry left.
+	// ErrRetryBudget: the last attempt got no answer, and Retry.Budget has no retry
+	// left. The error matches what the attempt failed with too.
 	ErrRetryBudget = errors.New("throttle: the retry budget is spent")
 )
 
@@ -38,12 +40,16 @@ func (deadlineError) Is(target error) bool {
 	return target == ErrWaitTooLong || target == context.DeadlineExceeded
 }
 
-// An Error says that this side, not the upstream, ended a call, and why.
+// An Error says that this side, not the upstream, ended a call, and why. With
+// Attempts at 0 the upstream has never seen the call.
 //
 //	var e *throttle.Error
 //	switch {
+//	case err == nil:                            // may still be a 429: it was the last
 //	case errors.Is(err, throttle.ErrQueueFull): // shed load
 //	case errors.As(err, &e) && e.Wait > 0:      // ask again after e.Wait
+//	case errors.As(err, &e):                    // e.Err says why, and no wait is known: the ctx has ended, say
+//	default:                                    // the network, or the upstream
 //	}
 type Error struct {
 	Key      string        // the key of the call's line, as observers see it; "" for a bare Queue

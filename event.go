@@ -10,7 +10,7 @@ import (
 // An Event tells an observer of one thing that happened to one call. Fields that
 // do not apply are zero.
 type Event struct {
-	Key     string        // the key of the call's line, cut to 256 bytes
+	Key     string        // the key of the call's line, of at most 256 bytes
 	Method  string        // of the request
 	Host    string        // of the request's URL
 	Status  int           // of the answer to the last attempt, 0 if it had none
@@ -37,7 +37,7 @@ type Learned struct {
 // ctx, and must be safe for concurrent use. A slow hook delays its call.
 type Hooks struct {
 	Waited    func(context.Context, Event) // the call has stood in line for Wait and goes now
-	Refused   func(context.Context, Event) // the call was ended on this side: Err says why
+	Refused   func(context.Context, Event) // the call was not sent, or not again after Retrying: Err says why
 	Throttled func(context.Context, Event) // the upstream refused; Wait is what it told, 0: nothing
 	Failed    func(context.Context, Event) // the attempt got no answer, or a 500, 502, 503 or 504 that is no refusal
 	Learned   func(context.Context, Event) // a limit was learned, or has changed: a new quota or another size, or a cut of the found rate

@@ -287,6 +287,10 @@ func plain(host string) bool {
 // random and lives as long as the process, so the credential cannot be told from
 // what observers see. A request without that header has its host for a key: the
 // Transport must be the Base of the one that sets it, not the other way round.
+//
+// It knows no other header. Where the credential is in X-Api-Key, in a query or in
+// the URL, give Transport.Key a function of your own that puts a hash of it into
+// the key.
 func ByCredential(req *http.Request) string {
 	host := ByHost(req)
 	auth := req.Header.Get("Authorization")

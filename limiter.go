@@ -39,6 +39,12 @@ type Notifier interface {
 // of theirs. It implements [Adjuster] and [Notifier] for those that do. Nil limiters are skipped, a
 // nested All counts as its parts, and one limiter of this package named twice is paid once.
 //
+// Each takes the same number of units. Where a call is one for one limit and many for another, wrap
+// the one in a Limiter of your own that takes 1: see the example of Transport with tokens.
+//
+// The pace at which a line goes on after a refusal is the long-run rate of the slowest: a limit for a
+// day beside one for a second makes it slow. See [Queue].
+//
 // The kinds of this package are asked first, under their locks, so that nobody sees half a taking.
 // Others follow in argument order; if one refuses, what was taken is given back through Adjuster.
 // One limiter may lack it and is asked last; with a second one All panics.
@@ -149,8 +155,10 @@ func (a *all) Notify(changed func()) (stop func()) {
 //	5000/h sliding    a SlidingWindow: at most 5,000 in any hour
 //	100/s window      a FixedWindow: 100 per window of one second
 //
-// The time is a unit (ns, us, ms, s, m, h, d) or a [time.ParseDuration] text, which may begin with
-// whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing only.
+// The time is a unit (ns, us, ms, s, m, h, d; not sec or min) or a [time.ParseDuration] text, which
+// may begin with whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing
+// only. Join several limits with [All]; note that 300/m is one every 200 ms, and "300/m sliding" lets
+// all 300 go at once.
 // An error names the part that is wrong and its value; ParseLimit never panics.
 func ParseLimit(s string) (Limiter, error) {
 	l, err := parseLimit(strings.Fields(s))

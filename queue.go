@@ -12,9 +12,19 @@ import (
 
 // QueueOptions bounds a waiting line. The zero value bounds nothing.
 type QueueOptions struct {
-	MaxWaiting  int           // waiters beyond this are refused with ErrQueueFull; 0: no bound
-	MaxWait     time.Duration // a call whose predicted wait is longer is refused at once with ErrWaitTooLong; 0: only its ctx bounds it. In-flight slots, later calls of a higher priority and what a foreign limiter has not told yet are not foreseen
-	MaxInFlight int           // calls sent and not finished, per key; 0: no bound
+	// MaxWaiting bounds how many wait, per key of a Transport: those beyond are
+	// refused with ErrQueueFull. 0: no bound.
+	MaxWaiting int
+	// MaxWait is the longest wait to begin: a call whose predicted one is longer is
+	// refused at once with ErrWaitTooLong. 0: only its ctx bounds it. What cannot be
+	// foreseen may make a wait longer: in-flight slots, later calls of a higher
+	// priority, when an upstream that is down comes back (see Retry.MaxPause), and
+	// what a foreign limiter has not told yet.
+	MaxWait time.Duration
+	// MaxInFlight bounds the calls that are sent and not finished, per key of a
+	// Transport. There a call has finished when its response's body was closed or
+	// read to the end, or its ctx is over. 0: no bound.
+	MaxInFlight int
 }
 
 func (o *QueueOptions) check() error {
@@ -37,6 +47,9 @@ func (o *QueueOptions) check() error {
 // arrival; every eighth goes to the one that has waited longest. Only the head
 // of the line asks the limiter, so a call that leaves costs the others nothing,
 // and a changed limit is felt at once.
+//
+// After a refusal or a pause, calls start at the long-run rate of the limiter, or of the slowest of an
+// [All], without bursts, until one comes when the last is paid for and nobody waits.
 //
 // The methods are safe for concurrent use. A Queue starts no goroutine and
 // needs no closing.

@@ -19,18 +19,24 @@ import (
 // Retry says which calls are sent again, when, and how often. The zero value is
 // useful. Every attempt waits its turn and pays as the first one did.
 //
-// The default rules: after a 429, any method. After 500, 502, 503, 504 and
-// errors of the network, GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and any
-// request with an Idempotency-Key or X-Idempotency-Key header; if the upstream
-// could not be dialled, any method. Never after other answers, errors of
-// certificates or URLs, and hosts that do not exist; never if the body cannot be
-// sent again because GetBody is nil.
+// The default rules: after a 429, and what else counts as a refusal (see
+// hint.Hint.Throttled) but a 503, any method. After 500, 502, 503, 504 and errors of
+// the network, GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and any request with an
+// Idempotency-Key or X-Idempotency-Key header; if the upstream could not be dialled,
+// any method. Never after other answers, errors of certificates or URLs, and hosts
+// that do not exist; never if the body cannot be sent again because GetBody is nil.
+// http.NewRequest sets that for a bytes.Reader, bytes.Buffer and strings.Reader; for
+// a body of another kind set it yourself.
 type Retry struct {
 	// MaxAttempts bounds the attempts of a call, the first one included.
 	// 0: 4; 1: never retry.
 	MaxAttempts int
 	// MaxPause bounds the time that one call spends behind closed gates, over all
 	// its attempts. 0: 1 minute; negative: as long as its ctx lives.
+	//
+	// A minute suits callers of one upstream, who have nothing else to do. Workers
+	// who serve many hosts would soon all stand before those that are down: there,
+	// let MaxPause be about a second, and call again after Error.Wait.
 	MaxPause time.Duration
 	// Backoff makes the delays of one call's retries after failures. nil: uniform
 	// in (0, c], c = 500 ms doubling to 30 s; a nil result is the same. After a

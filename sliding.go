@@ -11,6 +11,9 @@ import (
 // the moment of every unit until per has passed, 8 bytes each. It never refuses what the limit
 // allows; a [Bucket] that never broke it would have to leave burst of the n unused.
 //
+// An upstream counts when requests arrive, and they come closer to each other on the way: make per
+// longer than what it documents, by as much as latencies differ, or some will be refused.
+//
 // A cost above n goes when the window is empty, and fills it again and again until it is paid. It is
 // an error if (⌈cost/n⌉ − 1)·per is more than an hour.
 //

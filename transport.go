@@ -19,6 +19,10 @@ import (
 //		Limiter: throttle.NewBucket(10, 5),
 //	}}
 //
+// Make one and share it: a Transport for each request has a limit for each request.
+// Do not put one above another: the upper takes what the lower refuses for a failure
+// of the upstream, retries it and closes its gate. Join limits with [All] instead.
+//
 // The zero value has no limit of its own, and obeys what the upstream says.
 //
 // A Transport is safe for concurrent use. Its fields must not be changed after
@@ -27,29 +31,41 @@ import (
 //
 // The request is never changed and its body is closed exactly once. When there
 // are no attempts, budget or time left, the caller gets the last response, as if
-// there were no Transport. An error that says why a call was not sent is an
-// [*Error]; http.Client wraps it, so use errors.As. Mind that
-// http.Client.Timeout includes the time in line.
+// there were no Transport: look at its status as ever, and close its body, which
+// may hold one of Queue.MaxInFlight slots. An error that says why a call was not
+// sent, or not again, is an [*Error]; http.Client wraps it, so use errors.As. Mind
+// that http.Client.Timeout includes the time in line and all attempts.
 type Transport struct {
 	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper
 	// Limiter is one limit shared by all requests; nil: none.
 	Limiter Limiter
 	// LimiterFor makes the limit of a key, when the key is first used, and again
-	// after it has been idle; nil, or a nil result: none. With both limiters, a
-	// request pays both. One Limiter returned for several keys is never
-	// exceeded, but in no order between the keys. Several callers may ask for the
-	// same key at once; one result is kept. A result that is not of this
-	// package's kinds delays, beside a Limiter, the other keys by the time that
-	// its Take runs.
+	// if it was dropped meanwhile (see Key); nil, or a nil result: none. With both
+	// limiters, a request pays its cost to both. Return a new one for each key: one
+	// that is returned for several is shared by them; it is never exceeded, but
+	// goes in no order between the keys. Several callers may ask for the same key
+	// at once; one result is kept. A result that is not of this package's kinds
+	// delays, beside a Limiter, the other keys by the time that its Take runs.
 	LimiterFor func(key string) Limiter
 	// Key tells what a request is counted by; nil: ByHost. What the upstream
 	// says to one request of a key stops all of them, whatever their hosts. Keys
-	// are cut to 256 bytes.
+	// stand in errors, Events and Stats: put no credential into one, but a hash of
+	// it, as ByCredential does. Of a key above 256 bytes a hash stands for the end.
+	//
+	// A key takes half a kilobyte or more. It is dropped, little by little as others
+	// are used, when it has not been used for a minute and its limiter is full again;
+	// where something was learned, or a limiter is not of this package, for an hour.
+	// Of more than 65,536 the least recently used go earlier. So a key for each URL
+	// is no leak, but it is no limit either.
 	Key func(*http.Request) string
-	// Cost is the number of units that a request takes; nil: 1. WithCost wins.
+	// Cost is the number of units that a request takes of Limiter and LimiterFor;
+	// nil: 1. WithCost wins. Both limiters take the same number: for requests beside
+	// tokens see the example Tokens. Quotas that the upstream tells take it only
+	// if no unit is told; of one of requests a call takes 1, and of one of anything
+	// else what calls have been seen to take.
 	Cost func(*http.Request) int
-	// Queue bounds the waiting line of each key.
+	// Queue bounds the waiting line of each key, not of all together.
 	Queue QueueOptions
 	// Retry says what is sent again.
 	Retry Retry
@@ -126,7 +142,7 @@ func (t *Transport) Resume(key string) {
 
 // KeyStats is what [Transport.Stats] tells of one key.
 type KeyStats struct {
-	Key        string // as Transport.Key gave it, cut to 256 bytes
+	Key        string // as Transport.Key gave it, with at most 256 bytes
 	QueueStats        // of its line
 
 	// Learned are the limits that the upstream has told of, and the rate that was
@@ -134,7 +150,7 @@ type KeyStats struct {
 	Learned []Learned
 }
 
-// Stats yields a snapshot of every key in use, in no order. Each is true at the
+// Stats yields a snapshot of every key that is kept, in no order. Each is true at the
 // moment it is taken; together they are not one moment's picture.
 func (t *Transport) Stats() iter.Seq[KeyStats] {
 	t.once.Do(t.setup)
