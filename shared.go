@@ -61,6 +61,9 @@ func (s *sharedLine) leave(q *Queue) {
 	delete(s.entries, q)
 	delete(s.queues, e)
 	s.dirty = true
+	if len(s.entries) == 0 { // who enters next has waited for something else
+		s.told = time.Time{}
+	}
 }
 
 func (s *sharedLine) head() *Queue {

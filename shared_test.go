@@ -500,3 +500,39 @@ func TestOneLimiterForSeveralKeys(t *testing.T) {
 		}
 	})
 }
+
+// A call that has waited for a slot is not late: it is not reckoned as of a moment before it went, though
+// the limiter had told the call before it one.
+func TestSharedLimitExactAfterWaitForSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var at []time.Duration
+		start := time.Now()
+		rng := rand.New(rand.NewPCG(1, 1))
+		tr := &Transport{
+			Limiter: NewSlidingWindow(10, time.Second), Queue: QueueOptions{MaxInFlight: 5},
+			Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				mu.Lock()
+				at = append(at, time.Since(start))
+				d := 300*time.Millisecond + time.Duration(rng.Int64N(int64(400*time.Millisecond)))
+				mu.Unlock()
+				time.Sleep(d)
+				return reply(req, 200), nil
+			}),
+		}
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
+					t.Error(code, err)
+				}
+			})
+		}
+		wg.Wait()
+		for i := 10; i < len(at); i++ {
+			if gap := at[i] - at[i-10]; gap < time.Second {
+				t.Fatalf("start %d came %v after the tenth before it", i, gap)
+			}
+		}
+	})
+}
