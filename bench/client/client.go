@@ -46,6 +46,7 @@ type Client struct {
 	Limits  bool   // it waits for its turn where Job.Limits is told
 	Retries bool   // it sends a refused or failed call again
 	Bubble  bool   // it can live in a testing/synctest bubble
+	Told    bool   // not told a limit, it is the same as another client
 	Start   func(Job) (Doer, error)
 
 	// Urgent marks the context of a call that should go before others. Nil: the client knows no priorities.

@@ -61,6 +61,7 @@ func failsafeLimited() Client {
 		Limits:  true,
 		Retries: true,
 		Bubble:  true,
+		Told:    true,
 		Start: func(job Job) (Doer, error) {
 			p := policies{failsafeRetries(job)}
 			if job.InFlight > 0 {

@@ -31,6 +31,7 @@ func retryableRate() Client {
 		Limits:  true,
 		Retries: true,
 		Bubble:  true,
+		Told:    true,
 		Start: func(job Job) (Doer, error) {
 			return over(newRetryable(rateLimited(job)), job), nil
 		},

@@ -19,10 +19,12 @@ func throttleLimited() Client {
 		Limits:  true,
 		Retries: true,
 		Bubble:  true,
+		Told:    true,
 		Urgent:  urgent,
 		Start: func(job Job) (Doer, error) {
 			t := patientThrottle(job)
 			t.Limiter = limiterFor(job)
+			gate(job, t)
 			return over(t, job), nil
 		},
 	}
@@ -58,7 +60,11 @@ func throttleQueued() Client {
 		Retries: true,
 		Bubble:  true,
 		Urgent:  urgent,
-		Start:   func(job Job) (Doer, error) { return over(patientThrottle(job), job), nil },
+		Start: func(job Job) (Doer, error) {
+			t := patientThrottle(job)
+			gate(job, t)
+			return over(t, job), nil
+		},
 	}
 }
 
@@ -81,6 +87,25 @@ func throttleZero() Client {
 		Retries: true,
 		Bubble:  true,
 		Urgent:  urgent,
-		Start:   func(job Job) (Doer, error) { return over(&throttle.Transport{Base: job.Base}, job), nil },
+		Start: func(job Job) (Doer, error) {
+			t := &throttle.Transport{Base: job.Base}
+			gate(job, t)
+			return over(t, job), nil
+		},
 	}
+}
+
+// gate tells of t's gate what Job.Gate wants to know; there is one host, so one key.
+func gate(job Job, t *throttle.Transport) {
+	if job.Gate == nil {
+		return
+	}
+	job.Gate(func() bool {
+		for s := range t.Stats() {
+			if s.QueueStats.Cause != "" {
+				return true
+			}
+		}
+		return false
+	})
 }

@@ -53,17 +53,21 @@ type turn struct {
 	come   chan struct{}
 }
 
-func newOracle(server *upstream.Server, base http.RoundTripper) *oracle {
+// newOracle leaves room for what overtakes on its way: in real time the network is never even.
+func newOracle(server *upstream.Server, base http.RoundTripper, virtual bool) *oracle {
 	config := server.Config()
 	o := &oracle{base: base, server: server, way: config.Latency.Min, slots: math.MaxInt}
 	spread := max(0, config.Latency.Max-config.Latency.Min)
+	if !virtual {
+		spread += 5 * time.Millisecond
+	}
 	var limits []upstream.Limit
 	for _, l := range config.Limits {
 		switch l.Kind {
 		case upstream.InFlight:
 			o.slots = l.N
 			continue
-		case upstream.GCRA: // room for what overtakes on its way
+		case upstream.GCRA:
 			l.Burst = max(1, l.Burst-int(math.Ceil(l.Rate()*spread.Seconds())))
 		case upstream.Sliding:
 			l.Per += spread

@@ -27,17 +27,17 @@ func outages() []Scenario {
 	return []Scenario{
 		{
 			Name: "outage-known", Title: "Outage and retry storm, limit known", About: about + "The client is told the limit.",
-			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: limitsAndRetries, Run: outage{told: bucket100}.run,
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{told: bucket100}.run,
 		},
 		{
 			Name: "outage-unknown", Title: "Outage and retry storm, limit not known", About: about + "The client is not told the limit.",
-			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: func(c client.Client) bool { return c.Retries }, Run: outage{}.run,
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: resends, Run: outage{}.run,
 		},
 		{
 			Name: "brown-out", Title: "Brown-out: 30 % random 503",
 			About: "60 calls a second of 100 known, by 200 senders. For a minute of virtual time, or 15 s of real time, 30 % of what arrives is " +
 				"answered 503 at random. Right is to send those again, and to go on with all others.",
-			Metrics: brown, Takes: 25 * second, Virtual: true, Fits: limitsAndRetries, Run: brownOut,
+			Metrics: brown, Takes: 25 * second, Virtual: true, Fits: both, Run: brownOut,
 		},
 	}
 }

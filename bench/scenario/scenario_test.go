@@ -1,102 +1,137 @@
 package scenario
 
 import (
-	"context"
-	"net/http"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/bench/client"
-	"golang.org/x/time/rate"
 )
 
-// The clients of these tests: nothing, and the library in its plainest setups.
-var (
-	plain = client.Client{Name: "plain", Bubble: true, Start: func(job client.Job) (client.Doer, error) {
-		return &http.Client{Transport: job.Base}, nil
-	}}
-	known = client.Client{Name: "known", Limits: true, Retries: true, Bubble: true, Urgent: urgent, Start: func(job client.Job) (client.Doer, error) {
-		var all []throttle.Limiter
-		for _, l := range job.Limits {
-			switch {
-			case job.Even:
-				all = append(all, throttle.NewLeaky(rate.Limit(l.Rate())))
-			case l.Window:
-				all = append(all, throttle.NewSlidingWindow(l.N, l.Per))
-			default:
-				all = append(all, throttle.NewBucket(rate.Limit(l.Rate()), l.Burst))
-			}
-		}
-		return library(job, throttle.All(all...)), nil
-	}}
-	finds = client.Client{Name: "finds", Retries: true, Bubble: true, Urgent: urgent, Start: func(job client.Job) (client.Doer, error) {
-		return library(job, nil), nil
-	}}
-)
-
-func urgent(ctx context.Context) context.Context { return throttle.WithPriority(ctx, 1) }
-
-func library(job client.Job, limiter throttle.Limiter) client.Doer {
-	t := &throttle.Transport{
-		Base: job.Base, Limiter: limiter, Queue: throttle.QueueOptions{MaxInFlight: job.InFlight},
-		Retry: throttle.Retry{MaxAttempts: 1000, MaxPause: job.Patience, Budget: throttle.Budget{PerCall: 0.5, Max: 100}},
+// named returns a client of the comparison.
+func named(t *testing.T, name string) client.Client {
+	all := append(client.All(), Oracle())
+	i := slices.IndexFunc(all, func(c client.Client) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no client %q", name)
 	}
-	if job.Gate != nil {
-		job.Gate(func() bool {
-			for s := range t.Stats() {
-				if s.QueueStats.Cause != "" {
-					return true
-				}
-			}
-			return false
-		})
-	}
-	return &http.Client{Transport: t}
+	return all[i]
 }
 
-// Every scenario runs in virtual time, and says something of each client.
+const (
+	plain = "http.Client"
+	known = "throttle: limit configured"
+	finds = "throttle: no limit configured"
+)
+
+// bounds are what a client must reach in a scenario, the least or the most by the metric's name. Where the
+// load is short, they are looser than with all of it.
+type bounds map[string]bound
+
+type bound struct{ least, most float64 }
+
+// Every scenario runs in virtual time, and what it says is right: of the library, of nothing, and of the
+// oracle.
 func TestVirtual(t *testing.T) {
+	none, full := bound{0, 0}, bound{99.4, 100.01}
+	most := func(x float64) bound { return bound{0, x} }
+	onTime := bounds{"time": {0.99, 1.03}, "quota_used": {97, 101}, "refused": none, "delivered": full, "attempts": {1, 1}}
+	steady := bounds{"quota_used": full, "refused": none, "spacing": {0, 0.01}}
+	tests := map[string]map[string]bounds{
+		"backfill-known-bucket":        {known: onTime, OracleName: onTime, plain: {"refused": {90, 120}, "delivered": {1, 20}}},
+		"backfill-known-fixed":         {known: {"refused": none, "delivered": full, "time": {1, 2.8}}, OracleName: onTime, plain: {"refused": {1, 20}}},
+		"backfill-known-sliding":       {known: {"refused": none, "delivered": full, "time": {1, 1.02}}, OracleName: onTime, plain: {"refused": {1, 20}}},
+		"backfill-unknown":             {finds: {"delivered": full, "time": {1, 2}, "refused": {1, 32}}, plain: {"refused": {90, 120}}},
+		"backfill-unknown-retry-after": {finds: {"delivered": full, "time": {1, 4}, "refused": {1, 32}}},
+		"backfill-unknown-draft-8":     {finds: {"delivered": full, "refused": most(10)}},
+		"backfill-unknown-x-ratelimit": {finds: {"delivered": full, "refused": most(10)}},
+		"rate-200-burst1":              {known: steady, OracleName: steady},
+		"rate-200-burst10":             {known: steady, OracleName: steady},
+		"rate-200-even":                {known: steady, OracleName: steady},
+		"rate-5000-burst1":             {known: steady},
+		"rate-5000-burst10":            {known: steady},
+		"rate-5000-even":               {known: steady},
+		"outage-known": {
+			known:      {"attempts_in": {1, 1.25}, "peak": most(1.1), "refused_after": none, "delivered": full, "backlog_ideal": {1, 1.2}},
+			OracleName: {"attempts_in": {1, 1}, "attempts": {1, 1}, "refused_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}},
+			plain:      {"attempts_in": {1, 1}, "delivered": {50, 60}},
+		},
+		"outage-unknown": {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "refused_share": most(15)}},
+		"brown-out":      {known: {"closings": most(1), "delivered": full, "attempts": {1.2, 1.5}}, plain: {"delivered": {60, 90}, "attempts": {1, 1}}},
+		"fan-out":        {known: {"spacing": most(0.01), "displaced": none, "quota_used": full, "refused": none}},
+		"waiters-cancel": {known: {"quota_used": full, "refused": none}},
+		"priority":       {known: {"wait": most(30), "wait_worst": most(60), "quota_used": full, "refused": none}, OracleName: {"wait": most(20)}},
+		"multi-limit":    {known: {"quota_used": {99, 101}, "refused": none}, OracleName: {"quota_used": {99, 101}, "refused": none}},
+	}
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
-			for _, c := range []client.Client{plain, known, finds, Oracle()} {
+			for name, want := range tests[s.Name] {
+				c := named(t, name)
 				if s.Fits != nil && !s.Fits(c) {
-					continue
+					t.Errorf("%s does not fit", name)
 				}
-				begun := time.Now()
-				r, err := InBubble(t, s, c, Options{Seed: 1, Short: testing.Short()})
+				r, err := InBubble(t, s, c, Options{Seed: 1, Short: true})
 				if err != nil {
-					t.Fatal(c.Name, err)
+					t.Fatal(name, err)
 				}
-				t.Logf("%-8s %v %s in %v", c.Name, r.Values, r.Failed, time.Since(begun).Round(time.Millisecond))
+				for metric, b := range want {
+					if v, ok := r.Values[metric]; !ok || v < b.least || v > b.most {
+						t.Errorf("%s: %s is %v (%t), want %v to %v", name, metric, v, ok, b.least, b.most)
+					}
+				}
+				for metric := range r.Values {
+					if !slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Name == metric }) {
+						t.Errorf("%s: no Metric is called %s", name, metric)
+					}
+				}
+				t.Logf("%-8s %v", name, r.Values)
+			}
+			if len(tests[s.Name]) == 0 {
+				t.Error("no expectation")
 			}
 		})
 	}
 }
 
-// TestReal runs scenarios in real time, with all their load: BENCH_REAL=outage- go test -v -run Real .
-func TestReal(t *testing.T) {
-	names, ok := os.LookupEnv("BENCH_REAL")
-	if !ok {
-		t.Skip("BENCH_REAL is not set")
+// TestTable logs every client in every scenario, with all the load: in virtual time with
+// BENCH_VIRTUAL=outage- go test -v -run Table . , in real time with BENCH_REAL=outage- .
+func TestTable(t *testing.T) {
+	names, real := os.LookupEnv("BENCH_REAL")
+	virtual := false
+	if !real {
+		if names, virtual = os.LookupEnv("BENCH_VIRTUAL"); !virtual {
+			t.Skip("neither BENCH_REAL nor BENCH_VIRTUAL is set")
+		}
 	}
 	for _, s := range All() {
 		if !strings.HasPrefix(s.Name, names) {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			for _, c := range append(client.All(), plain, known, finds, Oracle()) {
-				if s.Fits != nil && !s.Fits(c) {
+			for _, c := range append(client.All(), Oracle()) {
+				if s.Fits != nil && !s.Fits(c) || virtual && !c.Bubble {
 					continue
 				}
 				t.Run(c.Name, func(t *testing.T) {
-					if !s.Alone {
+					if !s.Alone && real {
 						t.Parallel()
 					}
-					r, err := s.Run(t.Context(), c, Options{Seed: 1})
-					t.Logf("%-40s %v %s %v", c.Name, r.Values, r.Failed, err)
+					var r Result
+					var err error
+					if real {
+						r, err = s.Run(t.Context(), c, Options{Seed: 1})
+					} else {
+						r, err = Virtual(t.Context(), s, c, Options{Seed: 1})
+					}
+					line := fmt.Sprintf("%-40s", c.Name)
+					for _, m := range s.Metrics {
+						if v, ok := r.Values[m.Name]; ok {
+							line += fmt.Sprintf(" %s %.*f", m.Name, m.Digits, v)
+						}
+					}
+					t.Log(line, r.Failed, err)
 				})
 			}
 		})

@@ -41,7 +41,7 @@ func begin(ctx context.Context, c client.Client, o Options, config upstream.Conf
 	job.Base = s.server.Base()
 	var err error
 	if c.Name == OracleName {
-		s.doer = newOracle(s.server, job.Base)
+		s.doer = newOracle(s.server, job.Base, o.Virtual)
 	} else if s.doer, err = c.Start(job); err != nil {
 		s.server.Close()
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -172,8 +172,18 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-func limits(c client.Client) bool           { return c.Limits || c.Name == OracleName }
-func limitsAndRetries(c client.Client) bool { return limits(c) && c.Retries }
+// knows fits clients that keep a limit that they are told, and those that do nothing at all, to show
+// what that does.
+func knows(c client.Client) bool { return c.Limits || !c.Retries }
+
+// resends fits clients that send a failed call again, and those that do nothing at all.
+func resends(c client.Client) bool { return (c.Retries || !c.Limits) && !c.Told }
+
+// both fits clients that do both, and those that do nothing at all.
+func both(c client.Client) bool { return c.Limits == c.Retries }
+
+// limits fits clients that keep a limit that they are told.
+func limits(c client.Client) bool { return c.Limits }
 
 // A sender sends at once.
 type sender struct{ client.Job }
