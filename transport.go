@@ -20,8 +20,8 @@ import (
 //	}}
 //
 // Make one and share it: a Transport for each request has a limit for each request.
-// Do not put one above another: the upper takes what the lower refuses for a failure
-// of the upstream, retries it and closes its gate. Join limits with [All] instead.
+// Rather than to put one above another, join limits with [All]: each of the two would
+// retry, and stop for what the other has waited for already.
 //
 // The zero value has no limit of its own, and obeys what the upstream says.
 //
