@@ -9,8 +9,10 @@ require (
 	github.com/go-throttle/throttle v0.0.0-00010101000000-000000000000
 	github.com/gofri/go-github-ratelimit/v2 v2.0.2
 	github.com/hashicorp/go-retryablehttp v0.7.8
+	github.com/schollz/progressbar/v3 v3.19.1
 	go.uber.org/ratelimit v0.3.1
 	golang.org/x/image v0.30.0
+	golang.org/x/term v0.44.0
 	golang.org/x/time v0.15.0
 	gonum.org/v1/plot v0.17.0
 	resty.dev/v3 v3.0.0-rc.4
@@ -29,8 +31,11 @@ require (
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/influxdata/tdigest v0.0.1 // indirect
+	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
 	golang.org/x/net v0.43.0 // indirect
 	golang.org/x/sync v0.18.0 // indirect
+	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/text v0.28.0 // indirect
 )
 

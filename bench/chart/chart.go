@@ -36,7 +36,7 @@ const (
 	width    = 880
 	margin   = 14
 	gap      = 18 // between columns
-	caption  = 20 // a panel's name and sum
+	caption  = 24 // a panel's name and sum
 	plotting = 92 // a panel's axes and data
 	titling  = 26
 	telling  = 16 // a line of About, or the legend

@@ -73,7 +73,7 @@ func (p Panel) draw(area draw.Canvas, a axes) error {
 	pl := plot.New()
 	pl.BackgroundColor = color.Transparent
 	pl.X.Min, pl.X.Max, pl.Y.Min, pl.Y.Max = 0, a.seconds, 0, a.most
-	pl.X.Tick.Marker, pl.Y.Tick.Marker = ticks(8), ticks(3)
+	pl.X.Tick.Marker, pl.Y.Tick.Marker = ticks(8), ticks(4)
 	for _, axis := range []*plot.Axis{&pl.X, &pl.Y} {
 		axis.Padding, axis.Color, axis.Width = 0, rule, 0.8
 		axis.Tick.Color, axis.Tick.Width, axis.Tick.Length = rule, 0.8, 3

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -28,8 +29,10 @@ func (s stack) Plot(c draw.Canvas, pl *plot.Plot) {
 		}
 		s.area(c, pl, heights, n-1)
 	}
-	if len(s.traffic.Limit) > 0 {
-		c.StrokeLines(limitLine, s.steps(c, pl, s.traffic.Limit))
+	if limit := s.traffic.Limit; len(limit) > 0 { // it holds on after the last request
+		bins := int(math.Ceil(pl.X.Max / s.traffic.Bin.Seconds()))
+		rest := slices.Repeat(limit[len(limit)-1:], max(0, bins-len(limit)))
+		c.StrokeLines(limitLine, s.steps(c, pl, slices.Concat(limit, rest)))
 	}
 }
 

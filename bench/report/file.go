@@ -21,7 +21,7 @@ const (
 )
 
 // Oracle is the client that knows everything. It is no rival, but says what is possible.
-const Oracle = "oracle"
+const Oracle = scenario.OracleName
 
 // A File is what one or several runs have measured, and where.
 type File struct {

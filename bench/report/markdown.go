@@ -119,7 +119,8 @@ func (f *File) Summary(columns []Column) (string, error) {
 		}
 	}
 	for i, m := range metrics {
-		mark(rows, i, m)
+		s, _ := f.Scenario(columns[i].Scenario)
+		mark(rows, i, m, s.able(columns[i].Mode, m.Name))
 	}
 	var b strings.Builder
 	lines(&b, head, rows, func(r Row) []string {

@@ -31,14 +31,19 @@ func sample() *File {
 			{Name: "used", Title: "quota used", Unit: "%", Better: 1, Digits: 1},
 			{Name: "refused", Title: "refused by the upstream", Better: -1},
 			{Name: "sent", Title: "sent", Digits: 0},
+			{Name: "delivered", Title: "delivered", Unit: "%", Better: 1},
 			{Name: "never", Title: "never measured"},
 		},
 	}
 	add := func(client string, used, refused, sent float64, rep int) {
-		f.Add(backfill, Run{Client: client, Mode: Virtual, Rep: rep, Values: map[string]float64{"used": used, "refused": refused, "sent": sent}})
+		done := 100.0
+		if client == "bare" {
+			done = 98
+		}
+		f.Add(backfill, Run{Client: client, Mode: Virtual, Rep: rep, Values: map[string]float64{"used": used, "refused": refused, "sent": sent, "delivered": done}})
 	}
 	for rep, d := range []float64{0, 0.2, -0.4} {
-		add("bare", 100, 12345+100*d, 1234567, rep+1)
+		add("bare", 101, 12345+100*d, 1234567, rep+1)
 		add("x/time/rate", 99.5+d, 3, 400, rep+1)
 		add("throttle", 99.3+d, 0, 400, rep+1)
 		add(Oracle, 99.9, 0, 400, rep+1)
@@ -152,7 +157,7 @@ func TestMarks(t *testing.T) {
 			rows = append(rows, Row{Cells: []Cell{c}})
 		}
 		rows = append(rows, Row{Client: Oracle, Cells: []Cell{cell(2.2, -9, 9)}})
-		mark(rows, 0, scenario.Metric{Better: test.better, Digits: 1})
+		mark(rows, 0, scenario.Metric{Better: test.better, Digits: 1}, func(c string) bool { return c != Oracle })
 		var got []bool
 		for _, r := range rows {
 			got = append(got, r.Cells[0].Best)

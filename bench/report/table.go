@@ -10,7 +10,12 @@ import (
 
 // Rule says how figures are to be read; it stands below the tables.
 const Rule = "Medians over the repetitions, ± the farthest of them from it. Marked are the best of each column and all that are " +
-	"within noise of it: their ranges overlap, or they are the same as shown. The oracle knows everything, is no rival, and is not marked."
+	"within noise of it: their ranges overlap, or they are the same as shown. Who delivers less than 99 % of what the best does is " +
+	"marked nowhere else. The oracle knows everything, and is no rival."
+
+// delivered is the metric that says whether a client did its job; without that, the other figures
+// are no merit.
+const delivered = "delivered"
 
 // A Table is one scenario in one mode.
 type Table struct {
@@ -73,7 +78,7 @@ func (s *Scenario) table(mode string, clients []string) Table {
 		t.Rows = append(t.Rows, row)
 	}
 	for i, m := range t.Columns {
-		mark(t.Rows, i, m)
+		mark(t.Rows, i, m, s.able(mode, m.Name))
 	}
 	t.share()
 	return t
@@ -98,12 +103,25 @@ func (s *Scenario) Cell(client, mode, metric string) Cell {
 // Spread is 0 for a single run, else how far the farthest repetition is from the median.
 func (c Cell) Spread() float64 { return max(c.High-c.Median, c.Median-c.Low) }
 
+// able tells who may be marked in a column: rivals that did their job.
+func (s *Scenario) able(mode, metric string) func(client string) bool {
+	most := 0.0
+	for _, c := range s.Clients(mode) {
+		if c != Oracle {
+			most = max(most, s.Cell(c, mode, delivered).Median)
+		}
+	}
+	return func(c string) bool {
+		return c != Oracle && (metric == delivered || s.Cell(c, mode, delivered).Median >= 0.99*most)
+	}
+}
+
 // mark marks the best of a column and what cannot be told from it.
-func mark(rows []Row, col int, m scenario.Metric) {
+func mark(rows []Row, col int, m scenario.Metric, able func(client string) bool) {
 	var best *Cell
 	for i := range rows {
 		c := &rows[i].Cells[col]
-		if m.Better == 0 || c.Runs == 0 || rows[i].Client == Oracle {
+		if m.Better == 0 || c.Runs == 0 || !able(rows[i].Client) {
 			continue
 		}
 		if best == nil || float64(m.Better)*(c.Median-best.Median) > 0 {
@@ -115,7 +133,7 @@ func mark(rows []Row, col int, m scenario.Metric) {
 	}
 	for i := range rows {
 		c := &rows[i].Cells[col]
-		if c.Runs == 0 || rows[i].Client == Oracle {
+		if c.Runs == 0 || !able(rows[i].Client) {
 			continue
 		}
 		overlap := c.Low <= best.High && c.High >= best.Low
@@ -135,7 +153,14 @@ func (t *Table) share() {
 		if t.Columns[0].Better < 0 {
 			share = possible / c.Median
 		}
-		if c.Runs > 0 && !math.IsNaN(share) && !math.IsInf(share, 0) {
+		digits := t.Columns[0].Digits
+		switch zero := Number(0, digits); { // of next to nothing there are no shares
+		case Number(c.Median, digits) == Number(possible, digits):
+			share = 1
+		case Number(c.Median, digits) == zero || Number(possible, digits) == zero:
+			continue
+		}
+		if c.Runs > 0 {
 			t.Shares = true
 			t.Rows[i].Share = Cell{Runs: c.Runs, Median: 100 * share}
 		}

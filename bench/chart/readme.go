@@ -1,0 +1,75 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-throttle/throttle/bench/report"
+)
+
+const mark = "<!-- chart "
+
+// Refresh draws the charts anew that a Markdown file asks for, each by a line
+//
+//	<!-- chart scenario mode path.svg: client; client; ... -->
+//
+// where the path is seen from the file. The clients become panels in that order; none named: all.
+func Refresh(f *report.File, page string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		spec, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
+		if !ok {
+			continue
+		}
+		if err := one(f, filepath.Dir(page), strings.TrimSuffix(spec, "-->")); err != nil {
+			return fmt.Errorf("%s: chart %s: %w", page, spec, err)
+		}
+	}
+	return nil
+}
+
+func one(f *report.File, dir, spec string) error {
+	what, names, _ := strings.Cut(spec, ": ")
+	words := strings.Fields(what)
+	if len(words) != 3 {
+		return fmt.Errorf("want a scenario, a mode and a path")
+	}
+	s, ok := f.Scenario(words[0])
+	if !ok {
+		return fmt.Errorf("there is no such scenario in the results")
+	}
+	figure, _ := New(s, words[1])
+	if err := figure.only(names); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := figure.SVG(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, filepath.FromSlash(words[2])), b.Bytes(), 0o644)
+}
+
+// only keeps the panels that are named, in that order.
+func (f *Figure) only(names string) error {
+	if strings.TrimSpace(names) == "" {
+		return nil
+	}
+	var panels []Panel
+	for _, name := range strings.Split(names, ";") {
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(f.Panels, func(p Panel) bool { return p.Name == name })
+		if i < 0 {
+			return fmt.Errorf("no traffic of client %q", name)
+		}
+		panels = append(panels, f.Panels[i])
+	}
+	f.Panels = panels
+	return nil
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-throttle/throttle/bench/client"
+	"github.com/go-throttle/throttle/bench/micro"
+	"github.com/go-throttle/throttle/bench/report"
+	"github.com/go-throttle/throttle/bench/scenario"
+)
+
+func scenarios() []scenario.Scenario { return append(scenario.All(), micro.All()...) }
+
+func clients() []client.Client { return append(client.All(), scenario.Oracle()) }
+
+// A job is one run to be made.
+type job struct {
+	scenario scenario.Scenario
+	client   client.Client
+	mode     string
+	rep      int
+}
+
+// A plan is all that is to be run, in the order of the tables.
+type plan struct {
+	*config
+	scenarios []scenario.Scenario
+	clients   []client.Client
+	jobs      []job
+}
+
+// plan picks what the command line asks for.
+func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*plan, error) {
+	p := &plan{config: c}
+	var err error
+	p.scenarios, err = pick(c.scenario, "scenario", scenarios, func(s scenario.Scenario) string { return s.Name })
+	if err != nil {
+		return nil, err
+	}
+	p.clients, err = pick(c.clients, "client", clients, func(c client.Client) string { return c.Name })
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range p.scenarios {
+		for _, cl := range p.clients {
+			if s.Fits != nil && !s.Fits(cl) {
+				continue
+			}
+			for rep := 1; rep <= c.reps; rep++ {
+				if c.mode != report.Virtual {
+					p.jobs = append(p.jobs, job{s, cl, report.Real, rep})
+				}
+				if c.mode != report.Real && s.Virtual && cl.Bubble {
+					p.jobs = append(p.jobs, job{s, cl, report.Virtual, rep})
+				}
+			}
+		}
+	}
+	if len(p.jobs) == 0 {
+		return nil, fmt.Errorf("nothing to run: none of these clients fits these scenarios in this mode")
+	}
+	return p, nil
+}
+
+// pick returns those whose names match the patterns. Each pattern must match one.
+func pick[T any](patterns, what string, all []T, name func(T) string) ([]T, error) {
+	for _, pattern := range words(patterns) {
+		if !slices.ContainsFunc(all, func(t T) bool { return match(pattern, name(t)) }) {
+			return nil, fmt.Errorf("there is no %s %q; -list shows them", what, pattern)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t T) bool { return !matcher(patterns)(name(t)) }), nil
+}
+
+func words(patterns string) []string {
+	var out []string
+	for _, w := range strings.Split(patterns, ",") {
+		if w = strings.TrimSpace(w); w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// matcher tells whether a name matches one of the patterns.
+func matcher(patterns string) func(name string) bool {
+	return func(name string) bool {
+		return slices.ContainsFunc(words(patterns), func(pattern string) bool { return match(pattern, name) })
+	}
+}
+
+// match is path.Match in which a slash is a letter like others: clients have one in their names.
+func match(pattern, name string) bool {
+	letter := strings.NewReplacer("/", "\x00")
+	ok, err := path.Match(letter.Replace(pattern), letter.Replace(name))
+	return ok && err == nil
+}
+
+// Phases, in their order. What costs CPU runs first or alone, so that it does not disturb the others.
+const (
+	virtual = iota // as many as there are cores
+	shared         // in real time, many at once: they mostly wait
+	alone          // one by one
+	phases
+)
+
+func (j job) phase() int {
+	switch {
+	case j.mode == report.Virtual:
+		return virtual
+	case j.scenario.Alone:
+		return alone
+	}
+	return shared
+}
+
+func (p *plan) workers(phase int) int {
+	return [phases]int{virtual: runtime.GOMAXPROCS(0), shared: p.parallel, alone: 1}[phase]
+}
+
+// takes is a guess of how long a job takes.
+func (p *plan) takes(j job) time.Duration {
+	d := j.scenario.Takes
+	if p.short {
+		d /= 5
+	}
+	if j.mode == report.Virtual {
+		d = 100*time.Millisecond + d/40
+	}
+	return d
+}
+
+// estimate is a guess of how long all of it takes.
+func (p *plan) estimate() time.Duration {
+	var sum, longest [phases]time.Duration
+	for _, j := range p.jobs {
+		sum[j.phase()] += p.takes(j)
+		longest[j.phase()] = max(longest[j.phase()], p.takes(j))
+	}
+	var all time.Duration
+	for phase := range phases {
+		all += max(longest[phase], sum[phase]/time.Duration(p.workers(phase)))
+	}
+	return all
+}
+
+// list prints what could be run.
+func (p *plan) list(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "scenario\tvirtual time too\tone run\twhat")
+	for _, s := range p.scenarios {
+		yes := ""
+		if s.Virtual {
+			yes = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\n", s.Name, yes, s.Takes, s.Title)
+	}
+	fmt.Fprintln(w, "\nclient\tvirtual time too\twaits for its turn\tretries")
+	for _, c := range p.clients {
+		yes := func(b bool) string {
+			if b {
+				return "yes"
+			}
+			return ""
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.Name, yes(c.Bubble), yes(c.Limits), yes(c.Retries))
+	}
+	return w.Flush()
+}
