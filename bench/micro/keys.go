@@ -31,9 +31,9 @@ func keys() scenario.Scenario {
 	return scenario.Scenario{
 		Name:  "keys",
 		Title: "A million hosts, each with its own limit",
-		About: "16 Transports of 62,500 hosts, none of them idle, against one map of rate.Limiter under a mutex. Bytes are all that lives for a host, " +
+		About: "16 Transports of 62,500 hosts, none of them idle, against 16 maps of rate.Limiter, each under a mutex. Bytes are all that lives for a host, " +
 			"its name included. A lookup is a RoundTrip to a host by chance over one that answers at once, less that of the latter; the ratio is " +
-			"to the map in the same run.",
+			"to the maps in the same run.",
 		Metrics: []scenario.Metric{
 			{Name: "bytes", Title: "a host", Unit: "B", Better: -1},
 			{Name: "lookup_ns", Title: "lookup", Unit: "ns", Better: -1},
@@ -51,26 +51,17 @@ func runKeys(ctx context.Context, c client.Client, o scenario.Options) (r scenar
 		n /= 10
 	}
 	seed := rand.New(rand.NewPCG(uint64(o.Seed), 1))
-	base := answerer{headers: true}
-	plain := &hostMap{base: base, limiters: map[string]*rate.Limiter{}}
-	works := []work{lookups(seed, n, func(int) http.RoundTripper { return base })}
-
-	before := heap()
-	fill(n, func(int) http.RoundTripper { return plain })
-	bytes := heap() - before
-	works = append(works, lookups(seed, n, func(int) http.RoundTripper { return plain }))
-
-	if c.Name == library {
-		before := heap()
-		all := newTransports(base)
-		of := func(table int) http.RoundTripper { return all[table] }
-		fill(n, of)
-		bytes = heap() - before
-		works = append(works, lookups(seed, n, of))
-		defer runtime.KeepAlive(all)
+	base := answerer{}
+	var stubs, maps, transports [tables]http.RoundTripper
+	for i := range tables {
+		stubs[i], maps[i], transports[i] = base, newHostMap(base), newTransport(base)
 	}
-	defer runtime.KeepAlive(plain)
-
+	works := []work{lookups(seed, n, stubs), lookups(seed, n, maps)}
+	bytes := fill(n, maps)
+	if c.Name == library {
+		works = append(works, lookups(seed, n, transports))
+		bytes = fill(n, transports)
+	}
 	ns, err := times(ctx, o, works...)
 	if err != nil {
 		return r, err
@@ -82,31 +73,33 @@ func runKeys(ctx context.Context, c client.Client, o scenario.Options) (r scenar
 	return r, nil
 }
 
-func newTransports(base http.RoundTripper) (all [tables]*throttle.Transport) {
-	for i := range all {
-		all[i] = &throttle.Transport{
-			Base:       base,
-			LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(keyRate, keyBurst) },
-		}
+func newTransport(base http.RoundTripper) http.RoundTripper {
+	return &throttle.Transport{
+		Base:       base,
+		LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(keyRate, keyBurst) },
 	}
-	return all
 }
 
 func host(table, i int) string { return fmt.Sprintf("h%d-%d.example.com", table, i) }
 
-// fill calls each host once. The name is made here, so that whoever keeps it keeps all of it.
-func fill(n int, of func(table int) http.RoundTripper) {
-	req := newRequest(true)
+// fill calls each host once and returns the heap that this took. The name is made here, so that whoever keeps
+// it keeps all of it.
+func fill(n int, over [tables]http.RoundTripper) (bytes float64) {
+	req := newRequest(false)
+	before := heap()
 	for i := range n {
-		for table := range tables {
+		for table, rt := range over {
 			req.URL.Host = host(table, i)
-			call(of(table), req)
+			call(rt, req)
 		}
 	}
+	bytes = heap() - before
+	runtime.KeepAlive(over)
+	return bytes
 }
 
 // lookups goes through a long list of hosts, so that none is met again while the processor still has it near.
-func lookups(seed *rand.Rand, n int, of func(table int) http.RoundTripper) work {
+func lookups(seed *rand.Rand, n int, over [tables]http.RoundTripper) work {
 	type place struct {
 		table int
 		host  string
@@ -116,7 +109,7 @@ func lookups(seed *rand.Rand, n int, of func(table int) http.RoundTripper) work 
 		table := seed.IntN(tables)
 		list[i] = place{table, host(table, seed.IntN(n))}
 	}
-	req, next := newRequest(true), 0
+	req, next := newRequest(false), 0
 	return func(times int) {
 		for range times {
 			p := &list[next]
@@ -124,7 +117,7 @@ func lookups(seed *rand.Rand, n int, of func(table int) http.RoundTripper) work 
 				next = 0
 			}
 			req.URL.Host = p.host
-			call(of(p.table), req)
+			call(over[p.table], req)
 		}
 	}
 }
@@ -134,6 +127,10 @@ type hostMap struct {
 	base     http.RoundTripper
 	mu       sync.Mutex
 	limiters map[string]*rate.Limiter
+}
+
+func newHostMap(base http.RoundTripper) http.RoundTripper {
+	return &hostMap{base: base, limiters: map[string]*rate.Limiter{}}
 }
 
 func (m *hostMap) limiter(host string) *rate.Limiter {

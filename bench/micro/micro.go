@@ -39,7 +39,7 @@ type work func(n int)
 // times measures works in turns and returns for each the nanoseconds of one time: those of its quickest turn,
 // as whatever disturbs a turn only makes it longer.
 func times(ctx context.Context, o scenario.Options, works ...work) ([]float64, error) {
-	turns, length := 15, 8*time.Millisecond
+	turns, length := 30, 5*time.Millisecond
 	if o.Short {
 		turns, length = 3, time.Millisecond
 	}

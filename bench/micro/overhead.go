@@ -27,7 +27,7 @@ func overhead() scenario.Scenario {
 			{Name: "headers2_x", Title: "ratio", Better: -1, Digits: 2},
 			{Name: "allocs", Title: "allocations", Better: -1},
 		},
-		Takes: 2 * time.Second, Alone: true,
+		Takes: 3 * time.Second, Alone: true,
 		Fits: func(c client.Client) bool { return c.Name != nothing },
 		Run:  runOverhead,
 	}

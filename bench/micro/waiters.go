@@ -112,12 +112,12 @@ func runWaiters(ctx context.Context, c client.Client, o scenario.Options) (scena
 	return r, bytesOf(ctx, c.Name, some, debt, r.Values)
 }
 
-// untilAllWait measures again if some had left before the last came. That is not the debt's fault: a
-// rate.Limiter reads the clock before it locks, and so counts an interval twice when many come at once
-// (golang/go#56287).
-func untilAllWait(name string, measure func() (left int64, err error)) error {
-	for range 5 {
-		left, err := measure()
+// untilAllWait measures again, with a greater debt, if some had left before the last came: on a busy machine,
+// or because a rate.Limiter reads the clock before it locks, and so counts an interval twice when many come at
+// once (golang/go#56287).
+func untilAllWait(name string, debt int, measure func(debt int) (left int64, err error)) error {
+	for more := range 5 {
+		left, err := measure(debt + more)
 		if err != nil || left == 0 {
 			return err
 		}
@@ -127,7 +127,7 @@ func untilAllWait(name string, measure func() (left int64, err error)) error {
 
 // cpuOf is what n waiters use, 0 where the system does not tell.
 func cpuOf(ctx context.Context, name string, n, debt int) (used time.Duration, err error) {
-	err = untilAllWait(name, func() (int64, error) {
+	err = untilAllWait(name, debt, func(debt int) (int64, error) {
 		warmUp(n)
 		before := cpuTime()
 		wait, _ := indebted(name, debt)
@@ -144,7 +144,7 @@ func cpuOf(ctx context.Context, name string, n, debt int) (used time.Duration, e
 // (which it keeps, and so was there before) the heap.
 func bytesOf(ctx context.Context, name string, n, debt int, values map[string]float64) error {
 	defer func(old int) { runtime.MemProfileRate = old }(runtime.MemProfileRate)
-	return untilAllWait(name, func() (int64, error) {
+	return untilAllWait(name, debt, func(debt int) (int64, error) {
 		warmUp(n)
 		wait, prefix := indebted(name, debt)
 		before, ownBefore := memory(), ownBytes(prefix)
