@@ -116,20 +116,28 @@ func (s freshStub) RoundTrip(*http.Request) (*http.Response, error) {
 	return &resp, nil
 }
 
-// newResponse has no quota fields but the usual others, for a client that looks for the former.
-func newResponse() *http.Response {
+// ordinary is what an answer carries, and nothing about limits.
+var ordinary = http.Header{
+	"Cache-Control":             {"no-store"},
+	"Connection":                {"keep-alive"},
+	"Content-Type":              {"application/json"},
+	"Date":                      {"Mon, 02 Jan 2006 15:04:05 GMT"},
+	"Etag":                      {`"5e1f"`},
+	"Referrer-Policy":           {"no-referrer"},
+	"Server":                    {"stub"},
+	"Strict-Transport-Security": {"max-age=31536000"},
+	"Vary":                      {"Accept-Encoding"},
+	"Via":                       {"1.1 edge"},
+	"X-Content-Type-Options":    {"nosniff"},
+	"X-Request-Id":              {"7f3d4a2c"},
+}
+
+func newResponse(header http.Header) *http.Response {
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{
-			"Cache-Control": {"no-store"},
-			"Content-Type":  {"application/json"},
-			"Date":          {"Mon, 02 Jan 2006 15:04:05 GMT"},
-			"Server":        {"stub"},
-			"Vary":          {"Accept-Encoding"},
-			"X-Request-Id":  {"7f3d4a2c"},
-		},
-		Body: http.NoBody,
+		Header: header,
+		Body:   http.NoBody,
 	}
 }
 
@@ -142,11 +150,11 @@ func newRequest(tb testing.TB) *http.Request {
 	return req
 }
 
-func (c contender) stub() http.RoundTripper {
+func (c contender) stub(answer http.Header) http.RoundTripper {
 	if c.fresh {
-		return freshStub{newResponse()}
+		return freshStub{newResponse(answer)}
 	}
-	return sharedStub{newResponse()}
+	return sharedStub{newResponse(answer)}
 }
 
 func send(tb testing.TB, rt http.RoundTripper, req *http.Request) {
@@ -161,34 +169,29 @@ func send(tb testing.TB, rt http.RoundTripper, req *http.Request) {
 	resp.Body.Close()
 }
 
-// BenchmarkRoundTrip compares the cost of a call that need not wait. The requests of "serial" and
-// "parallel" have no header at all; those of "header" have what most API calls carry, which a
-// client that clones requests pays for.
+// BenchmarkRoundTrip compares the cost of a call that need not wait. The requests and answers of
+// "serial" and "parallel" have no header at all. The requests of "header" have what most API calls
+// carry, which a client that clones requests pays for; the answers of "12headers" what most APIs
+// send, which a client that looks for limits in them pays for.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, c := range contenders {
-		b.Run(c.name+"/serial", func(b *testing.B) {
-			rt, req := c.wrap(c.stub()), newRequest(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				send(b, rt, req)
-			}
-		})
+		b.Run(c.name+"/serial", func(b *testing.B) { serial(b, c.wrap(c.stub(nil)), newRequest(b)) })
 	}
 	for _, c := range contenders {
 		b.Run(c.name+"/header", func(b *testing.B) {
-			rt, req := c.wrap(c.stub()), newRequest(b)
+			req := newRequest(b)
 			req.Header.Set("Accept", "application/json")
 			req.Header.Set("Authorization", "Bearer 0123456789abcdef")
 			req.Header.Set("User-Agent", "bench/1")
-			b.ReportAllocs()
-			for b.Loop() {
-				send(b, rt, req)
-			}
+			serial(b, c.wrap(c.stub(nil)), req)
 		})
 	}
 	for _, c := range contenders {
+		b.Run(c.name+"/12headers", func(b *testing.B) { serial(b, c.wrap(c.stub(ordinary)), newRequest(b)) })
+	}
+	for _, c := range contenders {
 		b.Run(c.name+"/parallel", func(b *testing.B) {
-			rt := c.wrap(c.stub())
+			rt := c.wrap(c.stub(nil))
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				req := newRequest(b)
@@ -197,6 +200,13 @@ func BenchmarkRoundTrip(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+func serial(b *testing.B, rt http.RoundTripper, req *http.Request) {
+	b.ReportAllocs()
+	for b.Loop() {
+		send(b, rt, req)
 	}
 }
 
@@ -216,7 +226,7 @@ func TestContendersDeliver(t *testing.T) {
 	const workers, each = 8, 50
 	for _, c := range contenders {
 		t.Run(c.name, func(t *testing.T) {
-			base := &countingStub{RoundTripper: c.stub()}
+			base := &countingStub{RoundTripper: c.stub(nil)}
 			rt := c.wrap(base)
 			var wg sync.WaitGroup
 			for range workers {
