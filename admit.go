@@ -35,6 +35,17 @@ func (q *Queue) unshared() bool {
 	return q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0)
 }
 
+// takeBy is limits.takeBy, where there is but one at the price of its lock alone.
+func (q *Queue) takeBy(at, now time.Time, n int) (time.Time, error) {
+	if q.sole == nil {
+		return q.limits.takeBy(at, now, n)
+	}
+	c := q.sole.core()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return q.sole.takeBy(at, now, n)
+}
+
 // pay takes n units as of now, if they are there.
 func (q *Queue) pay(n int, now time.Time) bool {
 	at, err := q.takeBy(now, now, n)
@@ -70,6 +81,7 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 			}
 		}
 	}
+	now = time.Now()                                       // there are deadlines to be held against it
 	if _, err := q.limits.ready(now, o.cost); err != nil { // never: it need not wait to be told
 		return nil, nil, q.errorOf(o.attempts, 0, err)
 	}

@@ -31,7 +31,7 @@ const apiFile = "testdata/api.txt"
 // declare; package hint counts as layer 1.
 var layers = map[string]int{
 	"errors.go": 0, "event.go": 0, "context.go": 0, "doc.go": 0, "body.go": 0,
-	"line.go": 1, "ask.go": 1, "ranks.go": 1, "bucketline.go": 1,
+	"line.go": 1, "ask.go": 1, "ranks.go": 1,
 	"core.go": 1, "limits.go": 1, "limiter.go": 1, "bucket.go": 1, "leaky.go": 1, "window.go": 1, "sliding.go": 1,
 	"queue.go": 2, "admit.go": 2, "refuse.go": 2, "foreign.go": 2, "gate.go": 2, "report.go": 2,
 	"shared.go": 2, "keyed.go": 2, "group.go": 2, "retry.go": 2, "learned.go": 2, "told.go": 2, "guess.go": 2, "hear.go": 2, "finder.go": 2, "routes.go": 2, "tallyring.go": 2, "undo.go": 2,

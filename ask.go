@@ -9,51 +9,35 @@ import (
 // errAskPanicked stands in while a foreign limiter is asked, in case it panics.
 var errAskPanicked = errors.New("throttle: the limiter panicked")
 
-// An asker is a rule that also needs the word of foreign limiters. They may
-// block, so all but answered is called without the lock.
-type asker interface {
-	inquire(ctx context.Context, n int) (time.Duration, error)  // take from them
-	refund(n int)                                               // give n units back to them
-	watchForeign() (stop func())                                // hear from them until stop
-	askAnew()                                                   // forget what they told
-	answered(w *waiter, wait time.Duration, now time.Time) bool // with the lock: what they said for w; negative: nothing good
-}
-
-// woken goes on from sleep where w was not simply granted.
+// woken goes on from sleep where w was not simply granted. Whoever asks listens
+// to the limiters too, until it leaves. If it leaves without a grant, the next head
+// has to ask and listen for itself.
 func (l *line) woken(ctx context.Context, w *waiter) (err error) {
-	switch w.state {
-	case granted:
-		return l.abandon(ctx, w)
-	case refused:
-		return l.reason(w)
-	}
-	// Whoever asks listens to the limiters too, until it leaves. If it leaves
-	// without a grant, the next head has to ask and listen for itself.
 	var stop func()
 	defer func() {
-		if stop != nil {
-			stop()
+		if stop == nil {
+			return
 		}
+		stop()
 		if err != nil {
-			l.asker.askAnew()
+			l.rule.askAnew()
 		}
 	}()
-	l.askFor(ctx, w, &stop)
-	for {
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
-			return l.abandon(ctx, w)
-		}
+	for listen := &stop; ; listen = nil {
 		switch {
-		case w.state == asking:
-			l.askFor(ctx, w, nil)
 		case w.state == refused:
 			return l.reason(w)
+		case w.state == asking:
+			l.askFor(ctx, w, listen)
 		case ctx.Err() != nil:
 			return l.abandon(ctx, w)
 		default:
 			return nil
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return l.abandon(ctx, w)
 		}
 	}
 }
@@ -70,18 +54,18 @@ func (l *line) askFor(ctx context.Context, w *waiter, listen *func()) {
 		switch ok := l.hear(w, wait, err); {
 		case ok:
 		case err == nil && wait == 0:
-			l.asker.refund(w.cost) // the gate has closed meanwhile
+			l.rule.refund(w.cost) // the gate has closed meanwhile
 		default:
-			l.asker.refund(0) // the own limiters' units are back: others may wait for them
+			l.rule.refund(0) // the own limiters' units are back: others may wait for them
 		}
 		if err == errAskPanicked {
 			l.reason(w) // nobody will ask for it
 		}
 	}()
 	if listen != nil {
-		*listen = l.asker.watchForeign()
+		*listen = l.rule.watchForeign()
 	}
-	wait, err = l.asker.inquire(ctx, w.cost)
+	wait, err = l.rule.inquire(ctx, w.cost)
 }
 
 // hear takes in what the foreign limiters answered and reports whether w goes.
@@ -92,9 +76,9 @@ func (l *line) hear(w *waiter, wait time.Duration, err error) (ok bool) {
 	l.asking = nil
 	switch {
 	case err != nil:
-		l.asker.answered(w, -1, now)
+		l.rule.answered(w, -1, now)
 		l.leave(w, refused, l.rule.fail(w, err))
-	case l.asker.answered(w, wait, now):
+	case l.rule.answered(w, wait, now):
 		ok = true
 		l.served++
 		l.leave(w, granted, nil)

@@ -9,110 +9,93 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tank is a token bucket on golang.org/x/time/rate: the whole of a Leaky and most of a Bucket.
-//
-// The rate.Limiter is the account and nothing else. It is driven with explicit times under our own
-// lock only, because its clock reads race with its lock; its reservations are not kept, because
-// cancelling them loses units; and what it has no words for, debts and costs above the burst, is
-// written into it by raising its burst for a moment.
+// tank is a token bucket: the whole of a Leaky and most of a Bucket. Its formulas are those of
+// rate.Limiter; the account is our own because that one has a second lock, reads its clock outside
+// it, loses units when a reservation is cancelled, and has no word for a debt.
 type tank struct {
-	c   core
-	lim rate.Limiter
+	c      core
+	limit  rate.Limit
+	burst  int
+	tokens float64 // at the moment c.last; below 0: a debt. Under rate.Inf they mean nothing
 }
 
 func (t *tank) core() *core { return &t.c }
 
-// start makes a full account; limit and burst are valid. A rate.Limiter held by value is empty at
-// first, and what is given back to it fills it.
+// start makes a full account; limit and burst are valid.
 func (t *tank) start(limit rate.Limit, burst int) {
 	t.c.init()
-	t.lim.SetBurstAt(time.Time{}, burst)
-	t.setLimit(time.Time{}, limit)
-	t.lim.ReserveN(time.Time{}, -burst)
+	t.limit, t.burst, t.tokens = limit, burst, float64(burst)
 }
 
-// setLimit changes the rate as of at, up to which the old one counts. After rate.Inf, which fills
-// the bucket in no time, it is full.
-func (t *tank) setLimit(at time.Time, limit rate.Limit) {
-	t.lim.SetLimitAt(at, limit)
-	t.c.stopped = limit == 0
+// tokensAt is min(burst, tokens + limit·(at − last)); at is not before last.
+func (t *tank) tokensAt(at time.Time) float64 {
+	tokens := t.tokens + at.Sub(t.c.last).Seconds()*float64(t.limit)
+	if full := float64(t.burst); tokens > full {
+		return full
+	}
+	return tokens
 }
 
-// takeBy tries the moment at first, which is the whole cost of a take that need not wait. There
-// AllowN forgives a deficit that is paid in less than 1 ns, the grain of the clock.
+// takeBy tries the moment at first, which is the whole cost of a take that need not wait.
 func (t *tank) takeBy(at, now time.Time, n int) (time.Time, error) {
-	if at = t.c.lift(at); n > 0 && !t.c.stopped && t.lim.AllowN(at, n) {
-		t.c.last = at
+	at = t.c.lift(at)
+	if tokens := t.tokensAt(at); 0 < n && float64(n) <= tokens && t.limit > 0 {
+		t.tokens, t.c.last = tokens-float64(n), at
 		return earliest(at, now), nil
 	}
 	return takeReady(t, at, now, n)
 }
 
-// ready follows tokens(x) = min(burst, tokens + rate·(x − last)): n are ready when tokens reach n,
-// or the burst if that is less.
-func (t *tank) ready(at time.Time, n int) (time.Time, error) {
-	at = t.c.lift(at)
-	limit, burst := t.lim.Limit(), t.lim.Burst()
+func (t *tank) check(n int) error {
 	switch {
 	case n < 0:
-		return at, errNegative(n)
-	case n == 0 || limit == rate.Inf:
-		return at, nil
-	case limit == 0:
-		return at, fmt.Errorf("throttle: cost %d can never be paid: the limit is 0", n)
-	case span(float64(n)-float64(burst), limit) > maxSurplus:
-		return at, fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, burst, limit, maxSurplus)
+		return errNegative(n)
+	case n == 0 || t.limit == rate.Inf:
+		return nil
+	case t.limit == 0:
+		return fmt.Errorf("throttle: cost %d can never be paid: the limit is 0", n)
+	case span(float64(n)-float64(t.burst), t.limit) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, t.burst, t.limit, maxSurplus)
 	}
-	return at.Add(span(float64(min(n, burst))-t.lim.TokensAt(at), limit)), nil
+	return nil
 }
 
-// take books as of at.
+// take books n tokens as of at, whatever there is; a negative n adds tokens. What is above the
+// burst is cut by the next reckoning.
 func (t *tank) take(at time.Time, n int) {
-	t.c.last = t.c.lift(at)
-	t.book(n)
-}
-
-// book takes n tokens as of the limiter's clock, whatever there is: fewer than none is a debt.
-// A negative n adds tokens; what is above the burst is cut by the next reckoning.
-func (t *tank) book(n int) {
-	if t.lim.Limit() == rate.Inf {
-		return
-	}
-	if burst := t.lim.Burst(); n > burst {
-		t.lim.SetBurstAt(t.c.last, n)
-		defer t.lim.SetBurstAt(t.c.last, burst)
-	}
-	t.lim.ReserveN(t.c.last, n)
+	at = t.c.lift(at)
+	t.tokens, t.c.last = t.tokensAt(at)-float64(n), at
 }
 
 // giveBack is exact: min(B, min(B, x−n) + n + r·Δt) is what the bucket would hold without the take.
 func (t *tank) giveBack(_, now time.Time, n int) { t.take(now, -n) }
 
-// after: under backlog no token is ever cut off, so the units ahead and our own simply add up.
+// after: n units start when the tokens reach n, or the burst if that is less. Under backlog no token
+// is ever cut off, so the units ahead and our own simply add up.
 func (t *tank) after(from time.Time, ahead int64, n int) time.Time {
 	from = t.c.lift(from)
 	if ahead == 0 && n == 0 {
 		return from
 	}
-	need := float64(ahead) + float64(min(n, t.lim.Burst()))
-	return from.Add(span(need-t.lim.TokensAt(from), t.lim.Limit()))
+	need := float64(ahead) + float64(min(n, t.burst))
+	return from.Add(span(need-t.tokensAt(from), t.limit))
 }
 
-func (t *tank) rate() rate.Limit { return t.lim.Limit() }
+func (t *tank) rate() rate.Limit { return t.limit }
 
 func (t *tank) available(now time.Time) float64 {
-	tokens := t.lim.TokensAt(t.c.lift(now))
-	switch {
-	case t.lim.Limit() == rate.Inf:
+	switch tokens := t.tokensAt(t.c.lift(now)); t.limit {
+	case rate.Inf:
 		return math.Inf(1)
-	case t.c.stopped:
+	case 0:
 		return min(0, tokens)
+	default:
+		return tokens
 	}
-	return tokens
 }
 
 func (t *tank) fresh(now time.Time) bool {
-	return !t.c.changed && (t.rate() == rate.Inf || t.lim.TokensAt(t.c.lift(now)) >= float64(t.lim.Burst()))
+	return !t.c.changed && (t.limit == rate.Inf || t.tokensAt(t.c.lift(now)) >= float64(t.burst))
 }
 
 // Take implements [Limiter]; ctx is not used. A cost above the burst goes when the bucket is full
@@ -123,7 +106,7 @@ func (t *tank) Take(_ context.Context, n int) (wait time.Duration, err error) { 
 // Adjust implements [Adjuster]: n < 0 gives units back, never above the burst; n > 0 takes more and
 // may leave a debt.
 func (t *tank) Adjust(n int) {
-	t.c.change(func(now time.Time) { t.book(n) })
+	t.c.change(func(now time.Time) { t.take(now, n) })
 }
 
 // Notify implements [Notifier].
@@ -140,14 +123,17 @@ func (t *tank) Limit() rate.Limit {
 // stays, and sleeping lines are told. It panics for the limits that the constructor refuses.
 func (t *tank) SetLimit(limit rate.Limit) {
 	t.c.change(func(now time.Time) {
-		limit = checkLimit("SetLimit", limit, t.lim.Burst())
-		t.setLimit(now, limit)
-		t.c.changed = true
+		limit = checkLimit("SetLimit", limit, t.burst)
+		t.take(now, 0)
+		if t.limit == rate.Inf { // which fills the bucket in no time
+			t.tokens = float64(t.burst)
+		}
+		t.limit, t.c.changed = limit, true
 	})
 }
 
 // checkLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because
-// a real infinity would make NaN of rate.Limiter's tokens.
+// 0 s of a real infinity would make NaN of the tokens.
 func checkLimit(caller string, limit rate.Limit, burst int) rate.Limit {
 	if !(limit >= 0) { // NaN too
 		panic(fmt.Sprintf("throttle: %s: limit %v must not be negative or NaN", caller, float64(limit)))
@@ -182,7 +168,7 @@ func span(units float64, limit rate.Limit) time.Duration {
 // once and burst may be 0. A cost above the burst is no error: it goes when the bucket is full and
 // leaves a debt that later units wait for. The clock is package time's and never runs backwards.
 //
-// It stands on [rate.Limiter], whose verbs it answers thus:
+// It reckons as [rate.Limiter] does, whose verbs it answers thus:
 //
 //	rate.Limiter             Bucket
 //	Allow, AllowN            Allow, AllowN: now or never; n above the burst may be allowed
@@ -197,7 +183,7 @@ func span(units float64, limit rate.Limit) time.Duration {
 // must not be copied.
 type Bucket struct {
 	tank
-	line *bucketLine // made by the first Wait; guarded by the tank's lock
+	wait func(context.Context) error // that of a Queue, made by the first Wait; guarded by the tank's lock
 }
 
 // NewBucket returns a full bucket of limit units per second and the given burst in units. Of a limit
@@ -224,7 +210,7 @@ func (b *Bucket) AllowN(n int) bool {
 func (b *Bucket) Burst() int {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
-	return b.lim.Burst()
+	return b.burst
 }
 
 // Tokens returns the units that could be taken now: negative under a debt, +Inf under rate.Inf.
@@ -238,8 +224,9 @@ func (b *Bucket) Tokens() float64 {
 // filled at the limit's rate. Sleeping lines are told. It panics where NewBucket would.
 func (b *Bucket) SetBurst(burst int) {
 	b.c.change(func(now time.Time) {
-		checkLimit("SetBurst", b.lim.Limit(), burst)
-		b.lim.SetBurstAt(now, burst)
+		checkLimit("SetBurst", b.limit, burst)
+		b.take(now, 0)
+		b.burst, b.tokens = burst, min(b.tokens, float64(burst))
 		b.c.changed = true
 	})
 }
@@ -250,11 +237,10 @@ func (b *Bucket) Reserve(n int) *Reservation {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	now := b.c.lift(time.Now())
-	act, err := b.ready(now, n)
-	if err != nil {
+	if b.check(n) != nil {
 		return &Reservation{}
 	}
-	r := &Reservation{bucket: b, act: act, units: n}
+	r := &Reservation{bucket: b, act: b.after(now, 0, n), units: n}
 	if b.rate() == rate.Inf {
 		r.units = 0 // nothing is booked, so nothing can come back when a limit is set
 	}
@@ -287,8 +273,8 @@ func (r *Reservation) Cancel() {
 	if r.bucket == nil {
 		return
 	}
-	r.bucket.c.change(func(time.Time) {
-		r.bucket.book(-r.units)
+	r.bucket.c.change(func(now time.Time) {
+		r.bucket.take(now, -r.units)
 		r.units = 0
 	})
 }

@@ -69,7 +69,9 @@ func (c *call) wait() error {
 		return err
 	}
 	c.out, c.held = true, c.slot
-	c.settleBudget()
+	if c.planned {
+		c.settleBudget()
+	}
 	if c.waited {
 		c.tell(c.t.Hooks.Waited, Event{Wait: waited})
 	}
@@ -78,13 +80,7 @@ func (c *call) wait() error {
 
 // stand returns how long the call has waited.
 func (c *call) stand(ctx context.Context) (time.Duration, error) {
-	l, w, err := c.arrive(ctx, nil)
-	if err == errNewKey {
-		var made *keyLimits
-		if made, err = c.limits(); err == nil {
-			l, w, err = c.arrive(ctx, made)
-		}
-	}
+	l, w, err := c.arrive(ctx)
 	if err != nil || w == nil {
 		return 0, err
 	}
@@ -96,25 +92,24 @@ func (c *call) stand(ctx context.Context) (time.Duration, error) {
 	return c.now.Sub(start), nil
 }
 
-// errNewKey says that the key's limiter has to be made first, without the lock.
-var errNewKey = errors.New("throttle: new key")
-
 // arrive is the one critical section of a call that need not wait: it finds the
-// key, pays the budget's share, and takes slot and units. A new key is entered
-// with the limits made for it; without, errNewKey asks for them. Of two callers
-// who make a key, the second's limits are dropped unused.
-func (c *call) arrive(ctx context.Context, made *keyLimits) (*line, *waiter, error) {
+// key, pays the budget's share, and takes slot and units.
+func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
 	t := c.t.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := t.now()
 	if c.k == nil {
 		k := t.find(c.key, now)
-		switch {
-		case k == nil && made == nil:
-			return nil, nil, errNewKey
-		case k == nil:
-			k = t.add(c.key, made, now)
+		if k == nil {
+			made, err := c.limits()
+			if err != nil {
+				return nil, nil, err
+			}
+			now = t.now()
+			if k = t.find(c.key, now); k == nil { // else another caller was faster
+				k = t.add(c.key, made, now)
+			}
 		}
 		c.k = k
 		k.calls++
@@ -128,8 +123,10 @@ func (c *call) arrive(ctx context.Context, made *keyLimits) (*line, *waiter, err
 	return c.k.admit(ctx, &c.order, now, nil)
 }
 
-// limits asks LimiterFor, which is not ours and so must not be called under the lock.
+// limits asks LimiterFor, which is not ours: without the lock that the caller holds.
 func (c *call) limits() (*keyLimits, error) {
+	c.t.table.mu.Unlock()
+	defer c.t.table.mu.Lock()
 	var lim Limiter
 	if c.t.LimiterFor != nil {
 		lim = c.t.LimiterFor(c.key)
@@ -222,7 +219,6 @@ func (c *call) report(r *report, h *hint.Hint, now time.Time) (news []Learned) {
 	c.paid = 0
 	news = k.heard(r, h, where, now)
 	if k.gate.trouble != nil || k.learned != nil {
-		t.touch(k, now)
 		k.advance(now)
 	}
 	return news
@@ -293,7 +289,9 @@ func (c *call) end() {
 	if c.out { // Base or Hint has panicked
 		c.report(&report{outcome: cancelled, epoch: c.epoch}, new(hint.Hint), time.Now())
 	}
-	c.settleBudget()
+	if c.planned {
+		c.settleBudget()
+	}
 	if c.held {
 		c.k.free()
 	}

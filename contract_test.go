@@ -313,8 +313,8 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 						}
 					}
 					for _, k := range w.tr.table.all() {
-						if k.busy() || k.resting != 0 {
-							t.Errorf("busy %v, slots %d, resting %d", k.busy(), k.slots, k.resting)
+						if k.busy() || k.resting.Load() != 0 {
+							t.Errorf("busy %v, slots %d, resting %d", k.busy(), k.slots, k.resting.Load())
 						}
 					}
 					if left := leftBehind(); left != "" {

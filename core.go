@@ -16,18 +16,19 @@ type own interface {
 	Adjuster
 	Notifier
 	core() *core
-	// ready returns the earliest moment, not before at, at which n units may start if nothing else
-	// is taken, and consumes nothing. A clock ahead of at lifts it. Ready at x means ready at any
-	// y >= x. It errs for a negative n, a limit of 0 and a surplus of more than maxSurplus.
-	ready(at time.Time, n int) (time.Time, error)
-	// take consumes n units as of at, for which ready has just said yes under the same lock.
+	// check returns why n units can never be taken: n is negative, the limit 0, or the surplus over
+	// burst or window takes more than maxSurplus.
+	check(n int) error
+	// take consumes n units as of at, for which after has just said yes under the same lock.
 	take(at time.Time, n int)
 	// takeBy is both in one: if n units were ready at a moment from at to now it takes them as of
 	// that moment. It returns a moment not after now if it took, else the one to ask again.
 	takeBy(at, now time.Time, n int) (time.Time, error)
 	// giveBack undoes an unused take(at, n); a unit whose window has ended by now is not given again.
 	giveBack(at, now time.Time, n int)
-	// after predicts when a call of n units starts if, from the moment from on, ahead units go first.
+	// after predicts when a call of n units, which check has passed, starts if, from the moment from
+	// on, ahead units go first. A clock ahead of from lifts it. With nobody ahead it is the earliest
+	// moment at which n units may start; they may at any later one too.
 	after(from time.Time, ahead int64, n int) time.Time
 	// rate is the long-run rate, rate.Inf if there is none.
 	rate() rate.Limit
@@ -61,14 +62,13 @@ const (
 	forever = time.Duration(1 << 62)
 )
 
-// core is the part that every limiter of the library has: 48 bytes, so that a Bucket has 128.
+// core is the part that every limiter of the library has: 48 bytes, so that a Bucket has 80.
 type core struct {
 	mu       sync.Mutex
-	rank     [6]byte   // random: the one order in which All locks its limiters
-	changed  bool      // a setter was called: not fresh any more
-	stopped  bool      // the limit is 0
-	last     time.Time // the latest moment seen; never goes back
-	watchers *watcher  // nil while nobody sleeps
+	rank     [6]byte          // random: the one order in which All locks its limiters
+	changed  bool             // a setter was called: not fresh any more
+	last     time.Time        // the latest moment seen; never goes back
+	watchers map[*func()]bool // who is told of changes; nil while nobody sleeps
 }
 
 // init draws the rank. Random instead of counted, because a counter would be package state.
@@ -82,39 +82,22 @@ func (c *core) init() {
 // won, so moments can arrive out of order; an interval counted twice would be units made of nothing.
 func (c *core) lift(at time.Time) time.Time { return latest(at, c.last) }
 
-// watcher is a node of core's list of sleeping lines, doubly linked so that leaving costs nothing.
-type watcher struct {
-	changed    func()
-	prev, next *watcher
-}
-
-// notify adds changed to the list; it stands behind every limiter's Notify.
+// notify adds changed to those who are told; it stands behind every limiter's Notify.
 func (c *core) notify(changed func()) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &watcher{changed: changed, next: c.watchers}
-	if w.next != nil {
-		w.next.prev = w
+	if c.watchers == nil {
+		c.watchers = map[*func()]bool{}
 	}
-	c.watchers = w
-	return func() { c.forget(w) }
+	c.watchers[&changed] = true
+	return func() { c.forget(&changed) }
 }
 
-// forget takes w off the list, once.
-func (c *core) forget(w *watcher) {
+func (c *core) forget(changed *func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.changed == nil {
-		return
-	}
-	w.changed = nil
-	if w.next != nil {
-		w.next.prev = w.prev
-	}
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		c.watchers = w.next
+	if delete(c.watchers, changed); len(c.watchers) == 0 {
+		c.watchers = nil
 	}
 }
 
@@ -129,10 +112,11 @@ func (c *core) change(f func(now time.Time)) {
 func (c *core) changeLocked(f func(now time.Time)) (tell []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = c.lift(time.Now())
-	f(c.last)
-	for w := c.watchers; w != nil; w = w.next {
-		tell = append(tell, w.changed)
+	now := c.lift(time.Now())
+	f(now)
+	c.last = now
+	for changed := range c.watchers {
+		tell = append(tell, *changed)
 	}
 	return tell
 }
@@ -150,12 +134,15 @@ func takeNow(o own, n int) (wait time.Duration, err error) {
 	return m.Sub(now), nil
 }
 
-// takeReady is takeBy by way of ready and take. A now behind the limiter's clock is lifted, else a
+// takeReady is takeBy by way of after and take. A now behind the limiter's clock is lifted, else a
 // caller who lost the race for the lock would wait for nanoseconds; the answer is cut to its now.
 func takeReady(o own, at, now time.Time, n int) (time.Time, error) {
-	m, err := o.ready(at, n)
-	if err != nil || m.After(o.core().lift(now)) {
-		return m, err
+	if err := o.check(n); err != nil {
+		return at, err
+	}
+	m := o.after(at, 0, n)
+	if m.After(o.core().lift(now)) {
+		return m, nil
 	}
 	o.take(m, n)
 	return earliest(m, now), nil

@@ -2,10 +2,11 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
-// answered implements asker: the foreign limiters, asked for w, said to wait
+// answered implements rule: the foreign limiters, asked for w, said to wait
 // that long; 0: w has their units too; negative: they refused altogether.
 func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	at := q.foreign.taken
@@ -24,7 +25,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	}
 	q.giveBack(at, now, w.cost)
 	if wait > 0 {
-		if !q.foreign.allNotify {
+		if slices.ContainsFunc(q.limits.foreign, func(l Limiter) bool { _, tells := l.(Notifier); return !tells }) {
 			wait = min(wait, maxAskGap)
 		}
 		q.foreign.refused(now, wait)
@@ -35,45 +36,26 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	return false
 }
 
-// inquire implements asker.
+// inquire implements rule.
 func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
 	return takeForeign(ctx, q.limits.foreign, n)
 }
 
-// refund implements asker. Own limiters have been given back to under the lock,
+// refund implements rule. Own limiters have been given back to under the lock,
 // silently; now other lines that wait for them are told.
 func (q *Queue) refund(n int) {
-	for _, o := range q.limits.own {
-		o.Adjust(0)
-	}
-	for _, f := range q.limits.foreign {
-		if a, ok := f.(Adjuster); ok && n > 0 {
-			a.Adjust(-n)
-		}
+	adjust(q.limits.own, 0)
+	if n > 0 {
+		adjust(q.limits.foreign, -n)
 	}
 }
 
-// watchForeign implements asker.
-func (q *Queue) watchForeign() (stop func()) {
-	var stops []func()
-	for _, f := range q.limits.foreign {
-		if n, ok := f.(Notifier); ok {
-			stops = append(stops, n.Notify(q.askAnew))
-		}
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
+// watchForeign implements rule.
+func (q *Queue) watchForeign() (stop func()) { return watch(q.limits.foreign, q.askAnew) }
 
-// askAnew implements asker: what the foreign limiters told holds no longer.
+// askAnew implements rule: what the foreign limiters told holds no longer.
 func (q *Queue) askAnew() {
-	q.room.mu.Lock()
-	defer q.room.mu.Unlock()
-	q.foreign.next, q.foreign.stale = q.foreign.again(), true
-	q.advance(time.Now())
+	q.change(func(time.Time) { q.foreign.next, q.foreign.stale = q.foreign.again(), true })
 }
 
 // foreignView is what a queue knows of limiters that are not the library's own.
@@ -84,7 +66,6 @@ type foreignView struct {
 	early     uint8     // how often in a row they did so before what was told was over
 	taken     time.Time // as of when the own limiters were paid for the one who asks
 	stale     bool      // one of them has changed since they were asked last
-	allNotify bool      // all of them tell when they change
 	lastGrant time.Time
 	gap       float64 // smoothed seconds per unit granted; 0: not known
 }

@@ -87,7 +87,9 @@ func (g *Group) join(t *task) {
 	case w == nil:
 		g.start(t, nil)
 	case w.state <= asking:
-		t.line = l
+		if t.line == nil { // else settled has set it
+			t.line = l
+		}
 		g.waiting[w] = t
 		if own := t.ctx.Done(); own != nil && own != g.ctx.Done() {
 			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w, t.ctx.Err()) })
@@ -98,8 +100,9 @@ func (g *Group) join(t *task) {
 // settled is what the line calls, under its lock, when it is the task's turn or
 // it must go.
 func (g *Group) settled(t *task, w *waiter, err *Error) {
+	t.line = g.q.line
 	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
-		go g.ask(g.q.line, t, w)
+		go g.ask(t, w)
 		return
 	}
 	delete(g.waiting, w)
@@ -121,7 +124,7 @@ func (g *Group) start(t *task, w *waiter) {
 		if w != nil && (t.ctx.Err() != nil || g.ctx.Err() != nil) {
 			return g.giveUp(t, w)
 		}
-		defer g.q.finish(&t.order)
+		defer g.q.finish(true, t.epoch)
 		ctx, cancel := g.bound(t.ctx)
 		defer cancel()
 		return t.fn(ctx)
@@ -139,11 +142,11 @@ func (g *Group) bound(ctx context.Context) (context.Context, func()) {
 }
 
 // ask plays the head: it asks the foreign limiters for a task.
-func (g *Group) ask(l *line, t *task, w *waiter) {
+func (g *Group) ask(t *task, w *waiter) {
 	g.listen.Do(func() { g.stop = g.q.watchForeign() })
 	ctx, cancel := g.bound(t.ctx)
 	defer cancel()
-	l.askFor(ctx, w, nil)
+	t.line.askFor(ctx, w, nil)
 	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
 		g.leave(w, ctx.Err())
 	}
@@ -151,12 +154,11 @@ func (g *Group) ask(l *line, t *task, w *waiter) {
 
 // giveUp returns a grant that came when the task's ctx had ended.
 func (g *Group) giveUp(t *task, w *waiter) error {
-	g.q.takeBack(w)
-	err := t.ctx.Err()
-	if err == nil {
-		err = g.ctx.Err()
+	ctx := t.ctx
+	if ctx.Err() == nil {
+		ctx = g.ctx
 	}
-	return g.q.errorOf(0, 0, err)
+	return t.line.abandon(ctx, w)
 }
 
 // fail ends a task that did not run. Only the first error counts, so the others

@@ -1,11 +1,11 @@
 package throttle
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,38 +18,15 @@ const (
 	maxKeyLen   = 256         // bytes of a key
 	idleAfter   = time.Minute // a key unused for so long may be dropped
 	foreignIdle = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
-	evictTries  = 16          // busy keys passed by in looking for one to drop
-	sweepEvery  = 16          // accesses from one look at the oldest key to the next
+	evictTries  = 16          // keys that are looked at to find the one to drop
+	sweepEvery  = 16          // accesses from one look at a key that may be idle to the next
 )
 
-// A keyState is a Queue in a Transport's table, and its place there.
+// A keyState is a Queue in a Transport's table.
 type keyState struct {
+	used  time.Duration // when last, since the room's base
+	place int           // in table.order
 	Queue
-	prev, next *keyState
-	class      class
-	used       time.Duration // when last, since the room's base
-	born       time.Duration // when it was made
-}
-
-// class sorts keys by what is lost when they are dropped.
-type class uint8
-
-const (
-	classOpen class = iota
-	classUntold
-	classTold
-	classes
-)
-
-func (k *keyState) classAt(now time.Time) class {
-	g := &k.gate
-	switch {
-	case g.trouble == nil, g.cause == open, !g.probing && !now.Before(g.until):
-		return classOpen
-	case g.cause == told, g.cause == paused:
-		return classTold
-	}
-	return classUntold
 }
 
 // busy reports whether calls of the key wait, are under way or rest.
@@ -60,7 +37,7 @@ func (k *keyState) busy() bool {
 // idle reports whether nothing would be lost by dropping the key.
 func (k *keyState) idle(now time.Time) bool {
 	unused := now.Sub(k.room.base) - k.used
-	if k.busy() || unused < idleAfter || (len(k.own.foreign) > 0 || k.learned != nil) && unused < foreignIdle {
+	if unused < idleAfter || (len(k.own.foreign) > 0 || k.learned != nil) && unused < foreignIdle || k.busy() {
 		return false
 	}
 	g := &k.gate
@@ -71,28 +48,39 @@ func (k *keyState) idle(now time.Time) bool {
 	return (g.trouble == nil || g.mode != paced && g.flying == 0) && k.own.fresh(now)
 }
 
+// worth ranks keys that are not busy by what is lost when they are dropped. An
+// open one in use is worth most: a flood of hosts that refuse must not slow those
+// that work.
+func (k *keyState) worth(now time.Time) int {
+	g := &k.gate
+	switch open := g.trouble == nil || g.cause == open || !g.probing && !now.Before(g.until); {
+	case open && now.Sub(k.room.base)-k.used >= idleAfter:
+		return 0
+	case open:
+		return 3
+	case g.cause == told, g.cause == paused:
+		return 2
+	}
+	return 1
+}
+
 // A table holds the queues of a Transport's keys. They share one lock, room.mu:
 // it is held for well under a microsecond, as that of http.Transport's idle
 // connections is, and makes one critical section of looking up, waiting and taking.
 type table struct {
 	room
 	keys     map[string]*keyState
-	lists    [classes]keyState // heads of rings, most recently used first
+	order    []*keyState // the same, for the hand to go round
+	hand     int
+	recent   *keyState // that of the last call; nil if it was dropped
 	accesses uint
-	sweeps   uint
-	hands    [classes]*keyState // where sweep looks next in each ring
-	limits   *limits            // of Transport.Limiter
-	most     int                // maxKeys, but in tests
+	limits   *limits // of Transport.Limiter
+	most     int     // maxKeys, but in tests
 }
 
 func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	t := &table{keys: map[string]*keyState{}, limits: new(limits), most: maxKeys}
 	t.room.opts, t.maxPause, t.budget, t.base = opts, r.MaxPause, r.Budget, time.Now()
-	for i := range t.lists {
-		l := &t.lists[i]
-		l.prev, l.next = l, l
-		t.hands[i] = l
-	}
 	if !none(shared) {
 		*t.limits = flatten(shared)
 		t.shared = newSharedLine(t.limits)
@@ -100,70 +88,63 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	return t
 }
 
-func (t *table) unlink(k *keyState) {
-	for i := range t.hands {
-		if t.hands[i] == k {
-			t.hands[i] = k.prev
-		}
-	}
-	k.prev.next, k.next.prev = k.next, k.prev
-}
-
-// touch notes that k is used, and puts it where its state of now belongs.
-func (t *table) touch(k *keyState, now time.Time) {
-	k.used = now.Sub(t.base)
-	t.place(k, now)
-}
-
-// place puts k at the front of the ring of its class.
-func (t *table) place(k *keyState, now time.Time) {
-	if k.gate.trouble != nil || k.class != classOpen {
-		k.class = k.classAt(now)
-	}
-	l := &t.lists[k.class]
-	if l.next == k {
-		return
-	}
-	if k.prev != nil {
-		t.unlink(k)
-	}
-	k.prev, k.next = l, l.next
-	k.prev.next, k.next.prev = k, k
-}
-
-// find returns the state of key, nil if there is none.
+// find returns the state of key, nil if there is none. Of its use it keeps no
+// more than the moment: an order of use would cost writes to other keys.
 func (t *table) find(key string, now time.Time) *keyState {
-	l := &t.lists[classOpen]
-	k := l.next
-	if k == l || k.key != key { // not the one of last time
+	k := t.recent
+	if k == nil || k.key != key {
 		if k = t.keys[key]; k == nil {
 			return nil
 		}
+		t.recent = k
 	}
-	t.touch(k, now)
+	k.used = now.Sub(t.base)
 	if t.accesses++; t.accesses%sweepEvery == 0 {
-		t.sweep(k, now)
+		t.sweep(now)
 	}
 	return k
 }
 
-// sweep looks at one key, of each class in its turn, from the oldest on, and
-// drops it if it is idle. It has a hand of its own in each ring, so that the
-// order of use stays as it is.
-func (t *table) sweep(but *keyState, now time.Time) {
-	t.sweeps++
-	i := t.sweeps % uint(classes)
-	k := t.hands[i]
-	if k == &t.lists[i] { // all the way round
-		k = k.prev
+// next moves the hand to the next key, all the way round.
+func (t *table) next() *keyState {
+	if t.hand++; t.hand >= len(t.order) {
+		t.hand = 0
 	}
-	t.hands[i] = k.prev
-	switch {
-	case k == &t.lists[i] || k == but:
-	case k.idle(now):
-		t.drop(k)
-	case k.classAt(now) != k.class:
-		t.place(k, now)
+	return t.order[t.hand]
+}
+
+// sweep looks at one key and drops it if it is idle.
+func (t *table) sweep(now time.Time) {
+	if len(t.order) > 0 {
+		if k := t.next(); k.idle(now) {
+			t.drop(k)
+		}
+	}
+}
+
+// evict drops, of the next keys that are not busy, the one worth least; of equals
+// the least recently used.
+func (t *table) evict(now time.Time) {
+	var least *keyState
+	for range min(evictTries, len(t.order)) {
+		k := t.next()
+		if !k.busy() && (least == nil || cmp.Or(cmp.Compare(k.worth(now), least.worth(now)), cmp.Compare(k.used, least.used)) < 0) {
+			least = k
+		}
+	}
+	if least != nil {
+		t.drop(least)
+	}
+}
+
+func (t *table) drop(k *keyState) {
+	last := len(t.order) - 1
+	t.order[k.place], t.order[last].place = t.order[last], k.place
+	t.order[last] = nil
+	t.order = t.order[:last]
+	delete(t.keys, k.key)
+	if t.recent == k {
+		t.recent = nil
 	}
 }
 
@@ -171,12 +152,7 @@ func (t *table) sweep(but *keyState, now time.Time) {
 func (t *table) all() []*keyState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Collect(maps.Values(t.keys))
-}
-
-func (t *table) drop(k *keyState) {
-	t.unlink(k)
-	delete(t.keys, k.key)
+	return slices.Clone(t.order)
 }
 
 // keyLimits is what a key's calls pay: all of it, and the part that is the key's own.
@@ -197,15 +173,14 @@ func (t *table) join(lim Limiter) (*keyLimits, error) {
 
 // add makes the state of a key that has none.
 func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
-	k := new(keyState)
+	k := &keyState{used: now.Sub(t.base)}
 	k.key = strings.Clone(key)
 	k.init(&t.room, l.all, l.own)
-	t.sweep(nil, now)
+	t.sweep(now)
 	if len(t.keys) >= t.most {
-		for range 2 { // one to make room, one to shrink after a rush of busy keys
-			if len(t.keys) >= t.most {
-				t.evict(now)
-			}
+		t.evict(now)
+		if len(t.keys) >= t.most {
+			t.evict(now) // to shrink after a rush of busy keys
 		}
 		// Its past may have been dropped, a burst just spent with it.
 		pace := k.rate()
@@ -214,38 +189,9 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 	} else if len(l.all.own)+len(l.all.foreign) == 0 {
 		k.gate.meet(now)
 	}
-	k.born = now.Sub(t.base)
-	t.keys[k.key] = k
-	t.touch(k, now)
+	k.place = len(t.order)
+	t.keys[k.key], t.order, t.recent = k, append(t.order, k), k
 	return k
-}
-
-// evict drops the least recently used key that is not busy: one with an open
-// gate and unused for idleAfter, else one closed for an untold time, else for a
-// told one, else any. An open one in use goes last: a flood of hosts that refuse
-// must not slow those that work.
-func (t *table) evict(now time.Time) {
-	stale := now.Sub(t.base) - idleAfter
-	for _, try := range []struct {
-		class class
-		used  time.Duration
-	}{{classOpen, stale}, {classUntold, forever}, {classTold, forever}, {classOpen, forever}} {
-		l := &t.lists[try.class]
-		for range evictTries {
-			k := l.prev
-			if k == l || k.used > try.used {
-				break
-			}
-			if !k.busy() && k.classAt(now) == try.class {
-				t.drop(k)
-				return
-			}
-			if k.busy() {
-				k.used = now.Sub(t.base)
-			}
-			t.place(k, now) // it goes on from here the next time
-		}
-	}
 }
 
 // ByHost is the default of Transport.Key: the host and port of the request's URL

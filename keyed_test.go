@@ -389,6 +389,7 @@ func TestOrderOfEviction(t *testing.T) {
 		status(tr, ctx, "http://open2/")
 		time.Sleep(2 * time.Minute)
 		status(tr, ctx, "http://used/")
+		time.Sleep(time.Millisecond)
 		status(tr, ctx, "http://open1/") // makes open2 the oldest
 		time.Sleep(61 * time.Second)
 		keys := func() string {

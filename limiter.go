@@ -66,7 +66,8 @@ type all struct{ limits }
 
 // Take implements [Limiter].
 func (a *all) Take(ctx context.Context, n int) (time.Duration, error) {
-	m, now, err := a.takeNow(n)
+	now := time.Now()
+	m, err := a.takeBy(now, now, n)
 	if err != nil || m.After(now) {
 		return max(0, m.Sub(now)), err
 	}
@@ -84,13 +85,10 @@ func (a *all) Take(ctx context.Context, n int) (time.Duration, error) {
 // takeForeign asks foreign limiters one after the other. If one refuses, or panics, what those
 // before it gave goes back. No lock may be held.
 func takeForeign(ctx context.Context, ls []Limiter, n int) (wait time.Duration, err error) {
-	paid, all := 0, false
+	paid := 0
 	defer func() {
-		if all {
-			return
-		}
-		for _, l := range ls[:paid] {
-			l.(Adjuster).Adjust(-n)
+		if paid < len(ls) {
+			adjust(ls[:paid], -n)
 		}
 	}()
 	for _, l := range ls {
@@ -103,28 +101,19 @@ func takeForeign(ctx context.Context, ls []Limiter, n int) (wait time.Duration, 
 		}
 		paid++
 	}
-	all = true
 	return 0, nil
-}
-
-// takeNow reads the clock inside the locks and lifts it to the limiters' own.
-func (a *all) takeNow(n int) (m, now time.Time, err error) {
-	a.lock()
-	defer a.unlock()
-	now = a.lift(time.Now())
-	if m, err = a.takeByLocked(now, now, n); err != nil {
-		m = now
-	}
-	return m, now, err
 }
 
 // Adjust implements [Adjuster] for those limiters that do.
 func (a *all) Adjust(n int) {
-	for _, o := range a.own {
-		o.Adjust(n)
-	}
-	for _, l := range a.foreign {
-		if l, ok := l.(Adjuster); ok {
+	adjust(a.own, n)
+	adjust(a.foreign, n)
+}
+
+// adjust does so with those that can.
+func adjust[L Limiter](ls []L, n int) {
+	for _, l := range ls {
+		if l, ok := any(l).(Adjuster); ok {
 			l.Adjust(n)
 		}
 	}
@@ -132,12 +121,15 @@ func (a *all) Adjust(n int) {
 
 // Notify implements [Notifier] for those limiters that do.
 func (a *all) Notify(changed func()) (stop func()) {
+	stopOwn, stopForeign := watch(a.own, changed), watch(a.foreign, changed)
+	return func() { stopOwn(); stopForeign() }
+}
+
+// watch has changed called by those that can.
+func watch[L Limiter](ls []L, changed func()) (stop func()) {
 	var stops []func()
-	for _, o := range a.own {
-		stops = append(stops, o.Notify(changed))
-	}
-	for _, l := range a.foreign {
-		if l, ok := l.(Notifier); ok {
+	for _, l := range ls {
+		if l, ok := any(l).(Notifier); ok {
 			stops = append(stops, l.Notify(changed))
 		}
 	}

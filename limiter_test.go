@@ -186,6 +186,14 @@ func everyKind(n int) map[string]own {
 	}
 }
 
+// readyAt is the earliest moment, not before at, at which n units may start.
+func readyAt(o own, at time.Time, n int) (time.Time, error) {
+	if err := o.check(n); err != nil {
+		return at, err
+	}
+	return o.after(at, 0, n), nil
+}
+
 // What after predicts is what happens when the units ahead are really taken one by one.
 func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
 	for seed := range uint64(400) {
@@ -200,7 +208,7 @@ func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
 				cost := 1 + r.IntN(2*n)
 				debt := r.IntN(8) == 0
 				for _, l := range []own{a, b} {
-					if m, _ := l.ready(now, cost); debt || !m.After(now) {
+					if m, _ := readyAt(l, now, cost); debt || !m.After(now) {
 						l.take(now, cost)
 					}
 				}
@@ -210,10 +218,10 @@ func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
 			got := a.after(from, int64(ahead), cost)
 			want := from
 			for range ahead {
-				want, _ = b.ready(want, 1)
+				want, _ = readyAt(b, want, 1)
 				b.take(want, 1)
 			}
-			want, _ = b.ready(want, cost)
+			want, _ = readyAt(b, want, cost)
 			slack := time.Duration(0)
 			if _, ok := a.(interface{ Limit() rate.Limit }); ok {
 				slack = time.Duration(ahead + 1) // rounded up unit by unit
@@ -234,7 +242,7 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 			now := time.Unix(1000, 0)
 			for range 40 {
 				cost := 1 + r.IntN(1+n/2)
-				m, err := l.ready(now, cost)
+				m, err := readyAt(l, now, cost)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -245,7 +253,7 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 					}
 				}
 				y := m.Add(time.Duration(r.IntN(2) * r.IntN(1e6)))
-				if again, _ := l.ready(y, cost); !again.Equal(y) {
+				if again, _ := readyAt(l, y, cost); !again.Equal(y) {
 					t.Fatalf("seed %d %s: ready at %v but at %v not before %v", seed, name, m, y, again)
 				}
 				if got, _ := l.takeBy(y, y, cost); got.After(y) {
@@ -610,7 +618,7 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			}
 			ownWait := time.Duration(0)
 			for _, l := range owns {
-				m, _ := l.ready(time.Now(), 3)
+				m, _ := readyAt(l, time.Now(), 3)
 				ownWait = max(ownWait, time.Until(m))
 			}
 			for i := range r.IntN(4) {

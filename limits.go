@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -65,19 +66,8 @@ func tryFlatten(ls ...Limiter) (limits, error) {
 
 // none reports whether l is no limiter: nil, or a nil pointer of one of our kinds.
 func none(l Limiter) bool {
-	switch l := l.(type) {
-	case nil:
-		return true
-	case *Bucket:
-		return l == nil
-	case *Leaky:
-		return l == nil
-	case *FixedWindow:
-		return l == nil
-	case *SlidingWindow:
-		return l == nil
-	}
-	return false
+	_, ours := asOwn(l)
+	return l == nil || ours && reflect.ValueOf(l).IsNil()
 }
 
 func (s *limits) lock() {
@@ -93,25 +83,21 @@ func (s *limits) unlock() {
 }
 
 // takeBy takes n units from all own limiters, as of the first moment from at to now at which all of
-// them are ready. A moment not after now means taken; otherwise nothing was, and it is the one to
-// ask again. One limiter, the usual case, costs its lock and nothing more.
+// them are ready; as readiness is monotone, one pass finds it. A moment not after now means taken;
+// otherwise nothing was, and it is the one to ask again.
 func (s *limits) takeBy(at, now time.Time, n int) (time.Time, error) {
-	if len(s.own) == 1 {
-		o := s.own[0]
-		c := o.core()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return o.takeBy(at, now, n)
-	}
 	s.lock()
 	defer s.unlock()
-	return s.takeByLocked(at, now, n)
-}
-
-func (s *limits) takeByLocked(at, now time.Time, n int) (time.Time, error) {
 	m, err := s.readyLocked(at, n)
-	if err != nil || m.After(s.lift(now)) {
+	if err != nil {
 		return m, err
+	}
+	clock := now // the most advanced of theirs
+	for _, o := range s.own {
+		clock = o.core().lift(clock)
+	}
+	if m.After(clock) {
+		return m, nil
 	}
 	for _, o := range s.own {
 		o.take(m, n)
@@ -119,32 +105,23 @@ func (s *limits) takeByLocked(at, now time.Time, n int) (time.Time, error) {
 	return earliest(m, now), nil
 }
 
-// lift returns now, or the most advanced of the limiters' clocks; the locks are held.
-func (s *limits) lift(now time.Time) time.Time {
-	for _, o := range s.own {
-		now = o.core().lift(now)
-	}
-	return now
-}
-
-// ready is the latest of what all say; as readiness is monotone, one pass is enough.
+// ready is the latest of what all say.
 func (s *limits) ready(at time.Time, n int) (m time.Time, err error) {
 	s.lock()
 	defer s.unlock()
 	return s.readyLocked(at, n)
 }
 
-func (s *limits) readyLocked(at time.Time, n int) (time.Time, error) {
+func (s *limits) readyLocked(at time.Time, n int) (m time.Time, err error) {
 	if n < 0 {
 		return at, errNegative(n)
 	}
-	m := at
+	m = at
 	for _, o := range s.own {
-		r, err := o.ready(at, n)
-		if err != nil {
+		if err := o.check(n); err != nil {
 			return at, err
 		}
-		m = latest(m, r)
+		m = latest(m, o.after(at, 0, n))
 	}
 	return m, nil
 }

@@ -83,8 +83,8 @@ const (
 	deny                 // never: err says why
 )
 
-// A rule decides who goes, and when. All methods are called with the line's
-// lock held.
+// A rule decides who goes, and when. Its methods are called with the line's lock
+// held, but for those named below.
 type rule interface {
 	head(now time.Time) *waiter
 	pass(w *waiter, at, now time.Time) decision // may w go; if so, as of at
@@ -94,6 +94,13 @@ type rule interface {
 	emptied()                      // nobody waits any more
 	advance(now time.Time)         // line.advance, with all that hangs on it
 	watch(changed func()) (stop func())
+
+	// For foreign limiters. They may block, so all but answered is called without the lock.
+	inquire(ctx context.Context, n int) (time.Duration, error)  // take from them
+	refund(n int)                                               // give n units back to them
+	watchForeign() (stop func())                                // hear from them until stop
+	askAnew()                                                   // forget what they told
+	answered(w *waiter, wait time.Duration, now time.Time) bool // what they said for w; negative: nothing good
 }
 
 // A line is a waiting line. Only its head is ever looked at: units are bound to
@@ -107,7 +114,6 @@ type line struct {
 	ranks
 	mu     *sync.Mutex
 	rule   rule
-	asker  asker // nil if the rule never says ask
 	timer  *time.Timer
 	told   time.Time // the moment a limiter told for the head; zero: none
 	asking *waiter   // whose goroutine asks a foreign limiter now
@@ -118,7 +124,6 @@ type line struct {
 
 func newLine(mu *sync.Mutex, r rule) *line {
 	l := &line{mu: mu, rule: r}
-	l.asker, _ = r.(asker)
 	l.stop = r.watch(l.wakeUp)
 	return l
 }
@@ -255,8 +260,8 @@ func (l *line) sleep(ctx context.Context, w *waiter) error {
 // abandon takes w, whose ctx has ended, out of the line, or undoes its grant.
 func (l *line) abandon(ctx context.Context, w *waiter) error {
 	units, back, err := l.abandonLocked(ctx, w)
-	if back && l.asker != nil {
-		l.asker.refund(units)
+	if back {
+		l.rule.refund(units)
 	}
 	return err
 }
@@ -275,7 +280,7 @@ func (l *line) abandonLocked(ctx context.Context, w *waiter) (units int, back bo
 		units, back = w.cost, true
 	case asking: // the turn had come, but was not taken up: only own limiters have been paid
 		l.asking = nil
-		l.asker.answered(w, -1, now)
+		l.rule.answered(w, -1, now)
 		l.drop(w, now)
 		back = true
 	default:

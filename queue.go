@@ -54,21 +54,21 @@ func (o *QueueOptions) check() error {
 // The methods are safe for concurrent use. A Queue starts no goroutine and
 // needs no closing.
 type Queue struct {
-	room    *room
-	key     string  // as observers see it; "" for a bare Queue
-	*limits         // all that a call pays: the key's and the shared ones
-	own     *limits // the key's alone
-	line    *line   // nil while nobody waits
-	gate    gate
-
-	calls    uint64        // begun
-	ended    atomic.Uint64 // and ended
-	resting  int           // in their own backoff
-	slots    int           // in-flight slots held
-	spent    float64       // of the retry budget
-	foreign  *foreignView  // nil without foreign limiters
-	learned  *learned      // nil while nothing is
+	room     *room
+	*limits               // all that a call pays: the key's and the shared ones
+	sole     own          // the only one of them, which needs no detour; nil: there are none, or several
+	own      *limits      // the key's alone
+	line     *line        // nil while nobody waits
+	foreign  *foreignView // nil without foreign limiters
+	learned  *learned     // nil while nothing is
+	gate     gate
+	calls    uint64  // begun
+	spent    float64 // of the retry budget
 	counters counters
+	key      string        // as observers see it; "" for a bare Queue
+	resting  atomic.Int64  // in their own backoff
+	slots    int           // in-flight slots held
+	ended    atomic.Uint64 // of calls. Counted without the lock, so kept away from what is written under it
 }
 
 type counters struct{ sent, throttled, retried, refused uint64 }
@@ -83,6 +83,10 @@ type room struct {
 	arrivals uint64
 	shared   *sharedLine // nil if no limiter is shared by all queues
 }
+
+// now is time.Now for half its cost: it reads only the monotonic clock. So it
+// must not be held against moments that others have made, such as a deadline.
+func (r *room) now() time.Time { return r.base.Add(time.Since(r.base)) }
 
 // NewQueue returns a Queue before lim; a nil lim sets no limit. It panics if an
 // option is negative.
@@ -99,13 +103,11 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 
 func (q *Queue) init(r *room, l, own *limits) {
 	q.room, q.limits, q.own = r, l, own
+	if len(l.own) == 1 {
+		q.sole = l.own[0]
+	}
 	if len(l.foreign) > 0 {
-		q.foreign = &foreignView{allNotify: true}
-		for _, f := range l.foreign {
-			if _, ok := f.(Notifier); !ok {
-				q.foreign.allNotify = false
-			}
-		}
+		q.foreign = new(foreignView)
 	}
 }
 
@@ -121,12 +123,27 @@ func (q *Queue) Wait(ctx context.Context) error {
 		case w != nil:
 			err := l.sleep(ctx, w)
 			if err == nil && q.gate.alert.Load() {
-				q.started(w.epoch)
+				q.finish(false, w.epoch)
 			}
 			return err
 		}
 	}
 	return q.waitFor(ctx, order{cost: v.cost, prio: v.prio})
+}
+
+// Wait blocks until the units that ctx asks for may be used, 1 if it asks for none ([WithCost]),
+// and takes them. Callers stand in a [Queue] of the bucket's own: a caller that leaves takes
+// nothing and lets those behind move up. If the wait would outlast ctx's deadline, Wait fails at
+// once. Errors are as those of [Queue.Wait].
+func (b *Bucket) Wait(ctx context.Context) error { return b.inLine()(ctx) }
+
+func (b *Bucket) inLine() func(context.Context) error {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	if b.wait == nil {
+		b.wait = NewQueue(b, QueueOptions{}).Wait
+	}
+	return b.wait
 }
 
 // dash is Wait in the two common cases: nobody waits and the units are there;
@@ -137,7 +154,7 @@ func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bo
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
 	if q.clear() {
-		return nil, nil, q.pay(v.cost, time.Now())
+		return nil, nil, q.pay(v.cost, q.room.now())
 	}
 	opts := &q.room.opts
 	_, hasDeadline := ctx.Deadline()
@@ -152,19 +169,11 @@ func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bo
 }
 
 func (q *Queue) waitFor(ctx context.Context, o order) error {
-	if err := q.enter(ctx, &o); err != nil {
-		return err
+	err := q.enter(ctx, &o)
+	if err == nil && q.gate.alert.Load() {
+		q.finish(false, o.epoch)
 	}
-	if q.gate.alert.Load() {
-		q.started(o.epoch)
-	}
-	return nil
-}
-
-// started tells a gate that counts answers of a call whose answer nobody will
-// report: its start stands for it.
-func (q *Queue) started(epoch uint32) {
-	q.finish(&order{ticket: ticket{epoch: epoch}})
+	return err
 }
 
 // Do waits as Wait does, then calls fn and returns its error. fn holds one of
@@ -175,39 +184,51 @@ func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
-	defer q.finish(&o)
+	defer q.finish(true, o.epoch)
 	return fn(ctx)
 }
 
 // Pause closes the gate for at least d: nobody starts before. A pause that
 // runs longer already stays.
 func (q *Queue) Pause(d time.Duration) {
-	q.room.mu.Lock()
-	defer q.room.mu.Unlock()
-	now := time.Now()
-	q.gate.pause(d, now, q.pace())
-	q.expel(now)
-	q.advance(now)
-}
-
-// finish ends a call whose result says nothing of an upstream.
-func (q *Queue) finish(o *order) {
-	q.room.mu.Lock()
-	defer q.room.mu.Unlock()
-	now := time.Now()
-	if o.slot {
-		q.slots--
-	}
-	q.gate.learn(report{outcome: success, epoch: o.epoch}, now, q.pace())
-	q.advance(now)
+	q.change(func(now time.Time) {
+		q.gate.pause(d, now, q.pace())
+		q.expel(now)
+	})
 }
 
 // Resume opens a closed gate now. The first calls are spaced at the limit.
 func (q *Queue) Resume() {
+	q.change(func(now time.Time) {
+		q.gate.resume(now, q.pace())
+		if q.learned != nil {
+			q.learned.resume(now)
+		}
+	})
+}
+
+// finish ends a call whose result says nothing of an upstream: its start, in that
+// epoch, stands for its answer.
+func (q *Queue) finish(slot bool, epoch uint32) {
+	q.change(func(now time.Time) {
+		if slot {
+			q.slots--
+		}
+		q.gate.learn(report{outcome: success, epoch: epoch}, now, q.pace())
+	})
+}
+
+// free gives an in-flight slot back.
+func (q *Queue) free() {
+	q.change(func(time.Time) { q.slots-- })
+}
+
+// change does what f does under the lock, then lets go who may go because of it.
+func (q *Queue) change(f func(now time.Time)) {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
 	now := time.Now()
-	q.gate.resume(now, q.pace())
+	f(now)
 	q.advance(now)
 }
 
@@ -238,21 +259,13 @@ func (q *Queue) Stats() QueueStats {
 	if q.line != nil {
 		s.Waiting = q.line.count
 	}
-	if under := int(q.calls-q.ended.Load()) - s.Waiting - q.resting; q.room.opts.MaxInFlight == 0 && under > 0 {
+	if under := int(q.calls-q.ended.Load()) - s.Waiting - int(q.resting.Load()); q.room.opts.MaxInFlight == 0 && under > 0 {
 		s.InFlight = under
 	}
 	if q.gate.closed(now, q.pace()) {
 		s.Cause, s.ClosedFor = string(q.gate.cause), max(0, q.gate.until.Sub(now))
 	}
 	return s
-}
-
-// free gives an in-flight slot back.
-func (q *Queue) free() {
-	q.room.mu.Lock()
-	defer q.room.mu.Unlock()
-	q.slots--
-	q.advance(time.Now())
 }
 
 // An order is what a caller wants of a queue.
@@ -302,7 +315,7 @@ func (q *Queue) enter(ctx context.Context, o *order) (err error) {
 func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
 	q.room.mu.Lock()
 	defer q.room.mu.Unlock()
-	return q.admit(ctx, o, time.Now(), nil)
+	return q.admit(ctx, o, q.room.now(), nil)
 }
 
 // fill copies what w was granted into the order's ticket.

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"time"
 )
@@ -37,9 +38,7 @@ func (r *ranks) push(w *waiter) {
 	l := r.levels[i]
 	l.units += int64(w.cost)
 	l.last = max(l.last, w.seq)
-	l.heap = append(l.heap, w)
-	w.index = int32(len(l.heap) - 1)
-	l.up(int(w.index))
+	heap.Push(l, w)
 	r.count++
 }
 
@@ -47,8 +46,7 @@ func (r *ranks) remove(w *waiter) {
 	i, _ := r.find(w)
 	l := r.levels[i]
 	l.units -= int64(w.cost)
-	l.cut(int(w.index))
-	w.index = -1
+	heap.Remove(l, int(w.index))
 	r.count--
 	if len(l.heap) == 0 {
 		r.levels = slices.Delete(r.levels, i, i+1)
@@ -56,48 +54,30 @@ func (r *ranks) remove(w *waiter) {
 }
 
 // next is the waiter whose turn it is; nil if there is none.
-func (r *ranks) next() *waiter {
-	if r.count == 0 {
-		return nil
-	}
-	w := r.levels[0].heap[0]
-	for _, l := range r.levels[1:] {
-		if l.prio == w.prio && l.heap[0].seq < w.seq {
-			w = l.heap[0]
-		}
-	}
-	if r.served%fairEvery == fairEvery-1 {
-		for _, l := range r.levels[1:] {
-			if l.heap[0].seq < w.seq {
-				w = l.heap[0]
-			}
-		}
-	}
-	return w
-}
+func (r *ranks) next() *waiter { return r.nextIn(nil, time.Time{}) }
 
 // nextIn is next where not every lane may go now: the first of those that may, or
-// the one that may go soonest. ready tells when a lane may send so many units.
+// the one that may go soonest. ready tells when a lane may send so many units; nil:
+// all may.
 func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *waiter {
 	var best, soonest *waiter
 	var at time.Time
 	oldest := r.served%fairEvery == fairEvery-1
 	for _, l := range r.levels {
 		w := l.heap[0]
-		if m := ready(l.lane, w.cost); m.After(now) {
-			if soonest == nil || m.Before(at) {
-				soonest, at = w, m
+		if ready != nil {
+			if m := ready(l.lane, w.cost); m.After(now) {
+				if soonest == nil || m.Before(at) {
+					soonest, at = w, m
+				}
+				continue
 			}
-			continue
 		}
 		if best == nil || w.seq < best.seq && (oldest || w.prio == best.prio) {
 			best = w
 		}
 	}
-	if best == nil {
-		return soonest
-	}
-	return best
+	return cmp.Or(best, soonest)
 }
 
 // move puts all into one lane; they are in lane 0.
@@ -145,46 +125,24 @@ func (r *ranks) each(f func(*waiter)) {
 	}
 }
 
-func (l *level) swap(i, j int) {
+// What container/heap needs.
+
+func (l *level) Len() int           { return len(l.heap) }
+func (l *level) Less(i, j int) bool { return l.heap[i].seq < l.heap[j].seq }
+
+func (l *level) Swap(i, j int) {
 	l.heap[i], l.heap[j] = l.heap[j], l.heap[i]
 	l.heap[i].index, l.heap[j].index = int32(i), int32(j)
 }
 
-func (l *level) up(i int) {
-	for i > 0 {
-		p := (i - 1) / 2
-		if l.heap[p].seq <= l.heap[i].seq {
-			return
-		}
-		l.swap(i, p)
-		i = p
-	}
+func (l *level) Push(w any) {
+	w.(*waiter).index = int32(len(l.heap))
+	l.heap = append(l.heap, w.(*waiter))
 }
 
-func (l *level) down(i int) {
-	for {
-		c := 2*i + 1
-		if c >= len(l.heap) {
-			return
-		}
-		if c+1 < len(l.heap) && l.heap[c+1].seq < l.heap[c].seq {
-			c++
-		}
-		if l.heap[i].seq <= l.heap[c].seq {
-			return
-		}
-		l.swap(i, c)
-		i = c
-	}
-}
-
-func (l *level) cut(i int) {
+func (l *level) Pop() any {
 	last := len(l.heap) - 1
-	l.swap(i, last)
-	l.heap[last] = nil
-	l.heap = l.heap[:last]
-	if i < last {
-		l.down(i)
-		l.up(i)
-	}
+	w := l.heap[last]
+	w.index, l.heap[last], l.heap = -1, nil, l.heap[:last]
+	return w
 }

@@ -159,7 +159,7 @@ func (q *Queue) search(r *report, id uint8, now time.Time) *finder {
 
 // served is how many calls have been, about: those sent, neither refused nor under way.
 func (q *Queue) served() float64 {
-	under := int(q.calls-q.ended.Load()) - q.resting
+	under := int(q.calls-q.ended.Load()) - int(q.resting.Load())
 	if q.line != nil {
 		under -= q.line.count
 	}

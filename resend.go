@@ -88,8 +88,8 @@ func (c *call) room() *room { return &c.t.table.room }
 // rest gives back what a retry does not need, keeps the answer so far, and
 // sleeps for the call's own delay.
 func (c *call) rest(delay time.Duration) error {
-	c.resting(1)
-	defer c.resting(-1)
+	c.k.resting.Add(1)
+	defer c.k.resting.Add(-1)
 	if c.held {
 		c.held = false
 		c.k.free()
@@ -111,23 +111,13 @@ func (c *call) rest(delay time.Duration) error {
 	}
 }
 
-// resting counts the calls that are neither in line nor under way.
-func (c *call) resting(n int) {
-	c.room().mu.Lock()
-	defer c.room().mu.Unlock()
-	c.k.resting += n
-}
-
-// settleBudget counts a retry that goes. It gives a paid one back if it was not
-// sent, or if the gate has closed since it was decided: then it was the gate that
-// bounded it.
+// settleBudget counts a planned retry that goes. It gives a paid one back if it was
+// not sent, or if the gate has closed since it was decided: then it was the gate
+// that bounded it.
 func (c *call) settleBudget() {
-	if !c.charged && !(c.planned && c.out) {
-		return
-	}
 	c.room().mu.Lock()
 	defer c.room().mu.Unlock()
-	if c.planned && c.out {
+	if c.out {
 		c.k.counters.retried++
 	}
 	if c.charged && (!c.out || c.k.gate.closings != c.paidAt) {

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -85,30 +86,14 @@ func (r *Retry) check() error {
 	return nil
 }
 
-// What zero stands for.
-const (
-	defaultAttempts = 4
-	defaultPause    = time.Minute
-	defaultShare    = 0.2 // Budget.PerCall
-	defaultBudget   = 10  // Budget.Max
-)
-
 // withDefaults fills in what zero stands for.
 func (r Retry) withDefaults() Retry {
-	if r.MaxAttempts == 0 {
-		r.MaxAttempts = defaultAttempts
-	}
-	if r.MaxPause == 0 {
-		r.MaxPause = defaultPause
-	}
+	r.MaxAttempts = cmp.Or(r.MaxAttempts, 4)
+	r.MaxPause = cmp.Or(r.MaxPause, time.Minute)
+	r.Budget.PerCall = cmp.Or(r.Budget.PerCall, 0.2)
+	r.Budget.Max = cmp.Or(r.Budget.Max, 10)
 	if r.Backoff == nil {
 		r.Backoff = defaultBackoff
-	}
-	if r.Budget.PerCall == 0 {
-		r.Budget.PerCall = defaultShare
-	}
-	if r.Budget.Max == 0 {
-		r.Budget.Max = defaultBudget
 	}
 	return r
 }
@@ -126,7 +111,9 @@ func defaultBackoff() Backoff {
 
 // deposit pays a call's share in.
 func (q *Queue) deposit() {
-	q.spent = max(0, q.spent-q.room.budget.PerCall)
+	if q.spent > 0 {
+		q.spent = max(0, q.spent-q.room.budget.PerCall)
+	}
 }
 
 // withdraw takes one retry out, if there is one.

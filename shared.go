@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // A sharedLine orders the queues of a room whose heads wait for one limiter
 // that all of them pay (Transport.Limiter). Each queue has at most one entry,
@@ -22,7 +19,7 @@ type sharedLine struct {
 }
 
 func newSharedLine(l *limits) *sharedLine {
-	return &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}}
+	return &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
 }
 
 // enter puts q in, or moves it to the place of its new head.
@@ -105,35 +102,21 @@ func (s *sharedLine) settle(now time.Time) {
 	s.settling = false
 }
 
-// A tally counts units by priority, highest first.
-type tally []struct {
-	prio  int32
-	units int64
-}
+// A tally counts units by priority.
+type tally map[int32]int64
 
-func (t *tally) add(prio int32, units int64) {
-	i := 0
-	for i < len(*t) && (*t)[i].prio > prio {
-		i++
-	}
-	if i == len(*t) || (*t)[i].prio != prio {
-		*t = slices.Insert(*t, i, struct {
-			prio  int32
-			units int64
-		}{prio: prio})
-	}
-	if (*t)[i].units += units; (*t)[i].units == 0 {
-		*t = slices.Delete(*t, i, i+1)
+func (t tally) add(prio int32, units int64) {
+	if t[prio] += units; t[prio] == 0 {
+		delete(t, prio)
 	}
 }
 
 // ahead counts the units of that priority and above.
 func (t tally) ahead(prio int32) (units int64) {
-	for _, x := range t {
-		if x.prio < prio {
-			break
+	for p, n := range t {
+		if p >= prio {
+			units += n
 		}
-		units += x.units
 	}
 	return units
 }

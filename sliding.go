@@ -44,20 +44,6 @@ func (w *SlidingWindow) since(at time.Time) int64 {
 // expired counts the stamps that no longer matter at the given one.
 func (w *SlidingWindow) expired(stamp int64) int { return w.log.search(stamp - int64(w.per) + 1) }
 
-// ready: the units fit when so many of the oldest have expired that at most n remain with them. A
-// cost above n waits for all.
-func (w *SlidingWindow) ready(at time.Time, n int) (time.Time, error) {
-	at = w.c.lift(at)
-	if err := w.check(n); err != nil || n == 0 {
-		return at, err
-	}
-	leave := w.log.len() - int(max(0, w.n-int64(n)))
-	if leave <= 0 {
-		return at, nil
-	}
-	return latest(at, w.base.Add(time.Duration(w.log.live()[leave-1])+w.per)), nil
-}
-
 // take also books what does not fit, as a debt: such a unit has the place of the oldest one from the
 // moment on that this expires. So n stamps hold any debt, and a cost of (k−1)·n + r of an empty
 // window leaves r stamps at at + (k−1)·per, with those before them expiring just then.
@@ -124,7 +110,8 @@ func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
 }
 
 // after: slot i of the window is free at first(i), and each unit in it frees it per later, so that
-// unit number k of the backlog, from 0 on, starts at first(k mod n) + ⌊k/n⌋·per.
+// unit number k of the backlog, from 0 on, starts at first(k mod n) + ⌊k/n⌋·per. A cost above n
+// waits for all.
 func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
 	last, extra := plus(ahead, int64(n)), time.Duration(0)

@@ -84,9 +84,7 @@ type Transport struct {
 
 // setup reads the fields, once.
 func (t *Transport) setup() {
-	if t.err = errors.Join(t.Queue.check(), t.Retry.check()); t.err != nil {
-		return
-	}
+	t.err = errors.Join(t.Queue.check(), t.Retry.check())
 	t.retry = t.Retry.withDefaults()
 	t.table = newTable(t.Queue, t.retry, t.Limiter)
 }
@@ -125,18 +123,10 @@ func (t *Transport) CloseIdleConnections() {
 // call ask a quota that is spent. A key that is not known is left alone.
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
-	if t.err != nil {
-		return
-	}
-	t.table.mu.Lock()
-	defer t.table.mu.Unlock()
-	if k := t.table.keys[bounded(key)]; k != nil {
-		now := time.Now()
-		k.gate.resume(now, k.pace())
-		if k.learned != nil {
-			k.learned.resume(now)
+	for _, k := range t.table.all() {
+		if k.key == bounded(key) {
+			k.Resume()
 		}
-		k.advance(now)
 	}
 }
 
@@ -155,9 +145,6 @@ type KeyStats struct {
 func (t *Transport) Stats() iter.Seq[KeyStats] {
 	t.once.Do(t.setup)
 	return func(yield func(KeyStats) bool) {
-		if t.err != nil {
-			return
-		}
 		for _, k := range t.table.all() {
 			if !yield(KeyStats{k.key, k.Stats(), k.allLearned()}) {
 				return

@@ -40,25 +40,5 @@ func (q *Queue) undo(w *waiter, now time.Time) {
 	q.advance(now)
 }
 
-// takeBack undoes the grant of a waiter that cannot go.
-func (q *Queue) takeBack(w *waiter) {
-	func() {
-		q.room.mu.Lock()
-		defer q.room.mu.Unlock()
-		q.undo(w, time.Now())
-	}()
-	q.refund(w.cost)
-}
-
 // watch implements rule.
-func (q *Queue) watch(changed func()) (stop func()) {
-	stops := make([]func(), len(q.limits.own))
-	for i, o := range q.limits.own {
-		stops[i] = o.Notify(changed)
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
+func (q *Queue) watch(changed func()) (stop func()) { return watch(q.limits.own, changed) }

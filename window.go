@@ -109,25 +109,6 @@ func (w *FixedWindow) at(now time.Time) (start time.Time, used int64) {
 	return w.start.Add(time.Duration(ended) * w.per), w.used - ended*w.n
 }
 
-// ready skips windows until the units fit, or until none is open for a cost above n.
-func (w *FixedWindow) ready(at time.Time, n int) (time.Time, error) {
-	at = w.c.lift(at)
-	if err := w.check(n); err != nil || n == 0 {
-		return at, err
-	}
-	start, used := w.at(at)
-	return w.next(at, start, used, int64(n)), nil
-}
-
-// next is the moment from at on at which n units fit behind used ones.
-func (w *FixedWindow) next(at, start time.Time, used, n int64) time.Time {
-	full := w.windows(used)
-	if n <= w.n {
-		full = w.windows(max(0, plus(used, n)-w.n))
-	}
-	return latest(at, start.Add(times(full, w.per)))
-}
-
 func (w *FixedWindow) take(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
@@ -155,14 +136,20 @@ func (w *FixedWindow) giveBack(at, now time.Time, n int) {
 	}
 }
 
-// after: under backlog windows follow each other without a gap, as under a debt.
+// after skips windows until the units fit, or until none is open for a cost above n. Under backlog
+// windows follow each other without a gap, as under a debt.
 func (w *FixedWindow) after(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
 	if ahead == 0 && n == 0 {
 		return from
 	}
 	start, used := w.at(from)
-	return w.next(from, start, plus(used, ahead), int64(n))
+	used = plus(used, ahead)
+	full := w.windows(used)
+	if int64(n) <= w.n {
+		full = w.windows(max(0, plus(used, int64(n))-w.n))
+	}
+	return latest(from, start.Add(times(full, w.per)))
 }
 
 func (w *FixedWindow) available(now time.Time) float64 {
