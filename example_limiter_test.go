@@ -2,6 +2,7 @@ package throttle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,27 @@ func ExampleBucket() {
 	// Output:
 	// true true false
 	// 10s <nil>
+}
+
+// In the place of a rate.Limiter: Wait goes in order, a caller who cannot make his
+// deadline is told at once how long it would take, and one who leaves costs nothing.
+func ExampleBucket_Wait() {
+	b := throttle.NewBucket(0.1, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for range 3 {
+		err := b.Wait(ctx)
+		var e *throttle.Error
+		if errors.As(err, &e) {
+			fmt.Println("would take", e.Wait.Round(time.Second))
+			continue
+		}
+		fmt.Println("go", err)
+	}
+	// Output:
+	// go <nil>
+	// go <nil>
+	// would take 10s
 }
 
 // Units that were booked and are not needed go back, all of them.

@@ -61,9 +61,9 @@ type Transport struct {
 	Key func(*http.Request) string
 	// Cost is the number of units that a request takes of Limiter and LimiterFor;
 	// nil: 1. WithCost wins. Both limiters take the same number: for requests beside
-	// tokens see the example Tokens. Quotas that the upstream tells take it only
-	// if no unit is told; of one of requests a call takes 1, and of one of anything
-	// else what calls have been seen to take.
+	// tokens see the example of Transport with tokens. Of the quotas that the
+	// upstream tells, one without a unit takes it too; one of requests takes 1, and
+	// one of anything else what calls have been seen to take.
 	Cost func(*http.Request) int
 	// Queue bounds the waiting line of each key, not of all together.
 	Queue QueueOptions
