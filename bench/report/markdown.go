@@ -118,9 +118,12 @@ func (f *File) Summary(columns []Column) (string, error) {
 			rows[k].Cells[i] = s.Cell(c, col.Mode, col.Metric)
 		}
 	}
+	if i := slices.IndexFunc(rows, func(r Row) bool { return r.Client == Oracle }); i >= 0 {
+		rows = append(slices.Delete(slices.Clone(rows), i, i+1), rows[i])
+	}
 	for i, m := range metrics {
 		s, _ := f.Scenario(columns[i].Scenario)
-		mark(rows, i, m, s.able(columns[i].Mode, m.Name))
+		mark(rows, i, m, columns[i].Mode, s.able(columns[i].Mode, m.Name))
 	}
 	var b strings.Builder
 	lines(&b, head, rows, func(r Row) []string {

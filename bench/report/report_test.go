@@ -141,15 +141,18 @@ func TestMarks(t *testing.T) {
 	tests := []struct {
 		name   string
 		better int
+		mode   string
 		cells  []Cell
 		want   []bool
 	}{
-		{"more", 1, []Cell{cell(1, 1, 1), cell(3, 3, 3), cell(2, 2, 2)}, []bool{false, true, false}},
-		{"less", -1, []Cell{cell(1, 1, 1), cell(3, 3, 3), cell(2, 2, 2)}, []bool{true, false, false}},
-		{"neither", 0, []Cell{cell(1, 1, 1), cell(3, 3, 3)}, []bool{false, false}},
-		{"overlap", 1, []Cell{cell(1, 0, 2.5), cell(3, 2, 4), cell(1.9, 1.8, 1.95)}, []bool{true, true, false}},
-		{"same as shown", 1, []Cell{cell(1.04, 1.04, 1.04), cell(1.01, 1.01, 1.01), cell(0.94, 0.94, 0.94)}, []bool{true, true, false}},
-		{"not measured", -1, []Cell{{}, cell(3, 3, 3)}, []bool{false, true}},
+		{"more", 1, Real, []Cell{cell(1, 1, 1), cell(3, 3, 3), cell(2, 2, 2)}, []bool{false, true, false}},
+		{"less", -1, Real, []Cell{cell(1, 1, 1), cell(3, 3, 3), cell(2, 2, 2)}, []bool{true, false, false}},
+		{"neither", 0, Real, []Cell{cell(1, 1, 1), cell(3, 3, 3)}, []bool{false, false}},
+		{"overlap", 1, Real, []Cell{cell(1, 0, 2.5), cell(3, 2, 4), cell(1.9, 1.8, 1.95)}, []bool{true, true, false}},
+		{"same as shown", 1, Real, []Cell{cell(1.04, 1.04, 1.04), cell(1.01, 1.01, 1.01), cell(0.94, 0.94, 0.94)}, []bool{true, true, false}},
+		{"once", -1, Real, []Cell{{1, 100, 100, 100, false}, {1, 102, 102, 102, false}, {1, 103, 103, 103, false}}, []bool{true, true, false}},
+		{"once, exact", -1, Virtual, []Cell{{1, 100, 100, 100, false}, {1, 102, 102, 102, false}}, []bool{true, false}},
+		{"not measured", -1, Real, []Cell{{}, cell(3, 3, 3)}, []bool{false, true}},
 	}
 	for _, test := range tests {
 		var rows []Row
@@ -157,7 +160,7 @@ func TestMarks(t *testing.T) {
 			rows = append(rows, Row{Cells: []Cell{c}})
 		}
 		rows = append(rows, Row{Client: Oracle, Cells: []Cell{cell(2.2, -9, 9)}})
-		mark(rows, 0, scenario.Metric{Better: test.better, Digits: 1}, func(c string) bool { return c != Oracle })
+		mark(rows, 0, scenario.Metric{Better: test.better, Digits: 1}, test.mode, func(c string) bool { return c != Oracle })
 		var got []bool
 		for _, r := range rows {
 			got = append(got, r.Cells[0].Best)

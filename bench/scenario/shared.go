@@ -29,7 +29,7 @@ func shared() []Scenario {
 			Name: "waiters-cancel", Title: "10,000 waiters, half of whom give up",
 			About: "10,000 callers wait for 500 a second, a burst of 10. At 1 s every second one of them cancels. Quota used is that of the two and a half " +
 				"seconds after, by those who are left: slots booked for who has gone are lost.",
-			Metrics: []Metric{quotaUsed, refused}, Takes: 6 * second, Virtual: true, Fits: limits, Run: waitersCancel,
+			Metrics: []Metric{quotaUsed, refused}, Takes: 4 * second, Alone: true, Virtual: true, Fits: limits, Run: waitersCancel,
 		},
 		{
 			Name: "priority", Title: "Interactive calls among a backlog",

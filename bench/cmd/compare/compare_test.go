@@ -191,7 +191,7 @@ func TestList(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	for _, args := range []string{"-reps 0", "-mode later", "more", "-parallel 0", "-none"} {
+	for _, args := range []string{"-reps -1", "-mode later", "more", "-parallel 0", "-none"} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s: no error", args)
 		}

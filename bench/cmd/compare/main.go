@@ -64,27 +64,40 @@ func parse(args []string, errs io.Writer) (*config, error) {
 	fs.StringVar(&c.scenario, "scenario", "*", "which `scenarios`: names or patterns with * and ?, separated by commas")
 	fs.StringVar(&c.clients, "clients", "*", "which `clients`, likewise; the oracle is one of them")
 	fs.StringVar(&c.mode, "mode", "both", "`real` time, virtual time, or both")
-	fs.IntVar(&c.reps, "reps", 3, "how often each client runs each scenario")
+	fs.IntVar(&c.reps, "reps", 0, "how often each client runs each scenario; 0: once in real time, three times in virtual time")
 	fs.BoolVar(&c.short, "short", false, "a tenth of the load: a quick look whether all works")
 	fs.BoolVar(&c.list, "list", false, "print scenarios and clients, and run nothing")
 	fs.StringVar(&c.from, "from", "", "make tables and charts of this results `file`, and run nothing")
 	fs.StringVar(&c.out, "out", "compare-out", "`directory` for compare.json, compare.md and charts")
 	fs.StringVar(&c.readme, "readme", "", "bring the marked tables and charts of this Markdown `file` up to date")
-	fs.IntVar(&c.parallel, "parallel", 12, "how many of the runs that mostly wait share the machine")
+	fs.IntVar(&c.parallel, "parallel", 24, "how many of the runs that mostly wait share the machine")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
 	switch {
 	case fs.NArg() > 0:
 		return nil, fmt.Errorf("unknown argument %q", fs.Arg(0))
-	case c.reps < 1:
-		return nil, fmt.Errorf("-reps %d: want 1 or more", c.reps)
+	case c.reps < 0:
+		return nil, fmt.Errorf("-reps %d: want 0 or more", c.reps)
 	case c.parallel < 1:
 		return nil, fmt.Errorf("-parallel %d: want 1 or more", c.parallel)
 	case c.mode != "both" && c.mode != report.Real && c.mode != report.Virtual:
 		return nil, fmt.Errorf("-mode %q: want real, virtual or both", c.mode)
 	}
 	return c, nil
+}
+
+// repetitions are how often to run in a mode.
+func (c *config) repetitions(mode string) int {
+	switch {
+	case c.mode != "both" && c.mode != mode:
+		return 0
+	case c.reps > 0:
+		return c.reps
+	case mode == report.Virtual:
+		return 3
+	}
+	return 1
 }
 
 func (c *config) run(ctx context.Context, out io.Writer) error {

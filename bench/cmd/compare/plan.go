@@ -53,13 +53,14 @@ func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*
 			if s.Fits != nil && !s.Fits(cl) {
 				continue
 			}
-			for rep := 1; rep <= c.reps; rep++ {
-				if c.mode != report.Virtual {
-					p.jobs = append(p.jobs, job{s, cl, report.Real, rep})
-				}
-				if c.mode != report.Real && s.Virtual && cl.Bubble {
-					p.jobs = append(p.jobs, job{s, cl, report.Virtual, rep})
-				}
+			for rep := range c.repetitions(report.Real) {
+				p.jobs = append(p.jobs, job{s, cl, report.Real, rep + 1})
+			}
+			if !s.Virtual || !cl.Bubble {
+				continue
+			}
+			for rep := range c.repetitions(report.Virtual) {
+				p.jobs = append(p.jobs, job{s, cl, report.Virtual, rep + 1})
 			}
 		}
 	}
