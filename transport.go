@@ -56,7 +56,7 @@ type Transport struct {
 	// A key takes half a kilobyte or more. It is dropped, little by little as others
 	// are used, when it has not been used for a minute and its limiter is full again;
 	// where something was learned, or a limiter is not of this package, for an hour.
-	// Of more than 65,536 the least recently used go earlier. So a key for each URL
+	// Of more than 65,536 some that have rested go earlier. So a key for each URL
 	// is no leak, but it is no limit either.
 	Key func(*http.Request) string
 	// Cost is the number of units that a request takes of Limiter and LimiterFor;
