@@ -11,9 +11,10 @@ import (
 // What package micro measures, as benchmarks, so that benchstat can compare two versions of the library.
 // What is reported are the metrics of the scenario; ns/op is how long a run of it takes.
 
-func BenchmarkLimiter(b *testing.B) { benchmark(b, "limiter") }
-func BenchmarkWaiters(b *testing.B) { benchmark(b, "waiters") }
-func BenchmarkKeys(b *testing.B)    { benchmark(b, "keys") }
+func BenchmarkRoundTrip(b *testing.B) { benchmark(b, "overhead") }
+func BenchmarkLimiter(b *testing.B)   { benchmark(b, "limiter") }
+func BenchmarkWaiters(b *testing.B)   { benchmark(b, "waiters") }
+func BenchmarkKeys(b *testing.B)      { benchmark(b, "keys") }
 
 func benchmark(b *testing.B, name string) {
 	for _, s := range micro.All() {
