@@ -18,7 +18,7 @@ func (l *line) woken(ctx context.Context, w *waiter) (err error) {
 		if stop == nil {
 			return
 		}
-		stop()
+		l.unlisten(ctx, w, stop, err)
 		if err != nil {
 			l.rule.askAnew()
 		}
@@ -40,6 +40,18 @@ func (l *line) woken(ctx context.Context, w *waiter) (err error) {
 			return l.abandon(ctx, w)
 		}
 	}
+}
+
+// unlisten calls stop. If that panics, a grant is given back; err tells of none.
+func (l *line) unlisten(ctx context.Context, w *waiter, stop func(), err error) {
+	stopped := false
+	defer func() {
+		if !stopped && err == nil {
+			l.abandon(ctx, w)
+		}
+	}()
+	stop()
+	stopped = true
 }
 
 // askFor asks the foreign limiters on behalf of w, the head, and settles w by

@@ -130,7 +130,9 @@ func watch[L Limiter](ls []L, changed func()) (stop func()) {
 	var stops []func()
 	for _, l := range ls {
 		if l, ok := any(l).(Notifier); ok {
-			stops = append(stops, l.Notify(changed))
+			if stop := l.Notify(changed); stop != nil {
+				stops = append(stops, stop)
+			}
 		}
 	}
 	return func() {

@@ -226,3 +226,52 @@ func TestZeroLimiters(t *testing.T) {
 		}
 	}
 }
+
+// unheard is a limiter whose Notify is of no use.
+type unheard struct{ stop func() }
+
+func (unheard) Take(context.Context, int) (time.Duration, error) { return 0, nil }
+func (u unheard) Notify(func()) (stop func())                    { return u.stop }
+
+func TestNotifyWithoutStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []throttle.Limiter{unheard{}, throttle.All(unheard{}, throttle.NewBucket(1, 1))} {
+			if err := throttle.NewQueue(l, throttle.QueueOptions{}).Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			l.(throttle.Notifier).Notify(func() {})
+		}
+		all := throttle.All(unheard{}, throttle.NewBucket(1, 1)).(throttle.Notifier)
+		all.Notify(func() {})()
+	})
+}
+
+// A call that was granted its slot, and whose goroutine panics before it can use it, gives it back.
+func TestPanicInStopLosesNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		l := unheard{func() {
+			if broken {
+				panic("test")
+			}
+		}}
+		tr := &throttle.Transport{Base: answers(200), Limiter: l, Queue: throttle.QueueOptions{MaxInFlight: 1}}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not pass through")
+				}
+			}()
+			get(t.Context(), tr, "http://a.test/")
+		}()
+		broken = false
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := get(ctx, tr, "http://a.test/"); err != nil {
+			t.Error(err)
+		}
+		if s := statsOf(tr); s.InFlight != 0 || s.Sent != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
