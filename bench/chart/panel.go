@@ -66,9 +66,13 @@ func (p Panel) draw(area draw.Canvas, a axes) error {
 	if p.Strong {
 		weight = append(weight, bold)
 	}
-	write(area, at, p.Name, 12, ink, weight...)
+	room := area.Size().X - 10 - write(area, at, p.Name, 12, ink, weight...)
 	at.X = area.Max.X
-	write(area, at, toRight+p.sum(a), 11, grey)
+	sums := p.sums(a)
+	for sty := style(11, grey); len(sums) > 1 && others*sty.Width(strings.Join(sums, ", ")) > room; {
+		sums = sums[:len(sums)-1]
+	}
+	write(area, at, toRight+strings.Join(sums, ", "), 11, grey)
 
 	pl := plot.New()
 	pl.BackgroundColor = color.Transparent
@@ -86,8 +90,8 @@ func (p Panel) draw(area draw.Canvas, a axes) error {
 	return nil
 }
 
-// sum tells what all of it comes to.
-func (p Panel) sum(a axes) string {
+// sums tell what all of it comes to, the least important last.
+func (p Panel) sums(a axes) []string {
 	var parts []string
 	for i, l := range layers {
 		if n := sum(l.row(p.Traffic)); n > 0 || i < 2 {
@@ -97,5 +101,5 @@ func (p Panel) sum(a axes) string {
 	if most := float64(slices.Max(p.Traffic.Total())); most > a.most {
 		parts = append(parts, "peak "+report.Number(most, 0))
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }

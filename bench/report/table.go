@@ -83,7 +83,7 @@ func (s *Scenario) table(mode string, clients []string) Table {
 	for i, m := range t.Columns {
 		mark(t.Rows, i, m, mode, s.able(mode, m.Name))
 	}
-	t.share()
+	t.share(s.able(mode, ""))
 	return t
 }
 
@@ -145,7 +145,8 @@ func mark(rows []Row, col int, m scenario.Metric, mode string, able func(client 
 	}
 }
 
-func (t *Table) share() {
+// share sets the shares of those who did their job.
+func (t *Table) share(able func(client string) bool) {
 	i := slices.IndexFunc(t.Rows, func(r Row) bool { return r.Client == Oracle })
 	if i < 0 || len(t.Columns) == 0 || t.Columns[0].Better == 0 || t.Rows[i].Cells[0].Runs == 0 {
 		return
@@ -153,6 +154,9 @@ func (t *Table) share() {
 	possible := t.Rows[i].Cells[0].Median
 	for i := range t.Rows {
 		c := t.Rows[i].Cells[0]
+		if c.Runs == 0 || !able(t.Rows[i].Client) && t.Rows[i].Client != Oracle {
+			continue
+		}
 		share := c.Median / possible
 		if t.Columns[0].Better < 0 {
 			share = possible / c.Median
@@ -164,10 +168,8 @@ func (t *Table) share() {
 		case Number(c.Median, digits) == zero || Number(possible, digits) == zero:
 			continue
 		}
-		if c.Runs > 0 {
-			t.Shares = true
-			t.Rows[i].Share = Cell{Runs: c.Runs, Median: 100 * share}
-		}
+		t.Shares = true
+		t.Rows[i].Share = Cell{Runs: c.Runs, Median: 100 * share}
 	}
 }
 

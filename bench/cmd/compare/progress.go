@@ -22,6 +22,7 @@ func newProgress(runs int, bar, out io.Writer) progress {
 	}
 	return drawn{progressbar.NewOptions(runs,
 		progressbar.OptionSetWriter(bar),
+		progressbar.OptionSetDescription(fmt.Sprintf("%-30s", "")),
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(false), // runs differ too much
