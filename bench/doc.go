@@ -1,12 +1,43 @@
-// Package bench measures throttle beside the libraries that people use instead.
+// Package bench sets throttle beside the libraries that people use instead, and measures both.
 // It is a module of its own, so that its peers never become dependencies of the library.
 //
-//	go run ./cmd/compare                             # all scenarios and all clients, as tables and charts
-//	go test -bench RoundTrip -benchtime 1x -count 5  # the cost of a call that need not wait
-//	go test -bench Limiter -benchtime 1x -count 5    # the same of the limiters alone
-//	go test -bench Waiters -benchtime 1x -count 3    # 100,000 callers waiting at once
-//	go test -bench Keys -benchtime 1x -count 3       # a million hosts, each with its own limit
-//	go test -bench Rate -benchtime 1x                # the share of a rate that is reached in real time
+// # The comparison
 //
-// The benchmarks but the last are scenarios of package micro, which compare runs too.
+// From the root of the repository:
+//
+//	go run ./bench/cmd/compare                     # all; it tells first how long it takes
+//	go run ./bench/cmd/compare -list               # scenarios and clients
+//	go run ./bench/cmd/compare -scenario 'outage-*' -clients 'x/time/rate,throttle*,oracle' -mode virtual
+//	go run ./bench/cmd/compare -from compare-out/compare.json -clients 'throttle*'
+//
+// It leaves compare.json, compare.md and charts in compare-out, or where -out says. To bring the
+// README up to date, on a machine that does nothing else:
+//
+//	go run ./bench/cmd/compare
+//	cp compare-out/compare.json compare-out/compare.md bench/results/
+//	go run ./bench/cmd/compare -from bench/results/compare.json -readme README.md
+//
+// The marks in the README, lines that begin with "<!-- compare" and "<!-- chart", tell which columns
+// its table has and which panels its charts.
+//
+// # The packages
+//
+//	upstream    a server in the process that knows every kind of limit, and how to fail; its ledger counts
+//	client      the libraries, one file each, set up as their documentation recommends
+//	scenario    upstreams, loads and what to measure; runs in real and in virtual time; the oracle
+//	micro       what a call, a limiter, a waiter and a key cost
+//	report      the results file, medians and tables
+//	chart       what came to an upstream over time, as SVG
+//	cmd/compare the command
+//
+// Arrows point one way: upstream and client know nobody, scenario knows both, micro and report know
+// what a scenario is, chart knows report, and the command knows all.
+//
+// # Benchmarks
+//
+// In this directory, for a look at one thing:
+//
+//	go test -bench RoundTrip -count 5              # the cost of a call that need not wait
+//	go test -bench Waiters -benchtime 1x -count 3  # 100,000 callers waiting at once
+//	go test -bench Rate -benchtime 1x              # the share of a rate that is reached in real time
 package bench

@@ -242,3 +242,25 @@ func TestCPU(t *testing.T) {
 		t.Errorf("cpu %q", got)
 	}
 }
+
+// TestPeers: what bench/go.mod requires is a peer, or known to be none.
+func TestPeers(t *testing.T) {
+	tools := []string{"github.com/go-throttle/throttle", "github.com/schollz/progressbar/v3", "golang.org/x/image", "golang.org/x/term", "gonum.org/v1/plot"}
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(mod), "\n") {
+		words := strings.Fields(line)
+		if !strings.HasPrefix(line, "\t") || len(words) != 2 {
+			continue // not required by the module itself
+		}
+		if !slices.Contains(Peers, words[0]) && !slices.Contains(tools, words[0]) {
+			t.Errorf("%s is required; is it a peer?", words[0])
+		}
+	}
+	m := Machine{Modules: map[string]string{"resty.dev/v3": "v3.0.0", "golang.org/x/term": "v0.1.0"}}
+	if got := m.Versions(); !slices.Equal(got, []string{"resty.dev/v3 v3.0.0"}) {
+		t.Errorf("versions %q", got)
+	}
+}
