@@ -211,6 +211,25 @@ func TestLongestWindows(t *testing.T) {
 	})
 }
 
+// A debt beyond all measure stays one.
+func TestBoundlessDebt(t *testing.T) {
+	for _, per := range []time.Duration{time.Nanosecond, time.Hour, math.MaxInt64} {
+		for _, l := range []throttle.Limiter{throttle.NewSlidingWindow(3, per), throttle.NewFixedWindow(3, per), throttle.NewBucket(1e-9, 3)} {
+			for range 100 {
+				for _, n := range []int{math.MaxInt, 1 << 40, 1, 2} {
+					l.(throttle.Adjuster).Adjust(n)
+				}
+			}
+			if wait, err := l.Take(t.Context(), 1); err != nil || wait < time.Hour {
+				t.Errorf("%T, per %v: %v, %v", l, per, wait, err)
+			}
+			if s := throttle.NewQueue(l, throttle.QueueOptions{}).Stats(); s.Tokens >= 0 {
+				t.Errorf("%T, per %v: %+v", l, per, s)
+			}
+		}
+	}
+}
+
 // The zero limiters refuse every cost, whatever is done to them.
 func TestZeroLimiters(t *testing.T) {
 	for _, l := range []throttle.Limiter{new(throttle.FixedWindow), new(throttle.SlidingWindow), new(throttle.Bucket), new(throttle.Leaky)} {

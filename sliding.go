@@ -62,12 +62,12 @@ func (w *SlidingWindow) take(at time.Time, n int) {
 	w.log.push(stamp, int(free))
 	if debt := int64(n) - free; debt > 0 {
 		for i, stamp := range w.log.live() {
-			w.log.live()[i] = plus(stamp, int64(times(debt/w.n, w.per)))
+			w.log.live()[i] = min(plus(stamp, int64(times(debt/w.n, w.per))), int64(forever))
 		}
 		for range debt % w.n {
 			oldest := w.log.live()[0]
 			w.log.drop(1)
-			w.log.push(oldest+int64(w.per), 1)
+			w.log.push(min(oldest+int64(w.per), int64(forever)), 1)
 		}
 	}
 }
