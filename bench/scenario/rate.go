@@ -31,7 +31,7 @@ func rates() (all []Scenario) {
 				About: fmt.Sprintf("64 workers never stop asking for %d calls a second with %s. The upstream has room for 20 ms of timers' "+
 					"lateness. Quota used counts from half a second on: what a late timer loses, is lost.", rate, what),
 				Metrics: []Metric{quotaUsed, refused, spacing},
-				Takes:   p.length(Options{}) + second/2, Alone: rate > 1000, Virtual: true, Fits: limits, Run: p.run,
+				Takes:   p.length(Options{}) + second/2, Alone: true, Virtual: rate < 1000, Fits: limits, Run: p.run,
 			})
 		}
 	}
@@ -45,7 +45,7 @@ func (p pace) length(o Options) time.Duration {
 	case p.rate > 1000:
 		return 5 * second / 2
 	}
-	return 4 * second
+	return 3 * second
 }
 
 func (p pace) run(ctx context.Context, c client.Client, o Options) (r Result, err error) {

@@ -27,7 +27,7 @@ func shared() []Scenario {
 		},
 		{
 			Name: "waiters-cancel", Title: "10,000 waiters, half of whom give up",
-			About: "10,000 callers wait for 500 a second, a burst of 10. At 1 s every second one of them cancels. Quota used is that of the two and a half " +
+			About: "10,000 callers wait for 1,000 a second, a burst of 10. At 1 s every second one of them cancels. Quota used is that of the two and a half " +
 				"seconds after, by those who are left: slots booked for who has gone are lost.",
 			Metrics: []Metric{quotaUsed, refused}, Takes: 4 * second, Alone: true, Virtual: true, Fits: limits, Run: waitersCancel,
 		},
@@ -113,9 +113,9 @@ func displaced(l upstream.Ledger) (mean float64) {
 func waitersCancel(ctx context.Context, c client.Client, o Options) (r Result, err error) {
 	waiters := 10_000
 	if o.Short {
-		waiters = 4_000
+		waiters = 8_000
 	}
-	const rate, burst = 500, 10
+	const rate, burst = 1000, 10
 	config := upstream.Config{Limits: []upstream.Limit{{Kind: upstream.GCRA, N: rate, Per: second, Burst: burst + rate/50}}}
 	told := []client.Limit{{N: rate, Per: second, Burst: burst}}
 	s, err := begin(ctx, c, o, config, client.Job{Limits: told, Patience: time.Minute, Workers: waiters})
