@@ -17,10 +17,12 @@ func (q *Queue) pace() rate.Limit {
 	if q.gate.trouble == nil {
 		return 0
 	}
+	now := time.Now()
+	pace := q.limits.pace(now)
 	if q.learned != nil && q.learned.find != nil {
-		return min(q.rate(), rate.Limit(q.learned.find.rate(time.Now())))
+		pace = min(pace, rate.Limit(q.learned.find.rate(now)))
 	}
-	return q.rate()
+	return pace
 }
 
 // clear reports whether nothing but the library's own limiters can stop a call

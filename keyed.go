@@ -183,7 +183,7 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 			t.evict(now) // to shrink after a rush of busy keys
 		}
 		// Its past may have been dropped, a burst just spent with it.
-		pace := k.rate()
+		pace := k.limits.pace(now)
 		k.gate.trouble = new(trouble)
 		k.gate.openPaced(now.Add(unitTime(1, pace)), pace)
 	} else if len(l.all.own)+len(l.all.foreign) == 0 {

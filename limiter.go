@@ -42,10 +42,6 @@ type Notifier interface {
 // Each takes the same number of units. Where a call is one for one limit and many for another, wrap
 // the one in a Limiter of your own that takes 1: see the example of Transport with tokens.
 //
-// The pace at which a line goes on after a refusal is the long-run rate of the slowest: a limit for a
-// day beside one for a second makes it slow. One of your own, a struct that embeds a *SlidingWindow
-// say, is paid but does not count for the pace. See [Queue].
-//
 // The kinds of this package are asked first, under their locks, so that nobody sees half a taking.
 // Others follow in argument order; if one refuses, what was taken is given back through Adjuster.
 // One limiter may lack it and is asked last; with a second one All panics.

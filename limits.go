@@ -155,6 +155,20 @@ func (s *limits) rate() rate.Limit {
 	return slowest
 }
 
+// easeIn is the time over which the gate spreads what a limiter has left when it
+// lets calls in again: a quota for a day must not slow them to one in minutes.
+const easeIn = 10 * time.Minute
+
+// pace is the rate at which the gate lets calls in again: the slowest long-run rate,
+// of a limiter with much left what spends that within easeIn. rate.Inf if there is none.
+func (s *limits) pace(now time.Time) rate.Limit {
+	slowest := rate.Inf
+	s.each(func(o own) {
+		slowest = min(slowest, max(o.rate(), rate.Limit(o.available(now)/easeIn.Seconds())))
+	})
+	return slowest
+}
+
 // available is the smallest number of units that could be taken at now, +Inf without limit.
 func (s *limits) available(now time.Time) float64 {
 	fewest := math.Inf(1)

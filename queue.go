@@ -49,7 +49,8 @@ func (o *QueueOptions) check() error {
 // and a changed limit is felt at once.
 //
 // After a refusal or a pause, calls start at the long-run rate of the limiter, or of the slowest of an
-// [All], without bursts, until one comes when the last is paid for and nobody waits.
+// [All], without bursts, until one comes when the last is paid for and nobody waits. A limiter with
+// much left, a quota for a day say, counts with what spends that in ten minutes.
 //
 // The methods are safe for concurrent use. A Queue starts no goroutine and
 // needs no closing.

@@ -94,7 +94,7 @@ func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []L
 	gate := *r
 	if r.outcome == refusal {
 		q.counters.throttled++
-		pace = q.rate() // a first refusal closes for one unit's time
+		pace = q.limits.pace(now) // a first refusal closes for one unit's time
 		if r.told == 0 {
 			r.told = resetOf(h)
 			gate.told = r.told

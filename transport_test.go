@@ -224,6 +224,29 @@ func (willing) Take(context.Context, int) (time.Duration, error) { return 0, nil
 
 // Where the rate is not known the reopening starts with one call, and each success lets one more be in
 // flight.
+// A quota for a day has a long-run rate of one call in seconds. It must not become the pace.
+func TestADaysQuotaDoesNotSlowTheReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			if n == 3 {
+				return reply(req, 429), nil
+			}
+			return reply(req, 200), nil
+		})
+		tr := &Transport{Base: up, Limiter: All(NewBucket(10, 1), NewSlidingWindow(10_000, 24*time.Hour))}
+		for range 50 {
+			resp, err := tr.RoundTrip(request(t.Context(), "GET", "http://a.test/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		if took := up.now(); took > 5200*time.Millisecond {
+			t.Errorf("50 calls at 10/s took %v", took)
+		}
+	})
+}
+
 func TestReopeningWithoutARateGrowsByOneForEachSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
