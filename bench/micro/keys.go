@@ -66,10 +66,9 @@ func runKeys(ctx context.Context, c client.Client, o scenario.Options) (r scenar
 	if err != nil {
 		return r, err
 	}
-	stub, ref, mine := ns[0], ns[1], ns[len(ns)-1]
-	r.Values = map[string]float64{
-		"bytes": bytes / float64(tables*n), "lookup_ns": mine - stub, "lookup_x": (mine - stub) / (ref - stub),
-	}
+	stub, ref, mine := ns[0].alone(), ns[1].alone(), ns[len(ns)-1].alone()
+	r.Values = map[string]float64{"bytes": bytes / float64(tables*n)}
+	put(r.Values, "lookup", mine-stub, ref-stub)
 	return r, nil
 }
 
