@@ -66,17 +66,17 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 		q.room.arrivals++
 		o.seq = q.room.arrivals
 	}
-	o.now, o.epoch, o.waited, o.paid = now, q.gate.epoch, false, 0
-	if !o.slot && q.clear() {
+	o.now, o.epoch, o.waited = now, q.gate.epoch, false
+	o.wants &^= paidLane
+	if !o.slot() && q.clear() {
 		if q.pay(o.cost, now) {
 			return nil, nil, nil
 		}
 	} else if q.line == nil {
 		q.gate.lineEmpty(now)
 		if q.unshared() {
-			switch _, d := q.try(o.cost, o.slot, o.lane, now, now); d.verdict {
+			switch _, d := q.try(&o.waiter, now, now); d.verdict {
 			case grant:
-				o.paid = q.paid(o.lane)
 				return nil, nil, nil
 			case deny:
 				return nil, nil, q.errorOf(o.attempts, 0, d.err)
@@ -91,29 +91,17 @@ func (q *Queue) admit(ctx context.Context, o *order, now time.Time, left func(*w
 		q.counters.refused++
 		return nil, nil, err
 	}
-	w := q.newWaiter(ctx, o, now)
+	w := new(waiter)
+	*w = o.waiter
+	w.state, w.moment, w.tries = waiting, 0, uint8(min(o.attempts, 255))
+	w.pause = q.gate.closedTime(now) - o.pause
+	if d, ok := ctx.Deadline(); ok {
+		w.moment = max(1, d.Sub(q.room.base))
+	}
 	if w.left = left; left == nil {
 		w.wake = make(chan struct{}, 1)
 	}
 	return q.join(w, o.retry, now), w, nil
-}
-
-func (q *Queue) newWaiter(ctx context.Context, o *order, now time.Time) *waiter {
-	w := &waiter{
-		seq: o.seq, cost: o.cost, prio: o.prio, lane: o.lane,
-		attempts: uint8(min(o.attempts, 255)),
-		pause:    q.gate.closedTime(now) - o.pauses,
-	}
-	if o.slot {
-		w.wants |= wantsSlot
-	}
-	if o.resend {
-		w.wants |= canResend
-	}
-	if d, ok := ctx.Deadline(); ok {
-		w.moment = max(1, d.Sub(q.room.base))
-	}
-	return w
 }
 
 // join puts w into the line. urgent: the plan may have to change even if w is not
@@ -138,8 +126,8 @@ func (q *Queue) join(w *waiter, urgent bool, now time.Time) *line {
 
 // ready asks slot, gate and what was learned whether a call may go at now, and as
 // of when.
-func (q *Queue) ready(n int, slot bool, lane uint8, at, now time.Time) (time.Time, decision) {
-	if most := q.room.opts.MaxInFlight; slot && most > 0 && q.slots >= most {
+func (q *Queue) ready(w *waiter, at, now time.Time) (time.Time, decision) {
+	if most := q.room.opts.MaxInFlight; w.slot() && most > 0 && q.slots >= most {
 		return at, decision{verdict: block}
 	}
 	if q.gate.trouble != nil {
@@ -149,7 +137,7 @@ func (q *Queue) ready(n int, slot bool, lane uint8, at, now time.Time) (time.Tim
 		}
 	}
 	if q.learned != nil {
-		if at = q.learned.ready(lane, n, at, now); at.After(now) {
+		if at = q.learned.ready(w.lane, w.cost, at, now); at.After(now) {
 			return at, decision{verdict: later, until: at, told: true}
 		}
 	}
@@ -170,15 +158,15 @@ func (q *Queue) pastGate(at, now time.Time) (time.Time, decision) {
 
 // try lets one call go if slot, gate and limiters allow it, and returns as of
 // when. Where there are foreign limiters, it takes from the others and says ask.
-func (q *Queue) try(n int, slot bool, lane uint8, at, now time.Time) (time.Time, decision) {
-	at, d := q.ready(n, slot, lane, at, now)
+func (q *Queue) try(w *waiter, at, now time.Time) (time.Time, decision) {
+	at, d := q.ready(w, at, now)
 	if d.verdict != grant {
 		return at, d
 	}
 	if q.foreign != nil && q.foreign.next.After(now) {
 		return at, decision{verdict: later, until: q.foreign.next}
 	}
-	at, err := q.takeBy(at, now, n)
+	at, err := q.takeBy(at, now, w.cost)
 	switch {
 	case err != nil:
 		return at, decision{verdict: deny, err: err}
@@ -187,27 +175,20 @@ func (q *Queue) try(n int, slot bool, lane uint8, at, now time.Time) (time.Time,
 	case q.foreign != nil:
 		return at, decision{verdict: ask}
 	}
-	q.start(n, slot, lane, at, now)
+	q.start(w, at, now)
 	return at, decision{verdict: grant}
 }
 
-// paid is what a ticket notes of a start in that lane.
-func (q *Queue) paid(lane uint8) uint8 {
-	if q.learned == nil {
-		return 0
-	}
-	return lane + 1
-}
-
 // start counts a call that goes.
-func (q *Queue) start(n int, slot bool, lane uint8, at, now time.Time) {
-	if slot {
+func (q *Queue) start(w *waiter, at, now time.Time) {
+	if w.slot() {
 		q.slots++
 	}
 	q.counters.sent++
-	q.gate.start(n, at, now, q.pace())
+	q.gate.start(w.cost, at, now, q.pace())
 	if q.learned != nil {
-		q.learned.take(lane, n, at)
+		q.learned.take(w.lane, w.cost, at)
+		w.wants |= paidLane
 	}
 }
 
@@ -227,7 +208,7 @@ func (q *Queue) head(now time.Time) *waiter {
 		case best == nil, w.resend() && !best.resend():
 			best = w
 		case w.resend() != best.resend():
-		case w.attempts < best.attempts, w.attempts == best.attempts && w.seq < best.seq:
+		case w.tries < best.tries, w.tries == best.tries && w.seq < best.seq:
 			best = w
 		}
 	})
@@ -243,7 +224,7 @@ func (q *Queue) pass(w *waiter, at, now time.Time) (d decision) {
 			return q.orExpel(d)
 		}
 	}
-	at, d = q.try(w.cost, w.slot(), w.lane, at, now)
+	at, d = q.try(w, at, now)
 	switch d.verdict {
 	case grant:
 		q.granted(w, at, now)
@@ -276,7 +257,7 @@ func (q *Queue) orExpel(d decision) decision {
 // when w is at its head.
 func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 	s := q.room.shared
-	if _, d := q.ready(w.cost, w.slot(), w.lane, at, now); d.verdict != grant {
+	if _, d := q.ready(w, at, now); d.verdict != grant {
 		s.stepOut(q)
 		return d
 	}
@@ -302,9 +283,6 @@ func (q *Queue) queueUp(w *waiter, at, now time.Time) decision {
 func (q *Queue) granted(w *waiter, at, now time.Time) {
 	w.moment = at.Sub(q.room.base)
 	w.epoch = q.gate.epoch
-	if q.learned != nil {
-		w.wants |= paidLane
-	}
 	w.pause = q.gate.closedTime(now) - w.pause
 	if f := q.foreign; f != nil {
 		gap := now.Sub(f.lastGrant).Seconds() / float64(max(1, w.cost))

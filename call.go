@@ -53,8 +53,12 @@ func (c *call) begin() error {
 	} else {
 		c.key = bounded(t.Key(c.req))
 	}
-	c.slot = t.Queue.MaxInFlight > 0
-	c.resend = replayable(c.req) && idempotent(c.req)
+	if t.Queue.MaxInFlight > 0 {
+		c.wants |= wantsSlot
+	}
+	if replayable(c.req) && idempotent(c.req) {
+		c.wants |= canResend
+	}
 	return nil
 }
 
@@ -68,7 +72,7 @@ func (c *call) wait() error {
 	if err != nil {
 		return err
 	}
-	c.out, c.held = true, c.slot
+	c.out, c.held = true, c.slot()
 	if c.planned {
 		c.settleBudget()
 	}
@@ -212,11 +216,11 @@ func (c *call) report(r *report, h *hint.Hint, now time.Time) (news []Learned) {
 	t, k := c.t.table, c.k
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	where := place{paid: c.paid, cost: c.cost, host: c.req.URL.Host, path: c.req.URL.Path, sent: c.now}
+	where := place{paid: c.paid(), cost: c.cost, host: c.req.URL.Host, path: c.req.URL.Path, sent: c.now}
 	if resp := c.answer(); resp != nil && resp.Request != nil && resp.Request.URL != nil {
 		where.host = resp.Request.URL.Host
 	}
-	c.paid = 0
+	c.wants &^= paidLane
 	news = k.heard(r, h, where, now)
 	if k.gate.trouble != nil || k.learned != nil {
 		k.advance(now)

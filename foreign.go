@@ -10,7 +10,7 @@ import (
 // that long; 0: w has their units too; negative: they refused altogether.
 func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	at := q.foreign.taken
-	_, d := q.ready(w.cost, w.slot(), w.lane, at, now)
+	_, d := q.ready(w, at, now)
 	if s := q.room.shared; s != nil {
 		s.asking, s.dirty = nil, true // another may have come before q meanwhile
 		if wait == 0 && d.verdict == grant {
@@ -19,7 +19,7 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 	}
 	if wait == 0 && d.verdict == grant {
 		q.foreign.granted()
-		q.start(w.cost, w.slot(), w.lane, at, now)
+		q.start(w, at, now)
 		q.granted(w, at, now)
 		return true
 	}

@@ -51,8 +51,7 @@ func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
 // group of more tasks fails: leave it 0.
 func (g *Group) Go(ctx context.Context, fn func(context.Context) error) {
 	g.tasks.Add(1)
-	t := &task{order: orderFrom(ctx), ctx: ctx, fn: fn}
-	t.slot = true
+	t := &task{order: orderFrom(ctx, wantsSlot), ctx: ctx, fn: fn}
 	g.join(t)
 }
 

@@ -28,19 +28,19 @@ const (
 // waiters is what memory goes to, so times are offsets from the room's base, and
 // some fields mean another thing once it is granted.
 type waiter struct {
-	wake     chan struct{}         // buffered by one; nil: left is called instead
-	left     func(*waiter, *Error) // called under the lock, must not block
-	seq      uint64                // place in the order of arrival; a retry keeps its first
-	cost     int
-	moment   time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
-	pause    time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; once granted: what it has spent
-	prio     int32
-	index    int32 // in its level's heap, -1: not in a line
-	epoch    uint32
-	attempts uint8
-	state    waitState
-	wants    wish
-	lane     uint8 // see learned.go
+	wake   chan struct{}         // buffered by one; nil: left is called instead
+	left   func(*waiter, *Error) // called under the lock, must not block
+	seq    uint64                // place in the order of arrival; a retry keeps its first
+	cost   int
+	moment time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
+	pause  time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; in an order and once granted: what it has spent
+	prio   int32
+	index  int32 // in its level's heap, -1: not in a line
+	epoch  uint32
+	tries  uint8 // sent before, at most 255
+	state  waitState
+	wants  wish
+	lane   uint8 // see learned.go
 }
 
 // wish is what a waiter wants beside units, in bits.
@@ -54,6 +54,14 @@ const (
 
 func (w *waiter) slot() bool   { return w.wants&wantsSlot != 0 }
 func (w *waiter) resend() bool { return w.wants&canResend != 0 }
+
+// paid is 1 + the lane that the start was counted in; 0: none.
+func (w *waiter) paid() uint8 {
+	if w.wants&paidLane == 0 {
+		return 0
+	}
+	return w.lane + 1
+}
 
 // settle ends w's wait, or passes it the turn to ask.
 func (w *waiter) settle(s waitState, err *Error) {

@@ -129,7 +129,7 @@ func (q *Queue) Wait(ctx context.Context) error {
 			return err
 		}
 	}
-	return q.waitFor(ctx, order{cost: v.cost, prio: v.prio})
+	return q.waitFor(ctx)
 }
 
 // Wait blocks until the units that ctx asks for may be used, 1 if it asks for none ([WithCost]),
@@ -169,7 +169,8 @@ func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bo
 	return l, w, false
 }
 
-func (q *Queue) waitFor(ctx context.Context, o order) error {
+func (q *Queue) waitFor(ctx context.Context) error {
+	o := orderFrom(ctx, 0)
 	err := q.enter(ctx, &o)
 	if err == nil && q.gate.alert.Load() {
 		q.finish(false, o.epoch)
@@ -180,8 +181,7 @@ func (q *Queue) waitFor(ctx context.Context, o order) error {
 // Do waits as Wait does, then calls fn and returns its error. fn holds one of
 // MaxInFlight slots while it runs.
 func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
-	o := orderFrom(ctx)
-	o.slot = true
+	o := orderFrom(ctx, wantsSlot)
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
@@ -269,32 +269,20 @@ func (q *Queue) Stats() QueueStats {
 	return s
 }
 
-// An order is what a caller wants of a queue.
+// An order is what a caller wants of a queue: the waiter that will stand in line,
+// if it must, and what need not be kept there.
 type order struct {
-	ticket
-	cost     int
-	prio     int32
-	slot     bool
-	lane     uint8         // see learned.go
-	retry    bool          // not its first attempt: never refused by MaxWaiting
-	resend   bool          // its request can be sent again
-	attempts int           // sent before
-	pauses   time.Duration // time it has spent behind the closed gate before
+	waiter
+	attempts int       // sent before
+	retry    bool      // not its first attempt: never refused by MaxWaiting
+	now      time.Time // when it was granted
+	sample   bool      // its round trip is to be measured
+	waited   bool
 }
 
-// A ticket is a granted start.
-type ticket struct {
-	seq    uint64    // place in the order of arrival, 0: none yet
-	now    time.Time // when it was granted
-	epoch  uint32
-	paid   uint8 // 1 + the lane that its start was counted in; 0: none
-	sample bool  // its round trip is to be measured
-	waited bool
-}
-
-func orderFrom(ctx context.Context) order {
+func orderFrom(ctx context.Context, wants wish) order {
 	v := ctxValue(ctx)
-	return order{cost: v.cost, prio: v.prio}
+	return order{waiter: waiter{cost: v.cost, prio: v.prio, wants: wants}}
 }
 
 // enter waits for a start. When it returns an error, nothing is held.
@@ -319,11 +307,7 @@ func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
 	return q.admit(ctx, o, q.room.now(), nil)
 }
 
-// fill copies what w was granted into the order's ticket.
+// fill copies what w was granted.
 func (o *order) fill(w *waiter) {
-	o.now = time.Now()
-	o.epoch, o.pauses, o.waited = w.epoch, w.pause, true
-	if w.wants&paidLane != 0 {
-		o.paid = w.lane + 1
-	}
+	o.waiter, o.now, o.waited = *w, time.Now(), true
 }

@@ -392,7 +392,7 @@ func TestPrediction(t *testing.T) {
 					cost := 1 + rng.IntN(most)
 					inside(q, func() {
 						now := time.Now()
-						w := q.predict(&order{cost: cost, ticket: ticket{seq: q.room.arrivals + 1}}, now)
+						w := q.predict(&order{waiter: waiter{cost: cost, seq: q.room.arrivals + 1}}, now)
 						due = append(due, now.Add(w).Sub(start))
 					})
 					log.wait(q, WithCost(t.Context(), cost), i)

@@ -12,7 +12,7 @@ func (q *Queue) turnAway(ctx context.Context, o *order, now time.Time) *Error {
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
 		return q.errorOf(o.attempts, q.predict(o, now), ErrQueueFull)
 	}
-	if wait, yes := q.hopeless(o.pauses, o.lane, true, now); yes {
+	if wait, yes := q.hopeless(o.pause, o.lane, true, now); yes {
 		return q.errorOf(o.attempts, wait, ErrPaused)
 	}
 	deadline, ok := ctx.Deadline()
@@ -124,13 +124,13 @@ func (q *Queue) doomed(w *waiter, ahead int64, now time.Time) *Error {
 	}
 	g := &q.gate
 	if wait, yes := q.hopeless(g.closedTime(now)-w.pause, w.lane, false, now); yes {
-		return q.errorOf(int(w.attempts), wait, ErrPaused)
+		return q.errorOf(int(w.tries), wait, ErrPaused)
 	}
 	if w.moment == 0 || g.trouble == nil || g.cause == open || g.probing {
 		return nil
 	}
 	if at := q.startAt(ahead, ahead, w.cost, w.lane, now); at.After(q.room.base.Add(w.moment)) {
-		return q.errorOf(int(w.attempts), at.Sub(now), errDeadline)
+		return q.errorOf(int(w.tries), at.Sub(now), errDeadline)
 	}
 	return nil
 }
@@ -160,5 +160,5 @@ func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) *Error {
 
 // fail implements rule.
 func (q *Queue) fail(w *waiter, err error) *Error {
-	return q.errorOf(int(w.attempts), 0, err)
+	return q.errorOf(int(w.tries), 0, err)
 }

@@ -67,7 +67,7 @@ func (g *gate) learn(r report, now time.Time, pace rate.Limit) (stopped bool) {
 
 // A place is where and when an attempt was made.
 type place struct {
-	paid       uint8 // see ticket
+	paid       uint8 // see waiter
 	cost       int
 	host, path string
 	sent       time.Time

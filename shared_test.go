@@ -428,7 +428,7 @@ func idle(t *testing.T, seed uint64, tr *Transport, shared *Bucket) {
 		if w == nil || float64(min(w.cost, 1)) > free+1e-9 {
 			continue
 		}
-		if _, d := k.ready(w.cost, w.slot(), w.lane, now, now); d.verdict != grant {
+		if _, d := k.ready(w, now, now); d.verdict != grant {
 			continue
 		}
 		if m, err := k.own.ready(now, w.cost); err != nil || m.After(now) {
