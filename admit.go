@@ -37,14 +37,13 @@ func (q *Queue) unshared() bool {
 	return q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0)
 }
 
-// takeBy is limits.takeBy, where there is but one at the price of its lock alone.
+// takeBy is limits.takeBy, for a sole bucket at the price of its lock alone.
 func (q *Queue) takeBy(at, now time.Time, n int) (time.Time, error) {
 	if q.sole == nil {
 		return q.limits.takeBy(at, now, n)
 	}
-	c := q.sole.core()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	q.sole.c.mu.Lock()
+	defer q.sole.c.mu.Unlock()
 	return q.sole.takeBy(at, now, n)
 }
 

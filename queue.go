@@ -57,7 +57,7 @@ func (o *QueueOptions) check() error {
 type Queue struct {
 	room     *room
 	*limits               // all that a call pays: the key's and the shared ones
-	sole     own          // the only one of them, which needs no detour; nil: there are none, or several
+	sole     *tank        // the only one of them, if it is one: it needs no detour; else nil
 	own      *limits      // the key's alone
 	line     *line        // nil while nobody waits
 	foreign  *foreignView // nil without foreign limiters
@@ -105,7 +105,12 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 func (q *Queue) init(r *room, l, own *limits) {
 	q.room, q.limits, q.own = r, l, own
 	if len(l.own) == 1 {
-		q.sole = l.own[0]
+		switch o := l.own[0].(type) {
+		case *Bucket:
+			q.sole = &o.tank
+		case *Leaky:
+			q.sole = &o.tank
+		}
 	}
 	if len(l.foreign) > 0 {
 		q.foreign = new(foreignView)
