@@ -20,6 +20,7 @@ const (
 	foreignIdle = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
 	evictTries  = 16          // keys that are looked at to find the one to drop
 	sweepEvery  = 16          // accesses from one look at a key that may be idle to the next
+	sweepMost   = 8           // idle keys dropped at one access
 )
 
 // A keyState is a Queue in a Transport's table.
@@ -113,12 +114,15 @@ func (t *table) next() *keyState {
 	return t.order[t.hand]
 }
 
-// sweep looks at one key and drops it if it is idle.
+// sweep looks at one key and drops it if it is idle, and then a few more: where
+// one is idle, others are too.
 func (t *table) sweep(now time.Time) {
-	if len(t.order) > 0 {
-		if k := t.next(); k.idle(now) {
-			t.drop(k)
+	for range min(sweepMost, len(t.order)) {
+		k := t.next()
+		if !k.idle(now) {
+			return
 		}
+		t.drop(k)
 	}
 }
 
