@@ -79,6 +79,34 @@ func TestRanks(t *testing.T) {
 }
 
 // TestAsOf: a late timer is made up for, by 5 ms at most.
+// Where quotas are told, lines have lanes. A costly head whose lane may not send that much yet blocks
+// those behind it in its lane, whatever they cost, and nobody else.
+func TestCostlyHeadOfALane(t *testing.T) {
+	var r ranks
+	costly, cheap, old, other := &waiter{seq: 2, cost: 5, prio: 1, lane: 1}, &waiter{seq: 3, cost: 1, lane: 1}, &waiter{seq: 1, cost: 1, lane: 1}, &waiter{seq: 4, cost: 1, lane: 2}
+	now := time.Now()
+	ready := func(lane uint8, n int) time.Time {
+		if lane == 1 {
+			return now.Add(time.Duration(n-1) * time.Second)
+		}
+		return now
+	}
+	r.push(costly)
+	r.push(cheap)
+	if w := r.nextIn(ready, now); w != costly {
+		t.Errorf("the turn is that of call %d, want the costly one", w.seq)
+	}
+	r.push(other)
+	if w := r.nextIn(ready, now); w != other {
+		t.Errorf("the turn is that of call %d, want the one of the other lane", w.seq)
+	}
+	r.push(old)
+	r.served = fairEvery - 1
+	if w := r.nextIn(ready, now); w != old {
+		t.Errorf("the eighth turn is that of call %d, want the oldest", w.seq)
+	}
+}
+
 func TestAsOf(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, c := range []struct{ told, want time.Time }{

@@ -66,6 +66,9 @@ func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *
 	for _, l := range r.levels {
 		w := l.heap[0]
 		if ready != nil {
+			if w != r.first(l.lane, oldest) {
+				continue // a costly one blocks those behind it in its lane
+			}
 			if m := ready(l.lane, w.cost); m.After(now) {
 				if soonest == nil || m.Before(at) {
 					soonest, at = w, m
@@ -78,6 +81,16 @@ func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *
 		}
 	}
 	return cmp.Or(best, soonest)
+}
+
+// first is the waiter of a lane whose turn it is.
+func (r *ranks) first(lane uint8, oldest bool) (w *waiter) {
+	for _, l := range r.levels {
+		if l.lane == lane && (w == nil || oldest && l.heap[0].seq < w.seq) {
+			w = l.heap[0]
+		}
+	}
+	return w
 }
 
 // move puts all into one lane; they are in lane 0.
