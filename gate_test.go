@@ -648,3 +648,23 @@ func (g *gateFuzz) answer(which int, much byte) {
 		g.floor = latest(g.floor, g.now.Add(min(r.told, maxBelief)))
 	}
 }
+
+// An echo is told a time that ends before the next probe is due. The success of a probe that is out
+// already does not open the gate before.
+func TestProbeOpensNotBeforeAnEchoWasTold(t *testing.T) {
+	var g gate
+	now := time.Now()
+	g.trouble = new(trouble)
+	g.epoch = 1
+	g.close(failing, now, now)
+	g.probing = true
+	g.start(1, now, now, 0)
+	g.learn(report{outcome: refusal, epoch: 0, told: time.Second / 2}, now, 0)
+	g.learn(report{outcome: success, epoch: 1}, now.Add(time.Second/10), 0)
+	if at, ok := g.moment(now.Add(time.Second/10), 0); !ok || at.Before(now.Add(time.Second/2)) {
+		t.Errorf("the gate opens %v after it was told 500 ms: %v", at.Sub(now), ok)
+	}
+	if _, ok := g.moment(now.Add(time.Second), 0); !ok || g.cause != open {
+		t.Error("and it does not open then")
+	}
+}

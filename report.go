@@ -269,7 +269,11 @@ func (g *gate) failed(r report, now time.Time) (stopped bool) {
 func (g *gate) refuse(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	wait := min(r.told, maxBelief)
 	if !current {
-		if wait <= 0 || g.cause != open && !now.Add(wait).After(g.until) {
+		if wait <= 0 {
+			return false
+		}
+		if until := now.Add(wait); g.cause != open && !until.After(g.until) {
+			g.floor = latest(g.floor, until) // a probe that is out may open it earlier
 			return false
 		}
 		g.probing = g.probing || r.told > maxBelief
