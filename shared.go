@@ -58,9 +58,6 @@ func (s *sharedLine) leave(q *Queue) {
 	delete(s.entries, q)
 	delete(s.queues, e)
 	s.dirty = true
-	if len(s.entries) == 0 { // who enters next has waited for something else
-		s.told = time.Time{}
-	}
 }
 
 func (s *sharedLine) head() *Queue {
@@ -100,6 +97,9 @@ func (s *sharedLine) settle(now time.Time) {
 		}
 	}
 	s.settling = false
+	if !s.told.After(now) {
+		s.told = time.Time{} // who comes next has waited for something else
+	}
 }
 
 // A tally counts units by priority.
