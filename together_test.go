@@ -2,8 +2,6 @@ package throttle
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"testing"
@@ -13,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// These tests are about mechanisms that meet.
+// These tests are about mechanisms that meet; TestSoak makes all of them meet at random.
 
 type slowForeign struct {
 	mu    sync.Mutex
@@ -205,125 +203,5 @@ func TestLateProbeIsNoneOfTheReopening(t *testing.T) {
 	g.learn(report{outcome: success}, now, 0) // first probe's late answer
 	if g.flying != 1 {
 		t.Errorf("flying %d, one call is out", g.flying)
-	}
-}
-
-// slowOwn is a foreign limiter with all optional methods, slowPlain one without any.
-type slowOwn struct{ *Bucket }
-
-func (z slowOwn) Take(ctx context.Context, n int) (time.Duration, error) {
-	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
-	return z.Bucket.Take(ctx, n)
-}
-
-type slowPlain struct{ l Limiter }
-
-func (z slowPlain) Take(ctx context.Context, n int) (time.Duration, error) {
-	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
-	return z.l.Take(ctx, n)
-}
-
-// TestNobodyIsLeftBehind mixes all that can hold a call up, at random: whoever calls must get an
-// answer, and nothing may be held at the end. A failure names its seed.
-func TestNobodyIsLeftBehind(t *testing.T) {
-	for seed := range 150 {
-		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := rand.New(rand.NewPCG(uint64(seed), 7))
-				tr := &Transport{Queue: QueueOptions{MaxInFlight: r.IntN(3)}, Retry: Retry{MaxPause: []time.Duration{-1, 0, 700 * time.Millisecond}[seed%3]}}
-				mk := func(plain bool) Limiter {
-					switch r.IntN(5) {
-					case 0:
-						return nil
-					case 1:
-						return NewBucket(20, 2)
-					case 2:
-						return slowOwn{NewBucket(20, 2)}
-					case 3:
-						if plain {
-							return slowPlain{NewBucket(20, 1)}
-						}
-						return All(NewBucket(30, 1), slowOwn{NewBucket(20, 2)})
-					}
-					return NewSlidingWindow(5, time.Second)
-				}
-				tr.Limiter = mk(seed%2 == 0)
-				m := map[string]Limiter{"a": mk(seed%2 == 1), "b": mk(false), "c": mk(false)}
-				tr.LimiterFor = func(k string) Limiter { return m[k] }
-				var mu sync.Mutex
-				tr.Base = baseFunc(func(req *http.Request) (*http.Response, error) {
-					mu.Lock()
-					x, d := r.IntN(30-seed%2*24), time.Duration(r.IntN(100))*time.Millisecond
-					mu.Unlock()
-					select {
-					case <-time.After(d):
-					case <-req.Context().Done():
-						return nil, req.Context().Err()
-					}
-					switch x {
-					case 0:
-						return reply(req, 429), nil
-					case 1:
-						return reply(req, 429, "Retry-After", "1"), nil
-					case 2, 3:
-						return reply(req, 503), nil
-					}
-					return reply(req, 200), nil
-				})
-				done := 0
-				total := 60
-				for range total {
-					mu.Lock()
-					if r.IntN(5) == 0 {
-						x := string(rune('a' + r.IntN(3)))
-						mu.Unlock()
-						tr.Resume(x)
-						tr.table.mu.Lock()
-						k := tr.table.keys[x]
-						tr.table.mu.Unlock()
-						if k != nil && seed%3 == 0 {
-							k.Pause(time.Duration(rand.IntN(400)) * time.Millisecond)
-						}
-						mu.Lock()
-					}
-					host, prio := string(rune('a'+r.IntN(3))), r.IntN(3)
-					ctx, cancel := WithPriority(t.Context(), prio), func() {}
-					if r.IntN(3) == 0 {
-						c, cf := context.WithCancel(ctx)
-						stop := time.AfterFunc(time.Duration(r.IntN(2000))*time.Millisecond, cf)
-						ctx, cancel = c, func() { stop.Stop(); cf() }
-					}
-					mu.Unlock()
-					go func() {
-						status(tr, ctx, "http://"+host+"/")
-						cancel()
-						mu.Lock()
-						done++
-						mu.Unlock()
-					}()
-					time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-				}
-				time.Sleep(10 * time.Minute)
-				mu.Lock()
-				if done < total {
-					t.Errorf("stuck %d of %d", total-done, total)
-				}
-				mu.Unlock()
-				for s := range tr.Stats() {
-					if s.Waiting != 0 || s.InFlight != 0 {
-						t.Errorf("%+v", s)
-					}
-				}
-				if s := tr.table.shared; s != nil && (s.count != 0 || len(s.waiting) != 0 || s.asking != nil) {
-					t.Errorf("shared %+v", *s)
-				}
-				if t.Failed() { // get out
-					panic("stuck")
-				}
-			})
-		})
-		if !ok {
-			return
-		}
 	}
 }
