@@ -2,53 +2,52 @@ package throttle
 
 import "time"
 
-// This file finds the length of a quota's window where no answer tells it.
+// This file finds the length of a window that only resets tell of, and those mostly
+// in whole seconds: the longest is up to 2 s too long. One who is alone guesses a
+// second less, and when that is over, one call asks whether units have come back. If
+// it is refused, the guess is made a second longer, and the told reset holds.
 
-// sure reports whether the length of the window is told.
-func (q *toldQuota) sure() bool { return q.Window > 0 || q.Rate > 0 }
+// sure reports whether the length of the window is told, or found.
+func (q *toldQuota) sure() bool { return q.Window > 0 || q.Rate > 0 || q.found }
 
-// guess finds the length of a window that only resets tell of. They are told in
-// whole seconds, so the longest is up to 2 s too long. One who is alone, sends all
-// that it allows and still sees a rest, shortens it by that rest; one who sees the
-// rest shrink, as that of a bucket does, takes the rate that both add up to.
-func (q *toldQuota) guess(now time.Time, left float64, reset, spread time.Duration) {
-	if reset > q.longest && reset < maxBelief {
-		q.longest, q.window = reset, max(q.window, reset, minWindow)
-	}
-	if q.window <= 0 {
+// guess takes in a reset.
+func (q *toldQuota) guess(reset time.Duration) {
+	if q.Window > 0 || q.Rate > 0 || reset >= maxBelief {
 		return
 	}
-	if q.round.IsZero() || now.Before(q.shared) || q.mine(now) < 0.92*q.size {
-		q.round, q.low, q.base, q.rounds = now, left, -1, 0
-		return
-	}
-	q.low = min(q.low, left)
-	if now.Sub(q.round) < q.window {
-		return
-	}
-	q.rounds++
-	rest := max(2, q.size/100) + q.size*spread.Seconds()/q.window.Seconds() // is no rest
-	switch {
-	case q.low < q.base-max(5, q.size/4):
-		if units := q.mine(now) + (q.low-q.base)/q.rounds; units > 0 {
-			q.window = max(q.window, min(q.longest, time.Duration(q.size/units*float64(q.window))))
-			q.least = q.window * 97 / 100
+	if whole := reset.Truncate(time.Second); whole > q.longest || reset > q.longest && q.longest < time.Second {
+		if w := max(min(reset, time.Second), whole-time.Second, minWindow); w > q.window {
+			q.window, q.found = w, false
 		}
-		q.base, q.rounds = q.low, 0
-	case q.low > rest && q.window > q.least:
-		shorter := q.window - time.Duration(min(0.5, 0.95*q.low/q.size)*float64(q.window))
-		q.window = max(shorter, q.least, q.longest/8)
-		q.base, q.rounds = q.low, 0
-	case q.low > q.base:
-		q.base, q.rounds = q.low, 0
 	}
-	q.round, q.low = now, left
+	q.longest = max(q.longest, reset)
+	switch {
+	case q.found:
+	case !q.roll:
+		q.found = q.window >= max(q.longest+q.doubt, time.Second)
+	default:
+		q.window = max(minWindow, q.longest.Truncate(time.Second), min(q.longest, time.Second))
+	}
 }
 
-// tooShort notes a refusal, for which a window that was guessed must be too short.
-func (q *toldQuota) tooShort(now time.Time) {
-	if !q.sure() && q.alone(now) {
-		q.window = min(q.longest, q.window*103/100)
-		q.least = q.window
+// due is when the window is over, if the guess is right.
+func (q *toldQuota) due(spread time.Duration) time.Time { return q.began.Add(q.window + spread) }
+
+// asks reports whether a call may go at at to see whether the window is over.
+func (q *toldQuota) asks(at time.Time, spread time.Duration) bool {
+	return q.calls == 0 && !q.sure() && q.alone(at) && q.due(spread).Before(q.until)
+}
+
+// answered takes in whether the call that asked was refused.
+func (q *toldQuota) answered(refused bool, sent time.Time) {
+	switch {
+	case q.asked.IsZero() || sent.Before(q.asked):
+		return
+	case q.began.After(q.asked): // the told reset came first
+	case !refused:
+		q.found = true
+	default:
+		q.window = max(q.window, min(q.window+time.Second, (q.longest+q.doubt+time.Second-1).Truncate(time.Second)))
 	}
+	q.asked = time.Time{}
 }

@@ -10,7 +10,8 @@ import (
 
 // hear takes in what an answer, to a request of sent, has told. before is how many
 // calls went before the first of them.
-func (q *toldQuota) hear(t hint.Quota, sent, now time.Time, before float64, spread time.Duration) {
+func (q *toldQuota) hear(t hint.Quota, p place, now time.Time, before float64, spread time.Duration) {
+	sent, refused := p.sent, p.refused
 	first := q.leftAt.IsZero()
 	q.turn(now)
 	q.measure(&t, now, first)
@@ -30,16 +31,15 @@ func (q *toldQuota) hear(t hint.Quota, sent, now time.Time, before float64, spre
 	q.look(left, sent, now, first)
 	if first {
 		q.left, q.leftAt, q.until, q.answers = left, now, until, 0
-		q.sent.add(before, now, q.window)
+		q.count(before, now)
 		if q.next = now; !q.sure() && t.Reset > 0 {
 			q.next = now.Add(-until.Sub(now) / 16) // a first few need not be spaced
 		}
 	} else {
+		q.answered(refused, sent)
 		q.tell(left, until, sent, now)
 	}
-	if !q.sure() {
-		q.guess(now, left, min(t.Reset, maxBelief), spread)
-	}
+	q.guess(t.Reset)
 }
 
 // measure takes in the size and the window.
@@ -72,7 +72,7 @@ func (q *toldQuota) look(left float64, sent, now time.Time, first bool) {
 	switch {
 	case first:
 		q.shared = now.Add(min(w/8, shortWindow))
-	case left < q.size-q.sent.sum(sent, q.window+now.Sub(sent))-q.weight(1):
+	case left < q.size-q.sent.sum(sent, q.span()+now.Sub(sent))-q.weight(1):
 		q.shared, q.seen = now.Add(2*w), true
 	}
 }

@@ -157,7 +157,7 @@ func (l *learned) hear(told []hint.Quota, id uint8, p place, before float64, now
 		} else {
 			t.Name, t.Unit, t.Source = q.Name, q.Unit, q.Source // its own may keep a whole header alive
 		}
-		q.hear(t, p.sent, now, before, l.slack(q))
+		q.hear(t, p, now, before, l.slack(q))
 		if changed {
 			news = append(news, q.learned(now, l.slack(q)))
 		}
@@ -250,6 +250,11 @@ func (l *learned) quota(t *hint.Quota) *toldQuota {
 // shut stops the quotas of a lane that a refusal is about, and reports whether the
 // gate may stay open: it closes for a time that is told without a quota.
 func (l *learned) shut(id uint8, h *hint.Hint, now time.Time) (done bool) {
+	for _, q := range l.lanes[id].quotas {
+		if q.found { // it may be longer than any reset that was told
+			q.found, q.doubt = false, time.Second
+		}
+	}
 	if h.Scope == "" && h.RetryAfter > 0 {
 		return false
 	}
@@ -261,7 +266,6 @@ func (l *learned) shut(id uint8, h *hint.Hint, now time.Time) (done bool) {
 		case q.roll:
 			q.shut, done = latest(q.shut, now.Add(askAgain)), true
 		case q.until.After(now):
-			q.tooShort(now)
 			q.shut, done = latest(q.shut, q.until), true
 		}
 	}

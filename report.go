@@ -71,6 +71,7 @@ type place struct {
 	cost       int
 	host, path string
 	sent       time.Time
+	refused    bool
 }
 
 // heard takes in what an attempt has shown: what it says of quotas, what a refusal
@@ -79,6 +80,7 @@ func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []L
 	if l := q.learned; l != nil && p.paid > 0 {
 		l.landed(p.paid-1, p.cost)
 	}
+	p.refused = r.outcome == refusal
 	id := max(p.paid, 1) - 1
 	if len(h.Quotas) > 0 && q.teachable(h) {
 		known := len(q.learned.lanes)

@@ -4,7 +4,7 @@ import "time"
 
 const tallySlots = 32 // of a tallyRing, in a span
 
-// A tallyRing counts units by time, to 1/32 of the span that is asked for.
+// A tallyRing counts units by time, to 1/16 of the longest span that is asked for.
 type tallyRing struct {
 	slots [tallySlots + 2]float32
 	width time.Duration
@@ -17,18 +17,24 @@ func (r *tallyRing) add(units float64, at time.Time, window time.Duration) {
 	if window <= 0 {
 		window = noWindowTold
 	}
-	if w := max(1, window/tallySlots); r.last.IsZero() || w != r.width {
-		if r.last.IsZero() || w > 2*r.width || w < r.width/2 { // what was counted is put into the newest slot
-			total := float32(0)
-			for _, s := range r.slots {
-				total += s
-			}
-			*r = tallyRing{width: w, last: at}
-			r.slots[0] = total
-		}
+	w := max(1, window/tallySlots)
+	if r.last.IsZero() {
+		r.width, r.last = w, at
+	}
+	for r.width < w {
+		r.widen()
 	}
 	r.move(at)
 	r.slots[r.head] += float32(units)
+}
+
+// widen makes each two slots one.
+func (r *tallyRing) widen() {
+	wide := tallyRing{width: 2 * r.width, last: r.last.Add(-r.width)}
+	for i := range r.slots {
+		wide.slots[(len(wide.slots)-i/2)%len(wide.slots)] += r.slots[(r.head-i+len(r.slots))%len(r.slots)]
+	}
+	*r = wide
 }
 
 func (r *tallyRing) move(now time.Time) {

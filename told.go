@@ -55,11 +55,9 @@ type toldQuota struct {
 
 	// Of a window whose length is not told:
 	longest time.Duration // reset told
-	least   time.Duration // that the window has turned out to be
-	round   time.Time     // when it was looked at last
-	low     float64       // the least that remained since
-	base    float64       // the most that low has been since the window was changed; -1: not known
-	rounds  float64       // since then
+	asked   time.Time     // when a call went to see whether the window is over; zero: none is out
+	found   bool          // it was, when guessed
+	doubt   time.Duration // by how much the window may be longer still
 
 	sent tallyRing
 	log  []start // alone on a short window: own starts within it
@@ -124,15 +122,26 @@ func (q *toldQuota) alone(now time.Time) bool {
 	return q.window > 0 && q.Limit > 0 && !now.Before(q.shared) && !q.counted()
 }
 
+// own reports whether it is enough to look at one's own starts: nobody else is there,
+// and a quota that gives back one by one has told how fast.
+func (q *toldQuota) own(now time.Time) bool { return q.alone(now) && (q.sure() || !q.roll) }
+
 // ready returns the moment, not before at, from which on a call of n units may go.
 func (q *toldQuota) ready(n int, at, now time.Time, spread time.Duration) time.Time {
 	q.turn(now)
 	at = latest(at, q.shut)
 	need := min(q.weight(n), max(q.size, 1))
-	if alone := q.alone(now); !alone || !q.sure() {
-		if q.remaining(now) < need {
+	alone := q.alone(now)
+	if !alone || !q.sure() {
+		switch {
+		case q.remaining(now) >= need:
+		case q.asks(now, spread):
+			at = latest(at, q.due(spread))
+		default:
 			return latest(at, q.refill(need, now))
 		}
+	}
+	if !q.own(now) {
 		return latest(at, q.next)
 	}
 	if q.left <= 0 && !q.roll && q.calls == 0 && now.Before(q.until) && q.mine(now) == 0 {
@@ -178,7 +187,10 @@ func (q *toldQuota) refill(need float64, now time.Time) time.Time {
 }
 
 // logs reports whether starts are remembered one by one instead of spaced.
-func (q *toldQuota) logs() bool { return q.Window > 0 && q.window <= shortWindow && q.size <= maxLog }
+func (q *toldQuota) logs() bool { return q.window <= shortWindow && q.size <= maxLog }
+
+// span is what the window cannot be longer than.
+func (q *toldQuota) span() time.Duration { return max(q.window, q.longest) }
 
 // mine is own units started within one window.
 func (q *toldQuota) mine(now time.Time) float64 { return q.sent.sum(now, q.window) }
@@ -189,7 +201,7 @@ func (q *toldQuota) pace(now time.Time, spread time.Duration) float64 {
 	if q.window > 0 && q.size > 0 {
 		even = q.size / (q.window + spread).Seconds()
 	}
-	if q.alone(now) {
+	if q.own(now) {
 		if q.logs() {
 			return math.Inf(1)
 		}
@@ -198,6 +210,8 @@ func (q *toldQuota) pace(now time.Time, spread time.Duration) float64 {
 	left := q.remaining(now)
 	var h float64
 	switch {
+	case q.alone(now): // what has not been spent shows that the window is shorter
+		return even * (1 + max(left, 0)/q.size)
 	case q.roll && q.window > 0:
 		h = max(1e-3, q.window.Seconds()*(1-left/q.size))
 	case !q.until.IsZero():
@@ -215,6 +229,9 @@ func (q *toldQuota) pace(now time.Time, spread time.Duration) float64 {
 // take counts a start of n units at at.
 func (q *toldQuota) take(n int, at time.Time, spread time.Duration) {
 	u := q.weight(n)
+	if q.asks(at, spread) && q.remaining(at) < min(u, max(q.size, 1)) {
+		q.asked = at
+	}
 	q.step = 0
 	if r := q.pace(at, spread); !math.IsInf(r, 1) && r > 0 {
 		q.step = time.Duration(min(u/r*1e9, float64(maxBelief)))
@@ -222,10 +239,15 @@ func (q *toldQuota) take(n int, at time.Time, spread time.Duration) {
 	}
 	q.calls++
 	q.units += u
-	if q.sent.add(u, at, q.window); q.logs() {
-		q.trim(at, spread)
-		q.log = append(q.log, start{at, u})
-		q.sum += u
+	q.trim(at, spread)
+	q.count(u, at)
+}
+
+// count notes that units have been sent.
+func (q *toldQuota) count(units float64, at time.Time) {
+	if q.sent.add(units, at, q.span()); q.logs() {
+		q.log = append(q.log, start{at, units})
+		q.sum += units
 	} else if len(q.log) > 0 {
 		q.log, q.sum = nil, 0
 	}
@@ -246,7 +268,10 @@ func (q *toldQuota) undo(n int, at time.Time) {
 	q.landed(n)
 	q.next = q.next.Add(-q.step)
 	q.step = 0
-	q.sent.add(-u, at, q.window)
+	q.sent.add(-u, at, q.span())
+	if q.asked.Equal(at) {
+		q.asked = time.Time{}
+	}
 	for i := len(q.log) - 1; i >= 0; i-- {
 		if q.log[i].at.Equal(at) {
 			q.sum -= q.log[i].units
