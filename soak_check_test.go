@@ -64,7 +64,7 @@ func (s *soak) check() (broken bool) {
 func (s *soak) payers(m *soakModel) (names []string) {
 	for _, st := range s.stations {
 		if slices.Contains(st.models, m) {
-			names = append(names, fmt.Sprintf("%s (gate %+v)", st.name, st.q.gate.trouble))
+			names = append(names, st.name)
 		}
 	}
 	return names
@@ -73,7 +73,10 @@ func (s *soak) payers(m *soakModel) (names []string) {
 // state describes a line that does not move.
 func (st *station) state() string {
 	q := st.q
-	if q == nil || q.line == nil {
+	if q == nil {
+		return fmt.Sprintf("%d at %s, which is gone", st.inside, st.name)
+	}
+	if q.line == nil {
 		return fmt.Sprintf("%d at %s, which has no line; gate %+v, slots %d", st.inside, st.name, q.gate.trouble, q.slots)
 	}
 	l := q.line

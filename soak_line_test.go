@@ -140,7 +140,6 @@ func (s *soak) checkTable(x *soakTransport, now time.Time) {
 
 // checkEnd: nothing is left when all callers have gone.
 func (s *soak) checkEnd() {
-	s.check()
 	time.Sleep(time.Hour) // bodies that are closed late
 	s.check()
 	s.mu.Lock()
