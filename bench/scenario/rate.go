@@ -10,7 +10,10 @@ import (
 	"github.com/go-throttle/throttle/bench/upstream"
 )
 
-var spacing = Metric{"spacing", "spacing (CV)", "", -1, 3}
+var (
+	spacing  = Metric{"spacing", "spacing (CV)", "", -1, 3}
+	fairness = Metric{"fairness", "fairness among workers (Jain)", "", +1, 3}
+)
 
 // A pace is a rate that is known and has always somebody waiting for it.
 type pace struct {
@@ -29,8 +32,8 @@ func rates() (all []Scenario) {
 				Name:  fmt.Sprintf("rate-%d-%s", rate, how),
 				Title: fmt.Sprintf("%d a second, known, %s", rate, what),
 				About: fmt.Sprintf("64 workers never stop asking for %d calls a second with %s. The upstream has room for 20 ms of timers' "+
-					"lateness. Quota used counts from half a second on: what a late timer loses, is lost.", rate, what),
-				Metrics: []Metric{quotaUsed, refused, spacing},
+					"lateness. Quota used counts from half a second on; what is lost to late timers is missing in it.", rate, what),
+				Metrics: []Metric{quotaUsed, refused, spacing, fairness},
 				Takes:   p.length(Options{}) + second/2, Alone: true, Virtual: rate < 1000, Fits: limits, Run: p.run,
 			})
 		}
@@ -66,6 +69,7 @@ func (p pace) run(ctx context.Context, c client.Client, o Options) (r Result, er
 		"quota_used": percent(len(admitted), config.Could(from, length)),
 		"refused":    float64(l.Count(upstream.Refused)),
 		"spacing":    admitted.Spacing(),
+		"fairness":   l.Jain(64),
 	}
 	return r, nil
 }

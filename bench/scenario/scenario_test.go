@@ -38,7 +38,7 @@ func TestVirtual(t *testing.T) {
 	none, full := bound{0, 0}, bound{99.4, 100.01}
 	most := func(x float64) bound { return bound{0, x} }
 	onTime := bounds{"time": {0.99, 1.03}, "quota_used": {97, 101}, "refused": none, "delivered": full, "attempts": {1, 1}}
-	steady := bounds{"quota_used": full, "refused": none, "spacing": {0, 0.01}}
+	steady := bounds{"quota_used": full, "refused": none, "spacing": {0, 0.01}, "fairness": {0.98, 1}}
 	tests := map[string]map[string]bounds{
 		"backfill-known-bucket":        {known: onTime, OracleName: onTime, plain: {"refused": {90, 120}, "delivered": {1, 20}}},
 		"backfill-known-fixed":         {known: {"refused": none, "delivered": full, "time": {1, 2.8}}, OracleName: onTime, plain: {"refused": {1, 20}}},
