@@ -46,7 +46,7 @@ const (
 // New makes the figure of one scenario in one mode: the first repetition of each client that has
 // traffic. It is false if there is none.
 func New(s *report.Scenario, mode string) (Figure, bool) {
-	f := Figure{Title: s.Title, About: s.About}
+	f := Figure{Title: s.Title + ", " + mode + " time", About: s.About}
 	for _, name := range s.Clients(mode) {
 		for _, r := range s.Of(name, mode) {
 			if r.Traffic != nil && r.Traffic.Bins() > 0 {

@@ -28,6 +28,7 @@ type File struct {
 	Made      time.Time  `json:"made"`
 	Machine   Machine    `json:"machine"`
 	Short     bool       `json:"short,omitempty"` // a tenth of the load: says nothing
+	Clients   []string   `json:"clients"`         // all that were to run, in the order of the tables
 	Scenarios []Scenario `json:"scenarios"`
 }
 

@@ -118,9 +118,9 @@ func (f *File) Summary(columns []Column) (string, error) {
 			rows[k].Cells[i] = s.Cell(c, col.Mode, col.Metric)
 		}
 	}
-	if i := slices.IndexFunc(rows, func(r Row) bool { return r.Client == Oracle }); i >= 0 {
-		rows = append(slices.Delete(slices.Clone(rows), i, i+1), rows[i])
-	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return slices.Index(f.Clients, a.Client) - slices.Index(f.Clients, b.Client)
+	})
 	for i, m := range metrics {
 		s, _ := f.Scenario(columns[i].Scenario)
 		mark(rows, i, m, columns[i].Mode, s.able(columns[i].Mode, m.Name))

@@ -19,7 +19,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // sample is two scenarios: one with an oracle, spread and a failure, one of a single repetition.
 func sample() *File {
 	f := &File{
-		Made: time.Date(2026, 11, 21, 9, 45, 0, 0, time.UTC),
+		Clients: []string{"bare", "rehttp", "x/time/rate", "throttle", Oracle},
+		Made:    time.Date(2026, 11, 21, 9, 45, 0, 0, time.UTC),
 		Machine: Machine{
 			CPU: "Some CPU", Cores: 2, System: "linux/amd64", Go: "go1.26",
 			Modules: map[string]string{"golang.org/x/time": "v0.14.0", "example.com/other": "v1.0.0"},

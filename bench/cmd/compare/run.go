@@ -27,6 +27,9 @@ func (p *plan) run(ctx context.Context, out io.Writer) (*report.File, error) {
 	}
 	progress.end()
 	f := report.New(p.short)
+	for _, c := range p.clients {
+		f.Clients = append(f.Clients, c.Name)
+	}
 	for i, r := range results {
 		if r != nil {
 			f.Add(p.jobs[i].scenario, *r)
