@@ -294,3 +294,29 @@ func TestPanicInStopLosesNoSlot(t *testing.T) {
 		}
 	})
 }
+
+// An upstream that nothing is known of, and that does not answer, holds others up for a second.
+func TestFirstContactWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			time.Sleep(10 * time.Second)
+			return answer(req, 200), nil
+		})}
+		for range 20 {
+			go get(t.Context(), tr, "http://a.test/")
+		}
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		if n := sent.Load(); n != 4 {
+			t.Errorf("%d sent before the first answer", n)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if n := sent.Load(); n != 20 {
+			t.Errorf("%d sent after a second", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
