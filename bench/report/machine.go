@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,6 +17,7 @@ type Machine struct {
 	Cores   int               `json:"cores"` // that the process may use
 	System  string            `json:"system"`
 	Go      string            `json:"go"`
+	Load    float64           `json:"load,omitempty"` // what else ran before: the load average of a minute
 	Modules map[string]string `json:"modules"` // versions of all that is built in
 }
 
@@ -35,7 +37,7 @@ var Peers = []string{
 func Here() Machine {
 	m := Machine{
 		CPU: cpu("/proc/cpuinfo"), Cores: runtime.GOMAXPROCS(0),
-		System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Modules: map[string]string{},
+		System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Load: load("/proc/loadavg"), Modules: map[string]string{},
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -62,10 +64,31 @@ func cpu(path string) string {
 	return "unknown CPU"
 }
 
+// load is the load average where Linux tells it.
+func load(path string) float64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	v, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
 // String is one line for the head of a report.
 func (m Machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %s, %s", m.CPU, m.Cores, m.System, m.Go)
+	s := fmt.Sprintf("%s, %d cores, %s, %s", m.CPU, m.Cores, m.System, m.Go)
+	if m.Busy() {
+		s += fmt.Sprintf("; BUSY with other things (load %.1f): figures in real time say little", m.Load)
+	}
+	return s
 }
+
+// Busy tells whether so much else ran that figures in real time say little.
+func (m Machine) Busy() bool { return m.Load > float64(m.Cores)/2 }
 
 // Versions are the peers that are built in, as "path version".
 func (m Machine) Versions() []string {

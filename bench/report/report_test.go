@@ -231,6 +231,17 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "loadavg")
+	if err := os.WriteFile(path, []byte("1.25 0.50 0.40 1/200 4242\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := Machine{Cores: 2, Load: load(path)}
+	if m.Load != 1.25 || !strings.Contains(m.String(), "BUSY") || load("testdata/none") != 0 || (Machine{Cores: 4, Load: m.Load}).Busy() {
+		t.Errorf("load %v: %v", m.Load, m)
+	}
+}
+
 func TestCPU(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cpuinfo")
 	if err := os.WriteFile(path, []byte("processor\t: 0\nmodel name\t: Some  CPU @ 2 GHz\n"), 0o644); err != nil {

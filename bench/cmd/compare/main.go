@@ -70,7 +70,7 @@ func parse(args []string, errs io.Writer) (*config, error) {
 	fs.StringVar(&c.from, "from", "", "make tables and charts of this results `file`, and run nothing")
 	fs.StringVar(&c.out, "out", "compare-out", "`directory` for compare.json, compare.md and charts")
 	fs.StringVar(&c.readme, "readme", "", "bring the marked tables and charts of this Markdown `file` up to date")
-	fs.IntVar(&c.parallel, "parallel", 24, "how many of the runs that mostly wait share the machine")
+	fs.IntVar(&c.parallel, "parallel", 16, "how many of the runs that mostly wait share the machine")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}

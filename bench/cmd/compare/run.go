@@ -17,6 +17,13 @@ import (
 func (p *plan) run(ctx context.Context, out io.Writer) (*report.File, error) {
 	fmt.Fprintf(out, "%d scenarios, %d clients, %d runs: about %v.\n",
 		len(p.scenarios), len(p.clients), len(p.jobs), p.estimate().Round(time.Second))
+	f := report.New(p.short)
+	for _, c := range p.clients {
+		f.Clients = append(f.Clients, c.Name)
+	}
+	if f.Machine.Busy() {
+		fmt.Fprintln(out, f.Machine)
+	}
 	progress := newProgress(len(p.jobs), p.bar, out)
 	results := make([]*report.Run, len(p.jobs))
 	for phase := range phases {
@@ -26,10 +33,6 @@ func (p *plan) run(ctx context.Context, out io.Writer) (*report.File, error) {
 		})
 	}
 	progress.end()
-	f := report.New(p.short)
-	for _, c := range p.clients {
-		f.Clients = append(f.Clients, c.Name)
-	}
 	for i, r := range results {
 		if r != nil {
 			f.Add(p.jobs[i].scenario, *r)
