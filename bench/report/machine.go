@@ -18,7 +18,7 @@ type Machine struct {
 	System  string            `json:"system"`
 	Go      string            `json:"go"`
 	Load    float64           `json:"load,omitempty"` // what else ran before: the load average of a minute
-	Modules map[string]string `json:"modules"` // versions of all that is built in
+	Modules map[string]string `json:"modules"`        // versions of all that is built in
 }
 
 // Peers are the modules that are compared. Others serve them, or this program.
@@ -80,11 +80,15 @@ func load(path string) float64 {
 
 // String is one line for the head of a report.
 func (m Machine) String() string {
-	s := fmt.Sprintf("%s, %d cores, %s, %s", m.CPU, m.Cores, m.System, m.Go)
-	if m.Busy() {
-		s += fmt.Sprintf("; BUSY with other things (load %.1f): figures in real time say little", m.Load)
+	return fmt.Sprintf("%s, %d cores, %s, %s", m.CPU, m.Cores, m.System, m.Go)
+}
+
+// Warning is a sentence for whoever reads figures of a busy machine; "" for others.
+func (m Machine) Warning() string {
+	if !m.Busy() {
+		return ""
 	}
-	return s
+	return fmt.Sprintf("The machine was busy with other things (load %.1f before the run): figures in real time say little.", m.Load)
 }
 
 // Busy tells whether so much else ran that figures in real time say little.

@@ -27,8 +27,12 @@ func (f *File) Markdown(w io.Writer) error {
 	return err
 }
 
+// where tells what the figures hold for.
 func (f *File) where() string {
 	s := fmt.Sprintf("%s; %s.", f.Machine, f.Made.Format("2 January 2006"))
+	if w := f.Machine.Warning(); w != "" {
+		s += " " + w
+	}
 	if f.Short {
 		s += " A tenth of the load: these figures say nothing."
 	}

@@ -237,8 +237,8 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := Machine{Cores: 2, Load: load(path)}
-	if m.Load != 1.25 || !strings.Contains(m.String(), "BUSY") || load("testdata/none") != 0 || (Machine{Cores: 4, Load: m.Load}).Busy() {
-		t.Errorf("load %v: %v", m.Load, m)
+	if m.Load != 1.25 || !strings.Contains(m.Warning(), "load 1.2") || load("testdata/none") != 0 || (Machine{Cores: 4, Load: m.Load}).Warning() != "" {
+		t.Errorf("load %v: %q", m.Load, m.Warning())
 	}
 }
 

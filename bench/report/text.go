@@ -11,10 +11,7 @@ import (
 // Text prints all tables for a terminal.
 func (f *File) Text(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s\n", f.Machine, f.Made.Format("2 January 2006"))
-	if f.Short {
-		b.WriteString("A tenth of the load: these figures say nothing.\n")
-	}
+	b.WriteString(wrap(f.where(), 100) + "\n")
 	for _, t := range f.Tables() {
 		b.WriteByte('\n')
 		t.text(&b)

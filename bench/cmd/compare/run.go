@@ -21,8 +21,8 @@ func (p *plan) run(ctx context.Context, out io.Writer) (*report.File, error) {
 	for _, c := range p.clients {
 		f.Clients = append(f.Clients, c.Name)
 	}
-	if f.Machine.Busy() {
-		fmt.Fprintln(out, f.Machine)
+	if w := f.Machine.Warning(); w != "" {
+		fmt.Fprintln(out, w)
 	}
 	progress := newProgress(len(p.jobs), p.bar, out)
 	results := make([]*report.Run, len(p.jobs))
