@@ -59,7 +59,7 @@ func newOracle(server *upstream.Server, base http.RoundTripper, virtual bool) *o
 	o := &oracle{base: base, server: server, way: config.Latency.Min, slots: math.MaxInt}
 	spread := max(0, config.Latency.Max-config.Latency.Min)
 	if !virtual {
-		spread += 5 * time.Millisecond
+		spread += 10 * time.Millisecond
 	}
 	var limits []upstream.Limit
 	for _, l := range config.Limits {
