@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,7 @@ func (f Figure) SVG(w io.Writer) error {
 	if len(f.Panels) == 0 {
 		return fmt.Errorf("chart %q has no panels", f.Title)
 	}
+	f = f.coarse()
 	about := breakLines(f.About, 11, width-2*margin)
 	head := vg.Length(margin + titling + telling*(len(about)+1) + 6)
 	columns := 1
@@ -93,6 +95,26 @@ func (f Figure) SVG(w io.Writer) error {
 		}
 	}
 	return finish(w, canvas, f.Title)
+}
+
+// coarse joins bins of the time axis until each is about a pixel wide or wider.
+func (f Figure) coarse() Figure {
+	most := 0
+	for _, p := range f.Panels {
+		most = max(most, p.Traffic.Bins())
+	}
+	for _, factor := range []int{1, 2, 5, 10, 20, 50, 100} {
+		if most/factor > 460 {
+			continue
+		}
+		panels := slices.Clone(f.Panels)
+		for i := range panels {
+			panels[i].Traffic = panels[i].Traffic.Coarse(factor)
+		}
+		f.Panels = panels
+		break
+	}
+	return f
 }
 
 // card is the paper: light on any background, with an edge.

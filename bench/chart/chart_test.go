@@ -132,6 +132,23 @@ func TestOddTraffic(t *testing.T) {
 	}
 }
 
+// TestLong: where a bin would be less than a pixel, several are joined.
+func TestLong(t *testing.T) {
+	traffic := &report.Traffic{Bin: 100 * time.Millisecond, Accepted: slices.Repeat([]int{1, 0}, 900), Limit: slices.Repeat([]float64{0.5}, 1800)}
+	s := &report.Scenario{Title: "Long", Runs: []report.Run{{Client: "c", Mode: report.Virtual, Traffic: traffic}}}
+	f, _ := New(s, report.Virtual)
+	var b bytes.Buffer
+	if err := f.SVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	if check(t, b.String(), "per 500 ms", "900 accepted"); traffic.Bins() != 1800 || b.Len() > 20<<10 {
+		t.Errorf("%d bins, %d bytes", traffic.Bins(), b.Len())
+	}
+	if c := traffic.Coarse(5); !slices.Equal(c.Accepted[:3], []int{3, 2, 3}) || c.Limit[0] != 2.5 {
+		t.Errorf("joined: %v, %v", c.Accepted[:3], c.Limit[0])
+	}
+}
+
 func TestTicks(t *testing.T) {
 	for _, test := range []struct {
 		high float64

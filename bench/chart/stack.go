@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"image/color"
 	"math"
 	"slices"
 	"strconv"
@@ -15,19 +16,22 @@ import (
 // A stack draws the layers on top of each other, and the limit over them. It is a plot.Plotter.
 type stack struct{ traffic *report.Traffic }
 
-// Plot draws. The sum of all layers comes first and the lowest last, each down to the axis.
+// Plot draws. The sum of all layers comes first and the lowest last, each down to the axis, but only
+// in bins that have something of it: else its edge would shine through.
 func (s stack) Plot(c draw.Canvas, pl *plot.Plot) {
 	for n := len(layers); n > 0; n-- {
-		if sum(layers[n-1].row(s.traffic)) == 0 {
-			continue
-		}
 		heights := make([]float64, s.traffic.Bins())
-		for _, l := range layers[:n] {
-			for i, v := range l.row(s.traffic) {
-				heights[i] += float64(v)
+		for i, own := range layers[n-1].row(s.traffic) {
+			if own == 0 {
+				continue
+			}
+			for _, l := range layers[:n] {
+				if row := l.row(s.traffic); i < len(row) {
+					heights[i] += float64(row[i])
+				}
 			}
 		}
-		s.area(c, pl, heights, n-1)
+		s.area(c, pl, heights, layers[n-1].color)
 	}
 	if limit := s.traffic.Limit; len(limit) > 0 { // it holds on after the last request
 		bins := int(math.Ceil(pl.X.Max / s.traffic.Bin.Seconds()))
@@ -36,22 +40,34 @@ func (s stack) Plot(c draw.Canvas, pl *plot.Plot) {
 	}
 }
 
-// area fills what is below the steps, run by run of bins above 0.
-func (s stack) area(c draw.Canvas, pl *plot.Plot, heights []float64, layer int) {
+// area fills what is below the steps: one path, with a piece for each row of bins above 0.
+func (s stack) area(c draw.Canvas, pl *plot.Plot, heights []float64, fill color.Color) {
 	_, y := pl.Transforms(&c)
 	floor := round(y(0))
 	var path vg.Path
-	points := s.steps(c, pl, heights)
-	for i, p := range points {
-		if i == 0 {
+	open := false
+	var last vg.Point
+	for _, p := range s.steps(c, pl, heights) {
+		switch {
+		case p.Y > floor && !open:
 			path.Move(vg.Point{X: p.X, Y: floor})
+			path.Line(p)
+		case p.Y > floor:
+			path.Line(p)
+		case open:
+			path.Line(vg.Point{X: last.X, Y: floor})
+			path.Close()
 		}
-		path.Line(p)
+		open, last = p.Y > floor, p
 	}
-	path.Line(vg.Point{X: points[len(points)-1].X, Y: floor})
-	path.Close()
-	c.SetColor(layers[layer].color)
-	c.Fill(path)
+	if open {
+		path.Line(vg.Point{X: last.X, Y: floor})
+		path.Close()
+	}
+	if len(path) > 0 {
+		c.SetColor(fill)
+		c.Fill(path)
+	}
 }
 
 // steps are the corners of a line that is level in each bin, cut off at the ends of the axes. Bins

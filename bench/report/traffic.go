@@ -37,6 +37,22 @@ func (t *Traffic) Total() []int {
 	return total
 }
 
+// Coarse is the same traffic with so many bins joined to one.
+func (t *Traffic) Coarse(n int) *Traffic {
+	return &Traffic{
+		Bin: t.Bin * time.Duration(n), Limit: join(t.Limit, n),
+		Accepted: join(t.Accepted, n), Refused: join(t.Refused, n), Failed: join(t.Failed, n),
+	}
+}
+
+func join[T int | float64](row []T, n int) []T {
+	out := make([]T, (len(row)+n-1)/n)
+	for i, v := range row {
+		out[i/n] += v
+	}
+	return out
+}
+
 // MarshalJSON is part of encoding/json.
 func (t *Traffic) MarshalJSON() ([]byte, error) {
 	out := traffic{
