@@ -64,7 +64,7 @@ func limiters() scenario.Scenario {
 
 func runLimiters(ctx context.Context, c client.Client, o scenario.Options) (scenario.Result, error) {
 	r := scenario.Result{Values: map[string]float64{}}
-	wait, cancel := context.WithCancel(ctx) // a request's ctx can be cancelled
+	wait, cancel := request(ctx)
 	defer cancel()
 	ref, mine := free(reference), free(c.Name)
 	works := []work{

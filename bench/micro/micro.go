@@ -132,6 +132,11 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
+// request is a ctx like most requests': it can be cancelled, and it has a deadline, here a far one.
+func request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, time.Hour)
+}
+
 // only fits the named clients.
 func only(names ...string) func(client.Client) bool {
 	return func(c client.Client) bool { return slices.Contains(names, c.Name) }

@@ -69,7 +69,7 @@ func waiters() scenario.Scenario {
 	return scenario.Scenario{
 		Name:  "waiters",
 		Title: "100,000 goroutines that wait at once",
-		About: "They are let go at 100,000 a second. CPU is all that the process used from the first arrival to the last departure. Of the heap, " +
+		About: "They are let go at 100,000 a second, and each has a far deadline. CPU is all that the process used from the first arrival to the last departure. Of the heap, " +
 			"own is what the library allocated or had the standard library allocate; the rest are the runtime's notes of who waits for which channel. " +
 			"The row http.Client stands for a goroutine that waits for a channel to be closed, without any library. resty cannot be made to owe units: " +
 			"its waiters poll.",
@@ -161,7 +161,7 @@ type crowd struct {
 // gather returns when all wait.
 func gather(ctx context.Context, n int, wait func(context.Context) error) *crowd {
 	c := new(crowd)
-	ctx, c.cancel = context.WithCancel(ctx) // as a request's: it can be cancelled
+	ctx, c.cancel = request(ctx)
 	c.all.Add(n)
 	waiter := func() { // one closure for all: a go statement without arguments allocates nothing
 		defer c.all.Done()
