@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/hint"
 )
 
 var errSoakPanic = errors.New("the soak's own panic")
@@ -147,7 +149,7 @@ func (c *soakCall) hear(resp *http.Response, err error, sent time.Time) {
 	switch code := resp.StatusCode; {
 	case code == 429, code == 503 && told > 0:
 		c.s.sum.throttled.Add(1)
-		if told > 0 {
+		if told > 0 && hint.Parse(resp, now).Scope == "" { // else it is told to one quota's calls alone
 			st.quiet = append(st.quiet, quiet{now, now.Add(min(time.Duration(told)*time.Second, maxBelief))})
 		}
 		if !sent.Before(st.seen.epochAt) { // not an echo
