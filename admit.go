@@ -37,21 +37,12 @@ func (q *Queue) unshared() bool {
 	return q.foreign == nil && (q.room.shared == nil || q.room.shared.count == 0)
 }
 
-// takeBy is limits.takeBy, for a sole bucket at the price of its lock alone.
-func (q *Queue) takeBy(at, now time.Time, n int) (time.Time, error) {
-	if q.sole == nil {
-		return q.limits.takeBy(at, now, n)
-	}
-	q.sole.c.mu.Lock()
-	defer q.sole.c.mu.Unlock()
-	return q.sole.takeBy(at, now, n)
-}
-
 // pay takes n units as of now, if they are there.
 func (q *Queue) pay(n int, now time.Time) bool {
-	at, err := q.takeBy(now, now, n)
-	if err != nil || at.After(now) {
-		return false
+	if q.sole == nil || !q.sole.payAlone(now, n) {
+		if at, err := q.takeBy(now, now, n); err != nil || at.After(now) {
+			return false
+		}
 	}
 	q.counters.sent++
 	return true

@@ -36,14 +36,29 @@ func (t *tank) tokensAt(at time.Time) float64 {
 	return tokens
 }
 
-// takeBy tries the moment at first, which is the whole cost of a take that need not wait.
-func (t *tank) takeBy(at, now time.Time, n int) (time.Time, error) {
+// pay takes n units as of at, if they are there: the whole cost of a take that need not wait.
+func (t *tank) pay(at time.Time, n int) bool {
 	at = t.c.lift(at)
-	if tokens := t.tokensAt(at); 0 < n && float64(n) <= tokens && t.limit > 0 {
-		t.tokens, t.c.last = tokens-float64(n), at
-		return earliest(at, now), nil
+	tokens := t.tokensAt(at)
+	if n <= 0 || float64(n) > tokens || t.limit == 0 {
+		return false
+	}
+	t.tokens, t.c.last = tokens-float64(n), at
+	return true
+}
+
+func (t *tank) takeBy(at, now time.Time, n int) (time.Time, error) {
+	if t.pay(at, n) {
+		return earliest(t.c.last, now), nil
 	}
 	return takeReady(t, at, now, n)
+}
+
+// payAlone is pay for one who does not hold the lock.
+func (t *tank) payAlone(at time.Time, n int) bool {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	return t.pay(at, n)
 }
 
 func (t *tank) check(n int) error {

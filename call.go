@@ -68,9 +68,18 @@ func (c *call) wait() error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Key: c.key, Attempts: c.attempts, Err: err}
 	}
-	waited, err := c.stand(ctx)
+	l, w, err := c.arrive(ctx)
 	if err != nil {
 		return err
+	}
+	waited := time.Duration(0)
+	if w != nil {
+		start := time.Now()
+		if err := l.sleep(ctx, w); err != nil {
+			return err
+		}
+		c.fill(w)
+		waited = c.now.Sub(start)
 	}
 	c.out, c.held = true, c.slot()
 	if c.planned {
@@ -82,36 +91,23 @@ func (c *call) wait() error {
 	return nil
 }
 
-// stand returns how long the call has waited.
-func (c *call) stand(ctx context.Context) (time.Duration, error) {
-	l, w, err := c.arrive(ctx)
-	if err != nil || w == nil {
-		return 0, err
-	}
-	start := time.Now()
-	if err := l.sleep(ctx, w); err != nil {
-		return 0, err
-	}
-	c.fill(w)
-	return c.now.Sub(start), nil
-}
-
 // arrive is the one critical section of a call that need not wait: it finds the
 // key, pays the budget's share, and takes slot and units.
 func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
 	t := c.t.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
+	since := time.Since(t.base)
+	now := t.base.Add(since) // as room.now
 	if c.k == nil {
-		k := t.find(c.key, now)
+		k := t.find(c.key, since)
 		if k == nil {
 			made, err := c.limits()
 			if err != nil {
 				return nil, nil, err
 			}
 			now = t.now()
-			if k = t.find(c.key, now); k == nil { // else another caller was faster
+			if k = t.find(c.key, now.Sub(t.base)); k == nil { // else another caller was faster
 				k = t.add(c.key, made, now)
 			}
 		}

@@ -89,9 +89,9 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	return t
 }
 
-// find returns the state of key, nil if there is none. Of its use it keeps no
+// find returns the state of key at that time since base, nil if there is none. Of its use it keeps no
 // more than the moment: an order of use would cost writes to other keys.
-func (t *table) find(key string, now time.Time) *keyState {
+func (t *table) find(key string, since time.Duration) *keyState {
 	k := t.recent
 	if k == nil || k.key != key {
 		if k = t.keys[key]; k == nil {
@@ -99,9 +99,9 @@ func (t *table) find(key string, now time.Time) *keyState {
 		}
 		t.recent = k
 	}
-	k.used = now.Sub(t.base)
+	k.used = since
 	if t.accesses++; t.accesses%sweepEvery == 0 {
-		t.sweep(now)
+		t.sweep(t.base.Add(since))
 	}
 	return k
 }
