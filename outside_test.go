@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -319,4 +320,33 @@ func TestFirstContactWithoutAnswer(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// A request that cannot be sent is its caller's mistake, and no failure of the upstream.
+func TestMistakesAreNotRetried(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	for name, spoil := range map[string]func(*http.Request){
+		"value":   func(r *http.Request) { r.Header.Set("X", "a\nb") },
+		"name":    func(r *http.Request) { r.Header["X Y"] = []string{"a"} },
+		"header":  func(r *http.Request) { r.Header = nil },
+		"method":  func(r *http.Request) { r.Method = "G ET"; r.Header.Set("Idempotency-Key", "1") },
+		"scheme":  func(r *http.Request) { r.URL.Scheme = "gopher" },
+		"host":    func(r *http.Request) { r.URL.Host = "" },
+		"port":    func(r *http.Request) { r.URL.Host = "127.0.0.1:99999" },
+		"length":  func(r *http.Request) { r.ContentLength = 5 },
+		"trailer": func(r *http.Request) { r.Trailer = http.Header{"X Y": {"a"}} },
+	} {
+		tr := &throttle.Transport{Base: new(http.Transport)}
+		for range 10 {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+			spoil(req)
+			if _, err := tr.RoundTrip(req); err == nil {
+				t.Errorf("%s: sent", name)
+			}
+		}
+		if s := statsOf(tr); s.Sent != 10 || s.Retried != 0 || s.Cause != "" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
 }

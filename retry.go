@@ -11,6 +11,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,9 @@ import (
 // hint.Hint.Throttled) but a 503, any method. After 500, 502, 503, 504 and errors of
 // the network, GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and any request with an
 // Idempotency-Key or X-Idempotency-Key header; if the upstream could not be dialled,
-// any method. Never after other answers, errors of certificates or URLs, and hosts
-// that do not exist; never if the body cannot be sent again because GetBody is nil.
+// any method. Never after other answers, errors of certificates or URLs, hosts that
+// do not exist, and what net/http refuses to send; never if the body cannot be sent
+// again because GetBody is nil.
 // http.NewRequest sets that for a bytes.Reader, bytes.Buffer and strings.Reader; for
 // a body of another kind set it yourself.
 type Retry struct {
@@ -160,7 +162,7 @@ func judgeError(ctx context.Context, err error, after, srtt time.Duration) outco
 		return cancelled
 	case errors.As(err, &ours): // of a Transport below this one: it has not sent it, or tried enough
 		return neutral
-	case isCertificate(err), isScheme(err), errors.As(err, &dns) && dns.IsNotFound:
+	case isCertificate(err), isMistake(err), errors.As(err, &dns) && dns.IsNotFound:
 		return neutral
 	}
 	return failure
@@ -176,10 +178,17 @@ func isCertificate(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
-// isScheme knows net/http's errors for URLs that it cannot send; they have no type.
-func isScheme(err error) bool {
+// isMistake knows net/http's errors for requests that it cannot send; most have no type.
+func isMistake(err error) bool {
+	var address *net.AddrError
+	if errors.As(err, &address) {
+		return true
+	}
 	s := err.Error()
-	return strings.Contains(s, "unsupported protocol scheme") || strings.Contains(s, "no Host in request URL")
+	return slices.ContainsFunc([]string{
+		"unsupported protocol scheme", "no Host in request URL", "nil Request.Header", "ContentLength=",
+		"net/http: invalid ", // method, header field, trailer field
+	}, func(part string) bool { return strings.Contains(s, part) })
 }
 
 // mayResend is the default rule: what may be sent again without harm. A refusal
