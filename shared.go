@@ -97,7 +97,7 @@ func (s *sharedLine) settle(now time.Time) {
 		}
 	}
 	s.settling = false
-	if !s.told.After(now) {
+	if !s.told.After(now) || len(s.entries) == 0 {
 		s.told = time.Time{} // who comes next has waited for something else
 	}
 }

@@ -465,29 +465,35 @@ func TestUnitsGivenBackReachOtherKeys(t *testing.T) {
 // The moment that the shared limiter told to one key is no measure for a key that gets its slot
 // later: its take is not late.
 func TestToldMomentIsUsedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		own := NewBucket(2000, 10)
-		tr := &Transport{Limiter: NewBucket(1000, 2), Queue: QueueOptions{MaxInFlight: 1}, LimiterFor: func(key string) Limiter {
-			if key == "b" {
-				return own
+	for _, early := range []bool{false, true} { // the one who was told goes before
+		synctest.Test(t, func(t *testing.T) {
+			own, shared := NewBucket(2000, 10), NewBucket(1000, 2)
+			tr := &Transport{Limiter: shared, Queue: QueueOptions{MaxInFlight: 1}, LimiterFor: func(key string) Limiter {
+				if key == "b" {
+					return own
+				}
+				return nil
+			}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/slow" {
+					time.Sleep(5 * time.Millisecond)
+				}
+				return reply(req, 200), nil
+			})}
+			call := func(url string) { status(tr, t.Context(), url) }
+			go call("http://b/slow")
+			go call("http://a/")
+			synctest.Wait()
+			go call("http://c/") // goes in 1 ms
+			synctest.Wait()
+			if early {
+				shared.Adjust(-1)
 			}
-			return nil
-		}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
-			if req.URL.Path == "/slow" {
-				time.Sleep(5 * time.Millisecond)
+			call("http://b/") // in 5 ms
+			if left := own.Tokens(); left != 9 {
+				t.Errorf("early %v: %v units are left of 10 after one was taken", early, left)
 			}
-			return reply(req, 200), nil
-		})}
-		call := func(url string) { status(tr, t.Context(), url) }
-		go call("http://b/slow")
-		go call("http://a/")
-		go call("http://c/") // goes in 1 ms
-		synctest.Wait()
-		call("http://b/") // in 5 ms
-		if left := own.Tokens(); left != 9 {
-			t.Errorf("%v units are left of 10 after one was taken", left)
-		}
-	})
+		})
+	}
 }
 
 func TestSharedLimitChanges(t *testing.T) {
