@@ -34,6 +34,11 @@ func outages() []Scenario {
 			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: resends, Run: outage{}.run,
 		},
 		{
+			Name: "outage-weaker", Title: "Outage, and weaker after it than configured",
+			About:   about + "The client is told that limit, but from 15 s on the upstream admits only 70/s.",
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{told: bucket100, weaker: 70}.run,
+		},
+		{
 			Name: "brown-out", Title: "Brown-out: 30 % random 503",
 			About: "60 calls a second of 100 known, by 200 senders. For a minute of virtual time, or 15 s of real time, 30 % of what arrives is " +
 				"answered 503 at random. Right is to send those again, and to go on with all others.",
@@ -43,7 +48,8 @@ func outages() []Scenario {
 }
 
 type outage struct {
-	told []client.Limit
+	told   []client.Limit
+	weaker int // what is admitted a second after it; 0: as before
 }
 
 func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Result, err error) {
@@ -53,6 +59,9 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 	}
 	config := upstream.Config{
 		Limits: []upstream.Limit{gcra100}, Outages: []upstream.Outage{{From: down, To: up}}, Latency: upstream.Span{Min: 10 * time.Millisecond},
+	}
+	if o.weaker > 0 {
+		config.Changes = []upstream.Change{{At: up, N: o.weaker}}
 	}
 	s, err := begin(ctx, c, opts, config, client.Job{Limits: o.told, Patience: 40 * second, Workers: 200})
 	if err != nil {
@@ -69,7 +78,7 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 	r.Values = map[string]float64{
 		"attempts_in":   l.Of(in).Amplification(calls),
 		"attempts":      l.Amplification(len(due)),
-		"peak":          float64(after.Peak(second)) / 100,
+		"peak":          float64(after.Peak(second)) / config.RateAt(up),
 		"refused_after": float64(rejected),
 		"refused_share": percent(rejected, len(after)),
 		"delivered":     percent(l.Delivered(), len(due)),

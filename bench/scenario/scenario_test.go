@@ -56,6 +56,7 @@ func TestVirtual(t *testing.T) {
 			plain:      {"attempts_in": {1, 1}, "delivered": {50, 60}},
 		},
 		"outage-unknown": {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "refused_share": most(15)}},
+		"outage-weaker":  {known: {"delivered": full}, OracleName: {"refused_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}}},
 		"brown-out":      {known: {"closings": most(1), "delivered": full, "attempts": {1.2, 1.5}}, plain: {"delivered": {60, 90}, "attempts": {1, 1}}},
 		"fan-out":        {known: {"spacing": most(0.01), "displaced": none, "quota_used": full, "refused": none}},
 		"waiters-cancel": {known: {"quota_used": full, "refused": none}},
