@@ -31,6 +31,9 @@ func (q *toldQuota) hear(t hint.Quota, p place, now time.Time, before float64, s
 	q.look(left, sent, now, first)
 	if first {
 		q.left, q.leftAt, q.until, q.answers = left, now, until, 0
+		if left < 1 && before < q.size*3/4 { // others have spent it
+			q.shared = latest(q.shared, until)
+		}
 		q.count(before, now)
 		if q.next = now; !q.sure() && t.Reset > 0 {
 			q.next = now.Add(-until.Sub(now) / 16) // a first few need not be spaced
