@@ -161,3 +161,21 @@ func TestManyRoutesAndQuotas(t *testing.T) {
 		}
 	})
 }
+
+// A call that costs more than the whole of a told quota goes when all of it is there.
+func TestCostAboveToldQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, window := range []string{"1", "60"} {
+			tr := &throttle.Transport{Base: answers(200, "Ratelimit-Policy", `10;w=`+window, "Ratelimit-Limit", "10", "Ratelimit-Remaining", "10", "Ratelimit-Reset", window)}
+			start := time.Now()
+			for range 3 {
+				if _, err := get(throttle.WithCost(t.Context(), 50), tr, "http://a.test/"); err != nil {
+					t.Error(err)
+				}
+			}
+			if d := time.Since(start); d > time.Hour {
+				t.Errorf("window of %s s: three calls took %v", window, d)
+			}
+		}
+	})
+}
