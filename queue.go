@@ -153,7 +153,7 @@ func (b *Bucket) inLine() func(context.Context) error {
 }
 
 // dash is Wait in the two common cases: nobody waits and the units are there;
-// or all is well and the call goes to the end of its line. It is kept flat: a
+// or all is well, the deadline far enough, and the call goes to the end of its line. It is kept flat: a
 // goroutine that waits here needs no more stack than it was born with, which is
 // half the cost of a waiter.
 func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bool) {
@@ -163,13 +163,19 @@ func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bo
 		return nil, nil, q.pay(v.cost, q.room.now())
 	}
 	opts := &q.room.opts
-	_, hasDeadline := ctx.Deadline()
 	if l = q.line; l == nil || q.gate.trouble != nil || v.cost != 1 || v.prio > l.levels[0].prio ||
-		hasDeadline || opts.MaxWait > 0 || opts.MaxWaiting > 0 {
+		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
 		return nil, nil, false // enter knows
 	}
 	q.room.arrivals++
-	w = &waiter{wake: make(chan struct{}, 1), seq: q.room.arrivals, cost: v.cost, prio: v.prio}
+	w = &waiter{seq: q.room.arrivals, cost: v.cost, prio: v.prio}
+	if d, ok := ctx.Deadline(); ok {
+		if q.foreign != nil || q.own.after(time.Now(), l.ahead(w.prio, w.seq), w.cost).After(d) {
+			return nil, nil, false
+		}
+		w.moment = max(1, d.Sub(q.room.base))
+	}
+	w.wake = make(chan struct{}, 1)
 	l.push(w)
 	return l, w, false
 }
