@@ -8,11 +8,12 @@ import (
 // The constants of the finder, found by simulation; ARCHITECTURE.md has the table.
 const (
 	rampStart    = 20.0                   // units per second with which the first search begins
-	rampDouble   = 250 * time.Millisecond // in which it doubles
+	rampDouble   = 160 * time.Millisecond // in which it doubles
 	probeDouble  = 5 * time.Second        // in which a probe doubles
 	refusalShare = 0.01                   // refusals wanted per unit sent, at most
 	closedShare  = 0.045                  // of the time that closings may take
 	keepMost     = 0.985                  // of the refused rate that may be kept
+	keepWindow   = 0.95                   // of a window's rate that the first refusal suggests
 	leastRate    = 0.1                    // units per second: less is the gate's to hold back
 	longestHold  = 120.0                  // seconds
 )
@@ -46,6 +47,7 @@ type finder struct {
 	short      bool    // w is far below top
 
 	burst    float64 // accepted at once before the first refusal
+	window   float64 // within so many seconds, a told pause included; +Inf: none was told
 	pause    float64 // the last closing, in seconds
 	units    float64 // accepted since the last cut
 	current  float64 // of them, in this epoch
@@ -56,8 +58,20 @@ type finder struct {
 	cuts     uint64
 }
 
-func newFinder(now, until time.Time, burst float64) *finder {
-	return &finder{pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+// newFinder starts from a first refusal, for which the gate is closed until then. burst
+// had been accepted within window, which includes the pause that was told.
+func newFinder(now, until time.Time, burst, window float64) *finder {
+	return &finder{window: window, pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+}
+
+// ramp is the rate at which the first search begins, and how long it stays there. If
+// more was accepted before the first refusal than a bucket's burst is likely to be, it
+// is taken for a window, as long as the time it took and the pause that was told.
+func (f *finder) ramp() (start, hold float64) {
+	if start = keepWindow * f.burst / f.window; start >= 2*rampStart {
+		return start, 5 * f.pause
+	}
+	return rampStart, 0
 }
 
 // rate is the rate at which calls may start at now.
@@ -72,7 +86,8 @@ func (f *finder) rate(now time.Time) float64 {
 	t := max(0, now.Sub(f.since))
 	switch f.phase {
 	case ramping:
-		return rampStart * math.Exp2(min(40, t.Seconds()/rampDouble.Seconds()))
+		start, hold := f.ramp()
+		return start * math.Exp2(min(40, max(0, t.Seconds()-hold)/rampDouble.Seconds()))
 	case probing:
 		return f.w * math.Exp2(min(40, t.Seconds()/probeDouble.Seconds()))
 	}
@@ -138,8 +153,18 @@ func (f *finder) refuse(sent, now, until time.Time, current, told bool, srtt tim
 	if until.After(now) && (cut || f.phase != probing) {
 		f.since = until
 	}
-	f.next = latest(f.next, until)
+	f.next = latest(f.next, until.Add(f.weight()))
 	return cut
+}
+
+// weight is how much longer than the told pause the first rush is felt by an upstream
+// that takes the last window for part of this one, and counts what it refuses
+// as HAProxy does: it reckons previous·(1 − elapsed/window) + current.
+func (f *finder) weight() time.Duration {
+	if _, hold := f.ramp(); f.phase != ramping || hold == 0 {
+		return 0
+	}
+	return time.Duration(min(0.25, f.refused/(f.refused+f.burst)) * f.pause * 1e9)
 }
 
 // plan says how long to hold, where a refusal closes the gate for cost seconds.

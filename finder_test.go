@@ -1,10 +1,17 @@
 package throttle_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle"
 )
 
 // These tests are about upstreams that only refuse: their limit has to be found.
@@ -193,4 +200,76 @@ func changeCells(doubled bool) (cells []finderCell) {
 		}
 	}
 	return cells
+}
+
+// A shortRun is 400 calls to an upstream that only refuses; what counts is how soon they are all served.
+type shortRun struct {
+	limit      limit
+	retryAfter int
+	ideal      time.Duration
+	most       float64 // x the ideal
+}
+
+func (c shortRun) run(t *testing.T, seed uint64) (took time.Duration, sent int) {
+	s := &sim{limits: []limit{c.limit}, trip: trip{time.Millisecond, 3 * time.Millisecond}, seed: seed, retryAfter: c.retryAfter}
+	rt := s.client(0)
+	began := time.Now()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range simWorkers {
+		wg.Go(func() {
+			for next.Add(1) <= 400 {
+				resp, err := rt.RoundTrip((&http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: "upstream.test"}}).WithContext(t.Context()))
+				if err != nil || resp.StatusCode != http.StatusOK {
+					t.Error(resp, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(began), s.all(0, time.Hour).arrived
+}
+
+func TestFinderShortRuns(t *testing.T) {
+	for _, c := range []shortRun{
+		{limit{kind: sliding, n: 100, per: time.Second, counts: true}, 1, 3 * time.Second, 1.6},
+		{limit{kind: fixed, n: 100, per: time.Second}, 1, 3 * time.Second, 1.6},
+		{limit{kind: gcra, n: 100, per: time.Second, burst: 10}, 1, 3900 * time.Millisecond, 1.6},
+		{limit{kind: gcra, n: 100, per: time.Second, burst: 21}, 0, 3790 * time.Millisecond, 1.3},
+		{limit{kind: gcra, n: 20, per: time.Second, burst: 100}, 1, 15 * time.Second, 1.6},
+	} {
+		for _, seed := range simSeeds(5) {
+			var took time.Duration
+			var sent int
+			synctest.Test(t, func(t *testing.T) { took, sent = c.run(t, seed) })
+			x := took.Seconds() / c.ideal.Seconds()
+			if t.Logf("%v %d: seed %d: %.2f x, %d attempts", c.limit.kind, c.limit.burst, seed, x, sent); x > c.most || sent > 440 {
+				t.Errorf("more than %.2f x", c.most)
+			}
+		}
+	}
+}
+
+// One cut for an event, however many calls it refuses: each is told to the hooks as one new rate.
+func TestOneCutPerEvent(t *testing.T) {
+	for _, retryAfter := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := finderCell{limit: limit{kind: fixed, n: 100, per: time.Second}, trip: wildTrip, retryAfter: retryAfter}
+			s := c.sim(1)
+			s.changes = []change{{time.Minute, 50}}
+			client := s.client(0).(*throttle.Transport)
+			cuts := 0
+			client.Hooks.Learned = func(_ context.Context, e throttle.Event) {
+				if e.Learned.Source == "refusals" {
+					cuts++
+				}
+			}
+			s.run(t, 2*time.Minute, simWorkers, client)
+			r := s.result(0, 2*time.Minute)
+			t.Logf("%d cuts in %d events, %d refused", cuts, r.events, r.refused())
+			if cuts > r.events || cuts < r.events/4 || r.refused() < 2*cuts {
+				t.Error("want one for each event, but for those that go on, and several refused in each")
+			}
+		})
+	}
 }

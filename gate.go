@@ -50,6 +50,7 @@ type gate struct {
 	epoch    uint32
 	closings uint32        // begun or extended
 	srtt     time.Duration // smoothed round trip; 0: no sample yet
+	met      time.Duration // when the first call came, since the room's base
 	*trouble               // nil while nothing has ever gone wrong
 }
 

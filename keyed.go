@@ -192,6 +192,7 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 		k.gate.openPaced(now.Add(unitTime(1, pace)), pace)
 	} else if len(l.all.own)+len(l.all.foreign) == 0 {
 		k.gate.meet(now)
+		k.gate.met = now.Sub(t.base)
 	}
 	k.place = len(t.order)
 	t.keys[k.key], t.order, t.recent = k, append(t.order, k), k

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -150,7 +151,11 @@ func (q *Queue) search(r *report, id uint8, now time.Time) *finder {
 		if q.learned == nil {
 			q.learn()
 		}
-		q.learned.find = newFinder(now, q.gate.reopens(now), q.served())
+		window := math.Inf(1)
+		if r.told > 0 {
+			window = (now.Sub(q.room.base) - q.gate.met + r.told).Seconds()
+		}
+		q.learned.find = newFinder(now, q.gate.reopens(now), q.served(), window)
 		return q.learned.find
 	}
 	if q.learned == nil {

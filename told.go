@@ -199,7 +199,7 @@ func (q *toldQuota) mine(now time.Time) float64 { return q.sent.sum(now, q.windo
 func (q *toldQuota) pace(now time.Time, spread time.Duration) float64 {
 	even := math.Inf(1)
 	if q.window > 0 && q.size > 0 {
-		even = q.size / (q.window + spread).Seconds()
+		even = q.size / (q.window + spread + q.late()).Seconds()
 	}
 	if q.own(now) {
 		if q.logs() {
@@ -253,11 +253,14 @@ func (q *toldQuota) count(units float64, at time.Time) {
 	}
 }
 
-// credit is how much of the time that nobody used may be caught up with: a late
-// timer, or, while nobody else is seen, 1/16 of the window.
+// late is how much of the time that a late timer lost may be caught up with.
+func (q *toldQuota) late() time.Duration { return min(q.window/100, 2*maxLate) }
+
+// credit is how much of the time that nobody used may be caught up with: while
+// nobody else is seen and only what remains bounds the calls, 1/16 of the window.
 func (q *toldQuota) credit(units float64, at time.Time) time.Duration {
-	if at.Before(q.shared) && q.seen || q.mine(at)+units > q.size*3/4 {
-		return min(q.window/100, 2*maxLate)
+	if q.sure() || at.Before(q.shared) && q.seen || q.mine(at)+units > q.size*3/4 {
+		return q.late()
 	}
 	return q.window / 16
 }
