@@ -61,17 +61,18 @@ type finder struct {
 // newFinder starts from a first refusal, for which the gate is closed until then. burst
 // had been accepted within window, which includes the pause that was told.
 func newFinder(now, until time.Time, burst, window float64) *finder {
-	return &finder{window: window, pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+	f := &finder{window: window, pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+	f.suppose()
+	return f
 }
 
-// ramp is the rate at which the first search begins, and how long it stays there. If
-// more was accepted before the first refusal than a bucket's burst is likely to be, it
-// is taken for a window, as long as the time it took and the pause that was told.
-func (f *finder) ramp() (start, hold float64) {
-	if start = keepWindow * f.burst / f.window; start >= 2*rampStart {
-		return start, 5 * f.pause
+// suppose makes a plateau of what was accepted before the first refusal, if that is
+// more than a bucket's burst is likely to be: it is taken for a window, as long as the
+// time it took and the pause that was told.
+func (f *finder) suppose() {
+	if w := keepWindow * f.burst / f.window; w >= 4*rampStart {
+		f.phase, f.w, f.top, f.hold, f.short = holding, w, w, 5*f.pause, true
 	}
-	return rampStart, 0
 }
 
 // rate is the rate at which calls may start at now.
@@ -86,8 +87,7 @@ func (f *finder) rate(now time.Time) float64 {
 	t := max(0, now.Sub(f.since))
 	switch f.phase {
 	case ramping:
-		start, hold := f.ramp()
-		return start * math.Exp2(min(40, max(0, t.Seconds()-hold)/rampDouble.Seconds()))
+		return rampStart * math.Exp2(min(40, t.Seconds()/rampDouble.Seconds()))
 	case probing:
 		return f.w * math.Exp2(min(40, t.Seconds()/probeDouble.Seconds()))
 	}
@@ -123,6 +123,7 @@ func (f *finder) accept(n int, current bool) {
 	if !current && f.cuts == 0 && !f.accepted { // of the first rush
 		f.burst += float64(n)
 		f.units -= float64(n)
+		f.suppose()
 	}
 	if current {
 		f.current += float64(n)
@@ -161,7 +162,7 @@ func (f *finder) refuse(sent, now, until time.Time, current, told bool, srtt tim
 // that takes the last window for part of this one, and counts what it refuses
 // as HAProxy does: it reckons previous·(1 − elapsed/window) + current.
 func (f *finder) weight() time.Duration {
-	if _, hold := f.ramp(); f.phase != ramping || hold == 0 {
+	if f.phase != holding || f.cuts > 0 {
 		return 0
 	}
 	return time.Duration(min(0.25, f.refused/(f.refused+f.burst)) * f.pause * 1e9)
