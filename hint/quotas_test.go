@@ -114,6 +114,13 @@ func TestDrafts(t *testing.T) {
 		{"08 B.1.1", "default ?/0 in 50s", []string{`RateLimit: "default";r=0;t=50`}},
 		{"08 B.1.2", "dayLimit ?/100 in 10h0m0s", []string{`RateLimit: "dayLimit";r=100;t=36000`}},
 		{"08 B.1.3", "basic 100/60 in 58s per 1m0s of requests", []string{`RateLimit-Policy: "basic";q=100;w=60`, `RateLimit: "basic";r=60;t=58`}},
+		{"08 B.1.3 lowered", "basic 100/20 in 56s per 1m0s of requests", []string{`RateLimit-Policy: "basic";q=100;w=60`, `RateLimit: "basic";r=20;t=56`}},
+		{"08 B.2.1", "fixedwindow 100/99 in 50s per 1m0s of requests", []string{`RateLimit: "fixedwindow";r=99;t=50`, `RateLimit-Policy: "fixedwindow";q=100;w=60`}},
+		{"08 B.2.2", "dynamic 100/9 in 50s per 1m0s of requests", []string{`RateLimit-Policy: "dynamic";q=100;w=60`, `RateLimit: "dynamic";r=9;t=50`}},
+		{"08 FAQ 9 simplest, no space", "default ?/50 in 1m0s", []string{`RateLimit:default;r=50;t=60`}},
+		{"08 FAQ 9 comments", "sliding 100/50 in 44s per 1m0s of requests, fixed 5000/? per 1h0m0s of requests",
+			[]string{`RateLimit-Policy: "sliding";q=100;w=60;burst=1000;comment="sliding window", "fixed";q=5000;w=3600;burst=0;comment="fixed window"`, `RateLimit: "sliding";r=50;t=44`}},
+		{"06 D sliding window", "12/6 in 1s per 1s", []string{"RateLimit-Limit: 12", "RateLimit-Policy: 12;w=1", "RateLimit-Remaining: 6", "RateLimit-Reset: 1"}},
 		{"08 B.2.3", "dynamic 15/0 in 20s per 20s of requests", []string{`RateLimit-Policy: "dynamic";q=15;w=20`, `RateLimit: "dynamic";r=0;t=20`}},
 		{"08 B.3.1 tokens, no r", "quota 100/? in 1s per 1s of requests", []string{`RateLimit-Policy: quota;q=100;w=1`, `RateLimit: quota;t=1`}},
 		{"08 B.3.1 no w", "quota 10/? in 1s of requests", []string{`RateLimit-Policy: quota;q=10`, `RateLimit: quota;t=1`}},
@@ -184,6 +191,34 @@ func TestMalformed(t *testing.T) {
 		h = http.Header{"Ratelimit": {`"z";r=1`, value}}
 		if got := quotasOf(Parse(response(200, h), noon)); want == "" && trim(value) != "" && got != "" {
 			t.Errorf("RateLimit: %s in its second line: got %q", value, got)
+		}
+	}
+}
+
+// TestDraftsRefused has the examples of refused requests: where Retry-After is told too, it wins.
+func TestDraftsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		where string
+		wait  time.Duration
+		want  string
+		lines []string
+	}{
+		{"draft 03 B and 07 B, the same moment", 5 * time.Second, "100/0 in 5s", []string{"Date: Mon, 05 Aug 2019 09:27:00 GMT", "Retry-After: Mon, 05 Aug 2019 09:27:05 GMT",
+			"RateLimit-Reset: 5", "RateLimit-Limit: 100", "Ratelimit-Remaining: 0"}},
+		{"draft 08 B.1.4", 5 * time.Second, "default ?/0 in 5s", []string{"Date: Mon, 05 Aug 2019 09:27:00 GMT", "Retry-After: Mon, 05 Aug 2019 09:27:05 GMT", `RateLimit: "default";r=0;t=5`}},
+		{"draft 08 B.2.3", 0, "dynamic 15/0 in 20s per 20s of requests", []string{`RateLimit-Policy: "dynamic";q=15;w=20`, `RateLimit: "dynamic";r=0;t=20`}},
+		{"draft 08 B.3", 20 * time.Second, "dynamic 100/15 in 40s per 1m0s of requests", []string{"Retry-After: 20", `RateLimit-Policy: "dynamic";q=100;w=60`, `RateLimit: "dynamic";r=15;t=40`}},
+		{"RFC 6585 4", time.Hour, "", []string{"Retry-After: 3600"}},
+		{"RFC 9110 10.2.3", 2 * time.Minute, "", []string{"Retry-After: 120"}},
+		{"RFC 9110 10.2.3, passed", 0, "", []string{"Retry-After: Fri, 31 Dec 1999 23:59:59 GMT"}},
+	} {
+		now := noon
+		if strings.HasPrefix(tt.lines[0], "Date: ") {
+			now = time.Date(2019, 8, 5, 9, 27, 0, 0, time.UTC)
+		}
+		h := Parse(response(429, headerOf(tt.lines...)), now)
+		if got := quotasOf(h); got != tt.want || !h.Throttled || h.RetryAfter < tt.wait || h.RetryAfter > tt.wait+resolution {
+			t.Errorf("%s: %v, wait %v, %s; want wait %v to a second more, %s", tt.where, h.Throttled, h.RetryAfter, got, tt.wait, tt.want)
 		}
 	}
 }
