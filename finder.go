@@ -16,6 +16,7 @@ const (
 	keepWindow   = 0.95                   // of a window's rate that the first refusal suggests
 	leastRate    = 0.1                    // units per second: less is the gate's to hold back
 	longestHold  = 120.0                  // seconds
+	longEnough   = 2 * time.Second        // in which a burst does not count for a rate
 )
 
 type findPhase uint8
@@ -46,11 +47,13 @@ type finder struct {
 	row        int     // cuts in short order
 	short      bool    // w is far below top
 
+	from     float64 // the rate at which the first search begins
 	burst    float64 // accepted at once before the first refusal
 	window   float64 // within so many seconds, a told pause included; +Inf: none was told
 	pause    float64 // the last closing, in seconds
 	units    float64 // accepted since the last cut
 	current  float64 // of them, in this epoch
+	idle     float64 // seconds in which nobody used the rate, since the last cut
 	refused  float64 // since the last probe
 	usual    float64 // refused between two probes, smoothed
 	lastCut  time.Time
@@ -59,9 +62,10 @@ type finder struct {
 }
 
 // newFinder starts from a first refusal, for which the gate is closed until then. burst
-// had been accepted within window, which includes the pause that was told.
-func newFinder(now, until time.Time, burst, window float64) *finder {
-	f := &finder{window: window, pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+// had been accepted within window, which includes the pause that was told; flow is what
+// the upstream has borne for longer, 0 if that is not known.
+func newFinder(now, until time.Time, burst, window, flow float64) *finder {
+	f := &finder{from: max(rampStart, flow), window: window, pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
 	f.suppose()
 	return f
 }
@@ -87,7 +91,7 @@ func (f *finder) rate(now time.Time) float64 {
 	t := max(0, now.Sub(f.since))
 	switch f.phase {
 	case ramping:
-		return rampStart * math.Exp2(min(40, t.Seconds()/rampDouble.Seconds()))
+		return f.from * math.Exp2(min(40, t.Seconds()/rampDouble.Seconds()))
 	case probing:
 		return f.w * math.Exp2(min(40, t.Seconds()/probeDouble.Seconds()))
 	}
@@ -105,10 +109,10 @@ func (f *finder) sentAt(sent time.Time) float64 {
 // take counts a start of n units. A rate that nobody uses is not raised.
 func (f *finder) take(n int, at time.Time) {
 	r := f.rate(at)
-	if idle := at.Sub(f.next); idle > maxLate && f.phase != holding {
-		f.since = f.since.Add(idle)
-		if f.since.After(at) {
-			f.since = at
+	if idle := at.Sub(f.next); idle > maxLate {
+		f.idle += idle.Seconds()
+		if f.phase != holding {
+			f.since = earliest(f.since.Add(idle), at)
 		}
 	}
 	f.step = time.Duration(min(float64(n)/r*1e9, float64(time.Hour)))
@@ -144,7 +148,7 @@ func (f *finder) refuse(sent, now, until time.Time, current, told bool, srtt tim
 			f.cut(rs, now, told)
 			f.w = max(f.w, leastRate)
 			f.plan(max(until.Sub(now).Seconds(), srtt.Seconds(), 1/f.w))
-			f.phase, f.lastCut, f.units, f.accepted = holding, now, 0, false
+			f.phase, f.lastCut, f.units, f.idle, f.accepted = holding, now, 0, 0, false
 			f.cuts++
 		}
 		f.current = 0
@@ -172,7 +176,7 @@ func (f *finder) weight() time.Duration {
 func (f *finder) plan(cost float64) {
 	f.hold = max(max(1, f.usual)/(refusalShare*f.w), cost/closedShare)
 	if f.short {
-		f.hold = max(0.5, 10/f.w, 5*cost)
+		f.hold = max(0.5, min(10/f.w, 10), 5*cost)
 	}
 	f.hold = min(f.hold, max(longestHold, 5*cost))
 }
@@ -190,7 +194,7 @@ func (f *finder) cut(rs float64, now time.Time, told bool) {
 		f.w, f.short = min(0.7*rs, 0.95*est), true
 		f.refused = 1 // the first rush says nothing of what a probe costs
 	case holding:
-		f.lower(f.units/elapsed, now, told)
+		f.lower(f.units/max(1e-9, elapsed-f.idle), now, told)
 	case probing:
 		if !f.short {
 			f.good = f.w

@@ -273,3 +273,43 @@ func TestOneCutPerEvent(t *testing.T) {
 		})
 	}
 }
+
+// What was served before an outage is remembered: the reopening is quick up to there and careful
+// above, and the first refusal does not send the search back to its beginning.
+func TestReturnToAnUnknownLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := limit{kind: gcra, n: 100, per: time.Second, burst: 10}.model()
+		var mu sync.Mutex
+		start, refused := time.Now(), 0
+		up := roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			code, at := 200, time.Since(start)
+			switch {
+			case 5*time.Second <= at && at < 15*time.Second:
+				code = 503
+			case !model.take(at):
+				code, refused = 429, refused+1
+			}
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			return &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		})
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 20, Budget: throttle.Budget{PerCall: -1}}}
+		var wg sync.WaitGroup
+		for range 25 * 60 {
+			wg.Go(func() {
+				req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a.test/", nil)
+				resp, err := tr.RoundTrip(req)
+				if err != nil || resp.StatusCode != 200 {
+					t.Error(resp, err)
+				}
+			})
+			time.Sleep(time.Second / 60)
+		}
+		wg.Wait()
+		if took := time.Since(start) - 15*time.Second; refused > 17 || took > 12600*time.Millisecond {
+			t.Errorf("%d refused, backlog done after %v", refused, took)
+		}
+	})
+}

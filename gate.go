@@ -36,7 +36,7 @@ type reopening uint8
 const (
 	reopened reopening = iota
 	paced              // the limit is known: starts are spaced at its rate
-	counted            // it is not: one in flight, and one more for each success
+	counted            // it is not: one in flight, and one more for each success; for every fourth above twice the flow
 )
 
 // A gate stops all calls of a key at once, for what one of them has learned.
@@ -79,6 +79,8 @@ type trouble struct {
 	next    time.Time // paced: when the next may start
 	allowed int       // counted: how many may be in flight
 	flying  int       // counted: how many are
+	flow    float64   // counted: the rate that was served before the failures; 0: not known
+	grown   int       // counted: successes
 	first   bool      // counted, until the first answer: nothing is known of the upstream
 }
 

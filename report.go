@@ -108,6 +108,9 @@ func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []L
 	}
 	current := r.epoch == q.gate.epoch
 	stopped := q.gate.learn(gate, now, pace)
+	if stopped && q.gate.cause == failing {
+		q.gate.flow = q.flow(now)
+	}
 	if f := q.search(r, id, now); f != nil {
 		switch r.outcome {
 		case refusal:
@@ -155,7 +158,7 @@ func (q *Queue) search(r *report, id uint8, now time.Time) *finder {
 		if r.told > 0 {
 			window = (now.Sub(q.room.base) - q.gate.met + r.told).Seconds()
 		}
-		q.learned.find = newFinder(now, q.gate.reopens(now), q.served(), window)
+		q.learned.find = newFinder(now, q.gate.reopens(now), q.served(), window, q.flow(now))
 		return q.learned.find
 	}
 	if q.learned == nil {
@@ -171,6 +174,16 @@ func (q *Queue) served() float64 {
 		under -= q.line.count
 	}
 	return max(0, float64(q.counters.sent)-float64(q.counters.throttled)-float64(max(0, under)))
+}
+
+// flow is the rate that the upstream has served so far, 0 if it has not been long. Where
+// nothing was refused, it is a rate that the upstream bears.
+func (q *Queue) flow(now time.Time) float64 {
+	t := now.Sub(q.room.base) - q.gate.met - q.gate.closedTime(now)
+	if t < longEnough {
+		return 0
+	}
+	return q.served() / t.Seconds()
 }
 
 // reopens is when the gate opens as far as is known, now if it is open.
@@ -231,7 +244,9 @@ func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 		return
 	}
 	if g.mode == counted {
-		g.allowed++
+		if g.grown++; g.grown%4 == 0 || g.flow == 0 || float64(g.allowed) < 2*g.flow*g.srtt.Seconds() {
+			g.allowed++ // slower above what it has borne before
+		}
 	}
 	switch {
 	case g.cause == open || !g.probing:
