@@ -2,6 +2,7 @@ package throttle_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -347,6 +348,20 @@ func TestMistakesAreNotRetried(t *testing.T) {
 		}
 		if s := statsOf(tr); s.Sent != 10 || s.Retried != 0 || s.Cause != "" {
 			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func TestStatsAsJSON(t *testing.T) {
+	tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		resp := answer(req, 200)
+		resp.Header.Set("RateLimit", `"a";r=10;t=1`)
+		return resp, nil
+	})}
+	get(t.Context(), tr, "http://a.test/")
+	for s := range tr.Stats() {
+		if b, err := json.Marshal(s); err != nil {
+			t.Errorf("%s %v", b, err)
 		}
 	}
 }

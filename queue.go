@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -248,7 +249,7 @@ func (q *Queue) change(f func(now time.Time)) {
 type QueueStats struct {
 	Waiting   int           // calls in line
 	InFlight  int           // calls sent and not answered; in a bare Queue and with MaxInFlight, slots held
-	Tokens    float64       // units that could go now, negative under a debt; +Inf without own limiters
+	Tokens    float64       // units that could go now, negative under a debt; as rate.Inf without own limiters
 	Limit     rate.Limit    // units per second, of the slowest limiter; rate.Inf without
 	ClosedFor time.Duration // how long the gate will still be closed, as far as that is known
 	Cause     string        // why: "told", "throttled", "failing" or "paused"; "" if it is open
@@ -265,7 +266,7 @@ func (q *Queue) Stats() QueueStats {
 	now := time.Now()
 	s := QueueStats{
 		InFlight: q.slots,
-		Tokens:   q.available(now), Limit: q.rate(),
+		Tokens:   min(q.available(now), math.MaxFloat64), Limit: q.rate(),
 		Sent: q.counters.sent, Throttled: q.counters.throttled, Retried: q.counters.retried, Refused: q.counters.refused,
 	}
 	if q.line != nil {
