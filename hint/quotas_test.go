@@ -62,6 +62,22 @@ func TestDrafts(t *testing.T) {
 		where, want string
 		lines       []string
 	}{
+		{"01 3.1", "100/?", []string{"RateLimit-Limit: 100"}},
+		{"01 3.1 window", "100/? per 10s", []string{"RateLimit-Limit: 100, 100;w=10"}},
+		{"01 3.2 and 3.3", "?/50 in 50s", []string{"RateLimit-Remaining: 50", "RateLimit-Reset: 50"}},
+		{"01 4", "10/1 in 7s", []string{"RateLimit-Limit: 10", "RateLimit-Remaining: 1", "RateLimit-Reset: 7"}},
+		{"01 8.1.1", "100/0 in 50s", []string{"RateLimit-Limit: 100", "Ratelimit-Remaining: 0", "Ratelimit-Reset: 50"}},
+		{"01 8.1.1 served", "100/0 in 48s", []string{"RateLimit-Limit: 100", "Ratelimit-Remaining: 0", "Ratelimit-Reset: 48"}},
+		{"01 8.1.2 custom fields", "5000/100 in 10h0m0s", []string{"acme-RateLimit-DayLimit: 5000", "acme-RateLimit-HourLimit: 1000",
+			"RateLimit-Limit: 5000", "RateLimit-Remaining: 100", "RateLimit-Reset: 36000"}},
+		{"01 8.1.3", "100/60 in 58s", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 60", "RateLimit-Reset: 58"}},
+		{"01 8.1.3 lowered", "100/20 in 56s", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 20", "RateLimit-Reset: 56"}},
+		{"01 8.2.1", "100/99 in 50s per 1m0s", []string{"RateLimit-Limit: 100, 100;w=60", "Ratelimit-Remaining: 99", "Ratelimit-Reset: 50"}},
+		{"01 8.2.2", "10/9 in 50s, 100/? per 1m0s", []string{"RateLimit-Limit: 10, 100;w=60", "Ratelimit-Remaining: 9", "Ratelimit-Reset: 50"}},
+		{"01 8.3.1", "10/? in 1s", []string{"RateLimit-Limit: 10", "Ratelimit-Reset: 1"}},
+		{"01 9.5 a reset of nothing", "", []string{"Date: Tue, 15 Nov 1994 08:00:00 GMT", "RateLimit-Reset: 36000"}},
+		{"01 9.5", "10000/10000 in 10s per 16m40s", []string{"RateLimit-Limit: 10000, 10000;w=1000", "RateLimit-Remaining: 10000", "RateLimit-Reset: 10"}},
+
 		{"03 1.2", "100/50 in 50s", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 50", "RateLimit-Reset: 50"}},
 		{"03 3.1 one policy", "100/? per 10s", []string{"RateLimit-Limit: 100;w=10"}},
 		{"03 3.1 policies", "10/? per 1s, 50/? per 1m0s, 1000/? per 1h0m0s, 5000/? per 24h0m0s",
@@ -126,6 +142,16 @@ func TestDrafts(t *testing.T) {
 		{"08 B.3.1 no w", "quota 10/? in 1s of requests", []string{`RateLimit-Policy: quota;q=10`, `RateLimit: quota;t=1`}},
 		{"08 B.3.2", "day 5000/100 in 10h0m0s per 24h0m0s of requests, hour 1000/? per 1h0m0s of requests",
 			[]string{`RateLimit-Policy: "hour";q=1000;w=3600, "day";q=5000;w=86400`, `RateLimit: "day";r=100;t=36000`}},
+		{"09 4.2 no end", "default ?/999", []string{`RateLimit: "default";r=999;pk=:dHJpYWwxMjEzMjM=:`}},
+		{"09 4.2 bytes", "default ?/300000000 in 1m0s", []string{`RateLimit: "default";r=300000000;t=60;pk=:QXBwLTk5OQ==:`}},
+		{"09 7", "default ?/1 in 7s", []string{`RateLimit: "default";r=1;t=7`}},
+		{"09 8.5", "daily ?/1 in 10h6m40s", []string{"Date: Tue, 15 Nov 1994 18:00:00 GMT", `RateLimit: "daily";r=1;t=36400`}},
+		{"09 8.5 policy", "somepolicy 10000/10000 in 10s per 16m40s of requests",
+			[]string{`RateLimit-Policy: "somepolicy";q=10000;w=1000`, `RateLimit: "somepolicy";r=10000;t=10`}},
+		{"09 B.1.1 served", "default ?/0 in 48s", []string{`RateLimit: "default";r=0;t=48`}},
+		{"10 FAQ 8 simplest, no space", "default ?/50 in 1m0s", []string{`RateLimit:"default";r=50;t=60`}},
+		{"10 FAQ 8 split", "sliding 100/50 in 44s per 1m0s of requests, fixed 5000/? per 1h0m0s of requests",
+			[]string{`RateLimit-Policy: "sliding";q=100;w=60;burst=1000`, `RateLimit-Policy: "fixed";q=5000;w=3600;burst=0`, `RateLimit: "sliding";r=50;t=44`}},
 		{"11 3 split", "burst 100/? per 1m0s of requests, daily 1000/? per 24h0m0s of requests",
 			[]string{`RateLimit-Policy: "burst";q=100;w=60`, `RateLimit-Policy: "daily";q=1000;w=86400`}},
 	}
@@ -205,6 +231,9 @@ func TestDraftsRefused(t *testing.T) {
 	}{
 		{"draft 03 B and 07 B, the same moment", 5 * time.Second, "100/0 in 5s", []string{"Date: Mon, 05 Aug 2019 09:27:00 GMT", "Retry-After: Mon, 05 Aug 2019 09:27:05 GMT",
 			"RateLimit-Reset: 5", "RateLimit-Limit: 100", "Ratelimit-Remaining: 0"}},
+		{"draft 01 8.2.3", 0, "0/0 in 20s, 15/? per 20s", []string{"RateLimit-Limit: 0, 15;w=20", "Ratelimit-Remaining: 0", "Ratelimit-Reset: 20"}},
+		{"draft 01 8.3", 20 * time.Second, "15/15 in 40s, 100/? per 1m0s", []string{"Retry-After: 20", "RateLimit-Limit: 15, 100;w=60", "Ratelimit-Remaining: 15", "Ratelimit-Reset: 40"}},
+		{"draft 09 5.1", 0, "", []string{"Content-Type: application/problem+json"}},
 		{"draft 08 B.1.4", 5 * time.Second, "default ?/0 in 5s", []string{"Date: Mon, 05 Aug 2019 09:27:00 GMT", "Retry-After: Mon, 05 Aug 2019 09:27:05 GMT", `RateLimit: "default";r=0;t=5`}},
 		{"draft 08 B.2.3", 0, "dynamic 15/0 in 20s per 20s of requests", []string{`RateLimit-Policy: "dynamic";q=15;w=20`, `RateLimit: "dynamic";r=0;t=20`}},
 		{"draft 08 B.3", 20 * time.Second, "dynamic 100/15 in 40s per 1m0s of requests", []string{"Retry-After: 20", `RateLimit-Policy: "dynamic";q=100;w=60`, `RateLimit: "dynamic";r=15;t=40`}},
@@ -381,6 +410,9 @@ func TestThrottledAndScope(t *testing.T) {
 		{403, `RateLimit: "a";t=1`, ""}, // untold is not 0
 		{400, `RateLimit: "a";r=0`, ""},
 		{301, `RateLimit: "a";r=0|Retry-After: 5`, ""},
+		{301, `Location: /foo/123|RateLimit: "problemPolicy";r=0;t=10`, ""},                            // draft 09 6
+		{301, "Location: /foo/123|RateLimit-Remaining: 0|RateLimit-Limit: 10|RateLimit-Reset: 10", ""}, // draft 01 4
+		{503, "Content-Type: application/problem+json", ""},                                            // draft 09 5.2
 		{503, `RateLimit: "a";r=0`, ""},
 		{503, `RateLimit: "a";r=0|Retry-After: 5`, all},
 		{529, `RateLimit: "a";r=0`, all},
@@ -434,8 +466,8 @@ func TestVendors(t *testing.T) {
 	tests := []struct {
 		host, lines, want string
 	}{
-		{"api.kucoin.com", "gw-ratelimit-limit: 500|gw-ratelimit-remaining: 300|gw-ratelimit-reset: 14000", "500/300 in 14s"},
-		{"API.KuCoin.com.:443", "gw-ratelimit-limit: 500|gw-ratelimit-remaining: 300|gw-ratelimit-reset: 14000", "500/300 in 14s"},
+		{"api.kucoin.com", "gw-ratelimit-limit: 500|gw-ratelimit-remaining: 300|gw-ratelimit-reset: 1489", "500/300 in 1.489s of weight"},
+		{"API.KuCoin.com.:443", "gw-ratelimit-limit: 500|gw-ratelimit-remaining: 300|gw-ratelimit-reset: 1489", "500/300 in 1.489s of weight"},
 		{"other.example", "gw-ratelimit-limit: 500|gw-ratelimit-remaining: 300|gw-ratelimit-reset: 14000", "500/300 in 3h53m20s"},
 		{"euw1.api.riotgames.com", "X-App-Rate-Limit: 20:1,100:120|X-App-Rate-Limit-Count: 3:1,40:120|X-Method-Rate-Limit: 2000:60|X-Method-Rate-Limit-Count: 9:60",
 			"app 20/17 per 1s, app 100/60 per 2m0s, method 2000/1991 per 1m0s"},
@@ -449,6 +481,20 @@ func TestVendors(t *testing.T) {
 		{"example.myshopify.com", "X-Shopify-Shop-Api-Call-Limit: -1/40", ""},
 		{"myshopify.com", "X-Shopify-Shop-Api-Call-Limit: 32/40", ""},
 		{"", "X-Shopify-Shop-Api-Call-Limit: 32/40", ""},
+		{"sandbox.sellingpartnerapi-eu.amazon.com", "x-amzn-RateLimit-Limit: 5.0", "?/? rate 5 of requests"},
+		{"management.azure.com", "x-ms-ratelimit-remaining-subscription-resource-requests: 9|x-ms-ratelimit-remaining-subscription-resource-entities-read: 8|x-ms-ratelimit-remaining-resource: Microsoft.Compute/HighCostGet3Min;107,Microsoft.Compute/HighCostGet30Min;827",
+			"subscription-resource-requests ?/9, subscription-resource-entities-read ?/8"},
+		{"api.bigcommerce.com", "X-Rate-Limit-Requests-Left: 149|X-Rate-Limit-Requests-Quota: 150|X-Rate-Limit-Time-Reset-Ms: 15000|X-Rate-Limit-Time-Window-Ms: 30000", "150/149 in 15s per 30s"},
+		{"api.bytick.com", "X-Bapi-Limit: 10|X-Bapi-Limit-Status: 9|X-Bapi-Limit-Reset-Timestamp: 1768046400738", "10/9 in 738ms per 1s"},
+		{"api.gateio.ws", "X-Gate-RateLimit-Requests-Remain: 199|X-Gate-RateLimit-Limit: 200|X-Gate-RateLimit-Reset-Timestamp: 1768046401", "200/199 in 1s"},
+		{"api.xero.com", "X-DayLimit-Remaining: 4990|X-MinLimit-Remaining: 59|X-AppMinLimit-Remaining: 9999", "?/59 per 1m0s, ?/4990 per 24h0m0s, app ?/9999 per 1m0s"},
+		{"api.yelp.com", "RateLimit-DailyLimit: 500|RateLimit-Remaining: 499|RateLimit-ResourceDailyLimit: 100|RateLimit-ResourceRemaining: 99|RateLimit-ResetTime: 2026-01-11T00:00:00+00:00",
+			"500/499 in 12h0m0s per 24h0m0s, resource 100/99 in 12h0m0s per 24h0m0s"},
+		{"acme.freshdesk.com", "X-RateLimit-Total: 4000|X-RateLimit-Remaining: 3999|X-RateLimit-Used-CurrentRequest: 1", "4000/3999"},
+		{"acme.freshservice.com", "X-RateLimit-Total: 400|X-RateLimit-Remaining: 398|X-RateLimit-Used-CurrentRequest: 2", "400/398 per 1m0s"},
+		{"api.imgur.com", "X-RateLimit-UserLimit: 500|X-RateLimit-UserRemaining: 482|X-RateLimit-UserReset: 1768046460|X-RateLimit-ClientLimit: 12500|X-RateLimit-ClientRemaining: 12489",
+			"user 500/482 in 1m0s of credits, client 12500/12489 per 24h0m0s of credits"},
+
 		{"openapi.etsy.com", "X-Limit-Per-Second: 10|X-Remaining-This-Second: 9|X-Limit-Per-Day: 10000|X-Remaining-Today: 9999", "10/9 per 1s, 10000/9999 per 24h0m0s"},
 	}
 	for _, tt := range tests {
@@ -478,6 +524,10 @@ func TestTable(t *testing.T) {
 			if s := v.Field(i).String(); s != http.CanonicalHeaderKey(s) {
 				t.Errorf("%s: %s %q is not canonical", d.Host, name, s)
 			}
+		}
+		h := http.Header{d.Limit: nil, d.Remaining: nil, d.Used: nil, d.Rate: nil}
+		if d.Refusal == 0 && !mayTell(h) {
+			t.Errorf("%s: no field has a name that makes Parse look at the table", d.Host)
 		}
 		if d.Host == "" || d.Host != strings.ToLower(d.Host) || strings.Count(d.Host, "*") > 1 || d.Body {
 			t.Errorf("host %q, body %v", d.Host, d.Body)

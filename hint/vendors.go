@@ -10,31 +10,36 @@ import "time"
 // Bluesky and the proxies Kong, Envoy and Traefik; Slack, Notion and Stripe tell
 // Retry-After alone.
 var vendors = []Dialect{
-	// shopify.dev/docs/api/admin-rest/usage/rate-limits: used/size of a leaky bucket
+	// shopify.dev/docs/api/admin-rest/usage/rate-limits: used/size of a leaky bucket,
+	// which leaks 2 to 20 requests per second; refused with 429 and Retry-After
 	{Host: "*.myshopify.com", Used: "X-Shopify-Shop-Api-Call-Limit"},
 
-	// Salesforce REST API Developer Guide, Limit Info Header: used/limit in 24 h
+	// developer.salesforce.com, REST API Developer Guide, Limit Info Header: used/limit
+	// of a day
 	{Host: "*.salesforce.com", Used: "Sforce-Limit-Info", Window: day},
 
-	// developers.strava.com/docs/rate-limits: 15 minutes, day
+	// developers.strava.com/docs/rate-limits: lists of two, for 15 minutes and a day,
+	// of all requests and of those that upload nothing
 	{Host: "www.strava.com", Limit: "X-Ratelimit-Limit", Used: "X-Ratelimit-Usage", Window: 15 * time.Minute},
 	{Host: "www.strava.com", Limit: "X-Ratelimit-Limit", Used: "X-Ratelimit-Usage", Window: day, Index: 1},
 	{Host: "www.strava.com", Limit: "X-Readratelimit-Limit", Used: "X-Readratelimit-Usage", Window: 15 * time.Minute, Name: "read"},
 	{Host: "www.strava.com", Limit: "X-Readratelimit-Limit", Used: "X-Readratelimit-Usage", Window: day, Index: 1, Name: "read"},
 
-	// developers.hubspot.com/docs, API usage guidelines. Interval is the window.
+	// developers.hubspot.com/docs/api/usage-details, Rate limits; changelog of
+	// 2018-11-06. Interval is the window. The day is told to private apps alone.
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Max", Remaining: "X-Hubspot-Ratelimit-Remaining",
 		Period: "X-Hubspot-Ratelimit-Interval-Milliseconds", Scale: time.Millisecond},
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
 
-	// docs.datadoghq.com/api/latest/rate-limits: seconds
+	// docs.datadoghq.com/api/latest/rate-limits: Period and Reset are spans in seconds
 	{Host: "*.datadoghq.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining",
 		Reset: "X-Ratelimit-Reset", Period: "X-Ratelimit-Period", NamedBy: "X-Ratelimit-Name", Scale: time.Second},
 	{Host: "*.datadoghq.eu", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining",
 		Reset: "X-Ratelimit-Reset", Period: "X-Ratelimit-Period", NamedBy: "X-Ratelimit-Name", Scale: time.Second},
 
-	// learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling:
-	// the last words name the quota
+	// learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling,
+	// Remaining requests: the last words name the quota. The pattern would read them
+	// as its unit, and then a refusal would be about all of them.
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Reads", Name: "subscription-reads"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Writes", Name: "subscription-writes"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Deletes", Name: "subscription-deletes"},
@@ -42,28 +47,70 @@ var vendors = []Dialect{
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Tenant-Writes", Name: "tenant-writes"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Resource-Requests", Name: "subscription-resource-requests"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Tenant-Resource-Requests", Name: "tenant-resource-requests"},
+	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Resource-Entities-Read", Name: "subscription-resource-entities-read"},
+	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Tenant-Resource-Entities-Read", Name: "tenant-resource-entities-read"},
 
-	// developer-docs.amazon.com/sp-api, usage plans and rate limits: requests per second
-	{Host: "sellingpartnerapi-*.amazon.com", Rate: "X-Amzn-Ratelimit-Limit", Unit: "requests"},
+	// developer-docs.amazon.com/sp-api/docs/usage-plans-and-rate-limits: requests per
+	// second, with a fraction; sellingpartnerapi-eu and sandbox.sellingpartnerapi-eu
+	{Host: "*.amazon.com", Rate: "X-Amzn-Ratelimit-Limit", Unit: "requests"},
 
 	// developer.riotgames.com/docs/portal: n:seconds lists
 	{Host: "*.api.riotgames.com", Limit: "X-App-Rate-Limit", Used: "X-App-Rate-Limit-Count", Name: "app"},
 	{Host: "*.api.riotgames.com", Limit: "X-App-Rate-Limit", Used: "X-App-Rate-Limit-Count", Name: "app", Index: 1},
 	{Host: "*.api.riotgames.com", Limit: "X-Method-Rate-Limit", Used: "X-Method-Rate-Limit-Count", Name: "method"},
 
-	// developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits
+	// developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits: Interval is the
+	// window, 10 s
 	{Host: "api.trello.com", Limit: "X-Rate-Limit-Api-Key-Max", Remaining: "X-Rate-Limit-Api-Key-Remaining",
 		Period: "X-Rate-Limit-Api-Key-Interval-Ms", Scale: time.Millisecond, Name: "api-key"},
 	{Host: "api.trello.com", Limit: "X-Rate-Limit-Api-Token-Max", Remaining: "X-Rate-Limit-Api-Token-Remaining",
 		Period: "X-Rate-Limit-Api-Token-Interval-Ms", Scale: time.Millisecond, Name: "api-token"},
 
-	// developers.etsy.com/documentation/essentials/rate-limits
+	// developers.etsy.com/documentation/essentials/rate-limits, Rate Limit Headers:
+	// the day is any 24 hours; refused with 429
 	{Host: "*.etsy.com", Limit: "X-Limit-Per-Second", Remaining: "X-Remaining-This-Second", Window: time.Second},
 	{Host: "*.etsy.com", Limit: "X-Limit-Per-Day", Remaining: "X-Remaining-Today", Window: day},
 
-	// kucoin.com/docs/basic-info/request-rate-limit: reset is a span in milliseconds
+	// kucoin.com/docs-new/rate-limit, Request Header: weight of 30 s, for some accounts
+	// of 3 s; the reset is a span in milliseconds
 	{Host: "*.kucoin.com", Limit: "Gw-Ratelimit-Limit", Remaining: "Gw-Ratelimit-Remaining",
-		Reset: "Gw-Ratelimit-Reset", Scale: time.Millisecond},
+		Reset: "Gw-Ratelimit-Reset", Scale: time.Millisecond, Unit: "weight"},
+
+	// docs.bigcommerce.com/developer/docs/overview/api-fundamentals/rate-limits: spans
+	// in milliseconds
+	{Host: "api.bigcommerce.com", Limit: "X-Rate-Limit-Requests-Quota", Remaining: "X-Rate-Limit-Requests-Left",
+		Reset: "X-Rate-Limit-Time-Reset-Ms", Period: "X-Rate-Limit-Time-Window-Ms", Scale: time.Millisecond},
+
+	// bybit-exchange.github.io/docs/v5/rate-limit, API Rate Limit: per second; Status is
+	// what is left, the reset a moment in milliseconds. api.bytick.com is the same.
+	{Host: "api.by*", Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status",
+		Reset: "X-Bapi-Limit-Reset-Timestamp", Window: time.Second},
+
+	// gate.com/docs/developers/apiv4, Rate Limit: as Bybit, but the window is told nowhere
+	{Host: "api.gateio.ws", Limit: "X-Gate-Ratelimit-Limit", Remaining: "X-Gate-Ratelimit-Requests-Remain",
+		Reset: "X-Gate-Ratelimit-Reset-Timestamp"},
+
+	// developer.xero.com/faq/limits: of one tenant, and of the app with all tenants
+	{Host: "api.xero.com", Remaining: "X-Minlimit-Remaining", Window: time.Minute},
+	{Host: "api.xero.com", Remaining: "X-Daylimit-Remaining", Window: day},
+	{Host: "api.xero.com", Remaining: "X-Appminlimit-Remaining", Window: time.Minute, Name: "app"},
+
+	// docs.developer.yelp.com/docs/places-rate-limiting, Daily Rate Limiting
+	{Host: "api.yelp.com", Limit: "Ratelimit-Dailylimit", Remaining: "Ratelimit-Remaining",
+		Reset: "Ratelimit-Resettime", Window: day},
+	{Host: "api.yelp.com", Limit: "Ratelimit-Resourcedailylimit", Remaining: "Ratelimit-Resourceremaining",
+		Reset: "Ratelimit-Resettime", Window: day, Name: "resource"},
+
+	// developers.freshdesk.com/api, Rate Limit: an hour or a minute, by plan;
+	// api.freshservice.com, Rate Limit: a minute
+	{Host: "*.freshdesk.com", Limit: "X-Ratelimit-Total", Remaining: "X-Ratelimit-Remaining"},
+	{Host: "*.freshservice.com", Limit: "X-Ratelimit-Total", Remaining: "X-Ratelimit-Remaining", Window: time.Minute},
+
+	// apidocs.imgur.com, Rate Limits: credits; the user's reset is a second since 1970
+	{Host: "api.imgur.com", Limit: "X-Ratelimit-Userlimit", Remaining: "X-Ratelimit-Userremaining",
+		Reset: "X-Ratelimit-Userreset", Name: "user", Unit: "credits"},
+	{Host: "api.imgur.com", Limit: "X-Ratelimit-Clientlimit", Remaining: "X-Ratelimit-Clientremaining",
+		Window: day, Name: "client", Unit: "credits"},
 
 	// linear.app/developers/rate-limiting: refuses with 400
 	{Host: "api.linear.app", Refusal: 400},
