@@ -178,7 +178,7 @@ func (t *table) join(lim Limiter) (*keyLimits, error) {
 // add makes the state of a key that has none.
 func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 	k := &keyState{used: now.Sub(t.base)}
-	k.key = strings.Clone(key)
+	k.key, k.gate.met = strings.Clone(key), k.used
 	k.init(&t.room, l.all, l.own)
 	t.sweep(now)
 	if len(t.keys) >= t.most {
@@ -192,7 +192,6 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 		k.gate.openPaced(now.Add(unitTime(1, pace)), pace)
 	} else if len(l.all.own)+len(l.all.foreign) == 0 {
 		k.gate.meet(now)
-		k.gate.met = now.Sub(t.base)
 	}
 	k.place = len(t.order)
 	t.keys[k.key], t.order, t.recent = k, append(t.order, k), k

@@ -450,6 +450,28 @@ func TestNewKeyOfAFullTableOpensPaced(t *testing.T) {
 	})
 }
 
+// What a key's upstream bears is reckoned from the key's first call, whatever way the key was made.
+func TestFlowCountsFromTheFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tr := range map[string]*Transport{
+			"full table": {Base: alwaysOK()},
+			"limiter":    {Base: alwaysOK(), Limiter: NewBucket(1000, 10)},
+		} {
+			status(tr, t.Context(), "http://a")
+			tr.table.most = 1
+			time.Sleep(10 * time.Minute)
+			status(tr, t.Context(), "http://a") // or it is idle, and the table not full
+			for range 400 {
+				status(tr, t.Context(), "http://b")
+				time.Sleep(10 * time.Millisecond)
+			}
+			if got := tr.table.keys["b"].flow(time.Now()); got < 90 || got > 110 {
+				t.Errorf("%s: 100 calls a second count as %.3g", name, got)
+			}
+		}
+	})
+}
+
 // After a rush in which more keys than the bound were busy at once, the table shrinks back.
 func TestTableShrinksAfterARush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,14 +119,15 @@ func (l *learned) spent(id uint8, now time.Time) (until time.Time) {
 	return until
 }
 
-// after predicts when a call starts that has so many units ahead of it.
-func (l *learned) after(id uint8, from time.Time, ahead int64, n int) time.Time {
+// after predicts when a call starts that has so many units before it. Those of
+// other lanes wait for quotas of their own.
+func (l *learned) after(id uint8, from time.Time, before before, n int) time.Time {
 	at := from
 	for _, q := range l.lanes[id].quotas {
-		at = latest(at, q.after(from, ahead, n, l.slack(q)))
+		at = latest(at, q.after(from, before.lane, n, l.slack(q)))
 	}
 	if l.find != nil {
-		at = latest(at, latest(from, l.find.next).Add(unitTime(int(min(ahead, 1<<31)), rate.Limit(l.find.rate(from)))))
+		at = latest(at, latest(from, l.find.next).Add(unitTime(int(min(before.all, 1<<31)), rate.Limit(l.find.rate(from)))))
 	}
 	return at
 }

@@ -67,7 +67,7 @@ func TestRanks(t *testing.T) {
 					units += int64(w.cost)
 				}
 			}
-			if got := r.ahead(prio, seq); got != units {
+			if got, _ := r.ahead(prio, seq, 0); got != units {
 				t.Fatalf("seed %d, step %d: %d units ahead, want %d", seed, step, got, units)
 			}
 			r.each(func(w *waiter) { seen[w] = true })

@@ -171,7 +171,8 @@ func (q *Queue) dash(ctx context.Context, v ctxOrder) (l *line, w *waiter, ok bo
 	q.room.arrivals++
 	w = &waiter{seq: q.room.arrivals, cost: v.cost, prio: v.prio}
 	if d, ok := ctx.Deadline(); ok {
-		if q.foreign != nil || q.own.after(time.Now(), l.ahead(w.prio, w.seq), w.cost).After(d) {
+		ahead, _ := l.ahead(w.prio, w.seq, 0)
+		if q.foreign != nil || q.own.after(time.Now(), ahead, w.cost).After(d) {
 			return nil, nil, false
 		}
 		w.moment = max(1, d.Sub(q.room.base))

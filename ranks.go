@@ -101,12 +101,14 @@ func (r *ranks) move(lane uint8) {
 	r.each(func(w *waiter) { w.lane = lane })
 }
 
-// ahead counts the units that go before one of that priority and place.
-func (r *ranks) ahead(prio int32, seq uint64) (units int64) {
+// ahead counts the units that go before one of that priority and place, and those of
+// them in its lane.
+func (r *ranks) ahead(prio int32, seq uint64, lane uint8) (all, mine int64) {
 	for _, l := range r.levels {
+		units := int64(0)
 		switch {
 		case l.prio > prio, l.prio == prio && seq > l.last:
-			units += l.units
+			units = l.units
 		case l.prio == prio: // it comes back to its old place
 			for _, w := range l.heap {
 				if w.seq < seq {
@@ -114,8 +116,11 @@ func (r *ranks) ahead(prio int32, seq uint64) (units int64) {
 				}
 			}
 		}
+		if all += units; l.lane == lane {
+			mine += units
+		}
 	}
-	return units
+	return all, mine
 }
 
 // ordered returns all waiters in the order of priority and arrival.

@@ -52,39 +52,42 @@ func (q *Queue) hopeless(spent time.Duration, lane uint8, arriving bool, now tim
 
 // predict is how long a newcomer would wait, supposing that nobody leaves.
 func (q *Queue) predict(o *order, now time.Time) time.Duration {
-	var ahead, aheadShared int64
+	var before before
 	if q.line != nil {
-		ahead = q.line.ahead(o.prio, o.seq)
+		before.all, before.lane = q.line.ahead(o.prio, o.seq, o.lane)
 	}
 	if s := q.room.shared; s != nil {
-		aheadShared = s.waiting.ahead(o.prio)
+		before.shared = s.waiting.ahead(o.prio)
 	}
-	return q.startAt(ahead, aheadShared, o.cost, o.lane, now).Sub(now)
+	return q.startAt(before, o.cost, o.lane, now).Sub(now)
 }
 
-// startAt is when a call of n units would start that has so many units before
-// it, in its own line and in all that wait for the shared limiter.
-func (q *Queue) startAt(ahead, aheadShared int64, n int, lane uint8, now time.Time) time.Time {
+// before is the units that go before a call: in its own line, those of them that
+// fall under the same told quotas, and in all lines at the shared limiter.
+type before struct{ all, lane, shared int64 }
+
+// startAt is when a call of n units would start that has so many before it.
+func (q *Queue) startAt(before before, n int, lane uint8, now time.Time) time.Time {
 	g := &q.gate
 	from := now
 	if g.trouble != nil && g.cause != open {
 		from = latest(now, g.until)
 	}
-	at := q.own.after(from, ahead, n)
+	at := q.own.after(from, before.all, n)
 	if s := q.room.shared; s != nil {
-		at = latest(at, s.limits.after(from, aheadShared, n))
+		at = latest(at, s.limits.after(from, before.shared, n))
 	}
 	if g.trouble != nil && (g.cause != open || g.mode == paced) {
 		if g.cause == open {
 			from = latest(from, g.next)
 		}
-		at = latest(at, from.Add(unitTime(int(min(ahead, 1<<31)), q.pace())))
+		at = latest(at, from.Add(unitTime(int(min(before.all, 1<<31)), q.pace())))
 	}
 	if q.learned != nil {
-		at = latest(at, q.learned.after(lane, from, ahead, n))
+		at = latest(at, q.learned.after(lane, from, before, n))
 	}
 	if f := q.foreign; f != nil {
-		at = latest(at, latest(from, f.next).Add(time.Duration(float64(ahead)*f.gap*1e9)))
+		at = latest(at, latest(from, f.next).Add(time.Duration(float64(before.all)*f.gap*1e9)))
 	}
 	return at
 }
@@ -100,13 +103,15 @@ func (q *Queue) expel(now time.Time) {
 		g.expelAt = time.Time{}
 	}
 	var ahead int64
+	var lanes [maxLanes]int64 // of ahead
 	for _, w := range l.ordered() {
-		if err := q.doomed(w, ahead, now); err != nil {
+		if err := q.doomed(w, before{ahead, lanes[w.lane], ahead}, now); err != nil {
 			q.counters.refused++
 			l.leave(w, refused, err)
 			continue
 		}
 		ahead += int64(w.cost)
+		lanes[w.lane] += int64(w.cost)
 		if closed {
 			q.planExpulsion(w, now)
 		}
@@ -116,9 +121,9 @@ func (q *Queue) expel(now time.Time) {
 	}
 }
 
-// doomed returns why w, with so many units before it, must leave now that the
+// doomed returns why w, with so many before it, must leave now that the
 // gate is closed; nil if it need not. One who asks is looked at when that ends.
-func (q *Queue) doomed(w *waiter, ahead int64, now time.Time) *Error {
+func (q *Queue) doomed(w *waiter, before before, now time.Time) *Error {
 	if w.state == asking {
 		return nil
 	}
@@ -129,7 +134,7 @@ func (q *Queue) doomed(w *waiter, ahead int64, now time.Time) *Error {
 	if w.moment == 0 || g.trouble == nil || g.cause == open || g.probing {
 		return nil
 	}
-	if at := q.startAt(ahead, ahead, w.cost, w.lane, now); at.After(q.room.base.Add(w.moment)) {
+	if at := q.startAt(before, w.cost, w.lane, now); at.After(q.room.base.Add(w.moment)) {
 		return q.errorOf(int(w.tries), at.Sub(now), errDeadline)
 	}
 	return nil

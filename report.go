@@ -3,6 +3,7 @@ package throttle
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -129,13 +130,8 @@ func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []L
 
 // teachable makes room for what h tells; false if nothing of it can be kept.
 func (q *Queue) teachable(h *hint.Hint) bool {
-	if q.learned == nil {
-		for i := range h.Quotas {
-			if useful(&h.Quotas[i]) {
-				q.learn()
-				break
-			}
-		}
+	if q.learned == nil && slices.ContainsFunc(h.Quotas, func(t hint.Quota) bool { return useful(&t) }) {
+		q.learn()
 	}
 	return q.learned != nil
 }
@@ -159,7 +155,6 @@ func (q *Queue) search(r *report, id uint8, now time.Time) *finder {
 			window = (now.Sub(q.room.base) - q.gate.met + r.told).Seconds()
 		}
 		q.learned.find = newFinder(now, q.gate.reopens(now), q.served(), window, q.flow(now))
-		return q.learned.find
 	}
 	if q.learned == nil {
 		return nil

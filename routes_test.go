@@ -1,8 +1,13 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A route falls under the lane of the longest beginning that is known; one with several lanes below it says
@@ -38,4 +43,40 @@ func TestRoutes(t *testing.T) {
 	if len(l.routes) > maxRoutes {
 		t.Errorf("%d beginnings are remembered, want at most %d", len(l.routes), maxRoutes)
 	}
+}
+
+// Calls that wait for one quota are not ahead of those that fall under another: a deadline that the other
+// allows is no reason to refuse.
+func TestSpentQuotaDoomsNoOtherRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tr := &Transport{Retry: Retry{MaxPause: -1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(20 * time.Millisecond)
+			resp := reply(req, 200)
+			name, left := "core", 500
+			if strings.HasPrefix(req.URL.Path, "/search") {
+				name, left = "search", 0
+			}
+			resp.Header.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=1000;w=3600`, name))
+			resp.Header.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, name, left, 3600-int(time.Since(start).Seconds())))
+			return resp, nil
+		})}
+		for _, path := range []string{"/core", "/search", "/core"} {
+			if code, err := status(tr, t.Context(), "http://a.test"+path); err != nil || code != 200 {
+				t.Fatal(code, err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 600 {
+			go status(tr, ctx, "http://a.test/search")
+		}
+		time.Sleep(time.Minute)
+		soon, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if code, err := status(tr, soon, "http://a.test/core"); err != nil || code != 200 {
+			t.Errorf("a call that falls under another quota: %d, %v", code, err)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }
