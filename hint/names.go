@@ -31,6 +31,7 @@ const (
 	used            //
 	reset           //
 	resetAfter      //
+	window          // X-RateLimit-Period, X-Rate-Limit-Interval
 	name            // of the quota: RateLimit-Name, X-RateLimit-Resource
 	bucket          // of the quota that the request fell under: X-RateLimit-Bucket
 	scope           // X-RateLimit-Scope, X-RateLimit-Global
@@ -50,7 +51,9 @@ var labels = [...]struct {
 	word string
 	kind kind
 }{
-	{"policy", policy}, {"resource", name}, {"name", name}, {"bucket", bucket}, {"scope", scope}, {"global", scope},
+	{"policy", policy}, {"resource", name}, {"name", name}, {"group", name}, {"category", name},
+	{"bucket", bucket}, {"scope", scope}, {"global", scope},
+	{"period", window}, {"interval", window}, {"window", window},
 }
 
 // spans are the unit words that name a window.

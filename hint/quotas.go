@@ -97,6 +97,10 @@ func (r *reader) field(d *draft, f *field) {
 		if t, ok := r.clock.reset(first, time.Second); ok {
 			d.q.Reset = t
 		}
+	case window:
+		if t, ok := r.clock.reset(first, time.Second); ok && d.q.Window == 0 {
+			d.q.Window = t
+		}
 	case name, bucket:
 		d.q.Name = short(trim(first))
 		if f.kind == bucket {

@@ -284,6 +284,19 @@ func TestFamilies(t *testing.T) {
 		{"Acme-Api-Rate-Limit-PerHour-Limit: 5", "5/? per 1h0m0s"},
 		{"Ratelimits-Limit: 5|Xratelimit-Limit: 5|X-Ratelimit-Limits: 5|X-Limit: 5", ""},
 		{"X-RateLimit-Remaining: 5|X-RateLimit-Reset-Ms: 5000", "?/5"},
+		{"X-RateLimit-Limit-Hour: 5|X-RateLimit-Period: 60", "5/? per 1h0m0s"}, // of another family
+		{"X-RateLimit-Limit: 5;w=10|X-RateLimit-Period: 60", "5/? per 10s"},
+		{"X-RateLimit-Limit: 5|X-RateLimit-Window: -1", "5/?"},
+
+		// Vendors without a row, as they are documented.
+		{"X-RateLimit-Limit: 12000|X-RateLimit-Period: 60|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 28|X-RateLimit-Name: usage", "usage 12000/9 in 28s per 1m0s"}, // Datadog
+		{"X-Rate-Limit-Limit: 600|X-Rate-Limit-Interval: 60|X-Rate-Limit-Reset: 1768046430", "600/? in 30s per 1m0s"},                                               // Mapbox
+		{"X-Rate-Limit-Limit: 50|X-Rate-Limit-Interval: 1s|X-Concurrency-Limit: 1", "50/? per 1s"},                                                                  // Crossref
+		{"X-Rate-Limit-Group: heavy|X-Rate-Limit-Limit: 10|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Window: 60", "heavy 10/9 per 1m0s"},                               // RingCentral
+		{"X-RateLimit-Category: Heavy|X-RateLimit-Type: Daily-limit|X-RateLimit-Limit: 30000|X-RateLimit-Remaining: 0", "Heavy 30000/0"},                            // Zoom
+		{"x-sib-ratelimit-limit: 1000|x-sib-ratelimit-remaining: 999|x-sib-ratelimit-reset: 3", "1000/999 in 3s"},                                                   // Brevo
+		{`RateLimit: "api";r=489;t=189|RateLimit-Policy: "fixed window";"api";q=500;w=300`, "api ?/489 in 3m9s"},                                                    // Hugging Face
+		{"X-Rate-Limit-Limit: 15m|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Reset: 2026-01-10T12:01:00.1234567Z", "?/9 in 1m0.1234567s"},                               // AspNetCoreRateLimit
 
 		// The same quota told several times, and others.
 		{"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Reset: 47|X-RateLimit-Limit-Minute: 5|X-RateLimit-Remaining-Minute: 4", "5/4 in 47s per 1m0s"},
@@ -503,6 +516,10 @@ func TestVendors(t *testing.T) {
 			t.Errorf("%s: %s\n got %s\nwant %s", tt.host, tt.lines, got, tt.want)
 		}
 	}
+	zoom := headerOf("Retry-After: 2026-01-11T00:00:00Z", "X-RateLimit-Type: Daily-limit", "X-RateLimit-Remaining: 0")
+	if h := Parse(from("api.zoom.us", response(429, zoom)), noon); h.RetryAfter != 12*time.Hour || len(h.Quotas) != 1 {
+		t.Errorf("Zoom's 429: %+v, want a wait of 12 h", h)
+	}
 	linear := headerOf("X-RateLimit-Requests-Remaining: 0")
 	if h := Parse(from("api.linear.app", response(400, linear)), noon); !h.Throttled {
 		t.Errorf("Linear's 400: %+v, want throttled", h)
@@ -526,7 +543,7 @@ func TestTable(t *testing.T) {
 			}
 		}
 		h := http.Header{d.Limit: nil, d.Remaining: nil, d.Used: nil, d.Rate: nil}
-		if d.Refusal == 0 && !mayTell(h) {
+		if d.Refusal == 0 && d.RetryAfter == "" && !mayTell(h) {
 			t.Errorf("%s: no field has a name that makes Parse look at the table", d.Host)
 		}
 		if d.Host == "" || d.Host != strings.ToLower(d.Host) || strings.Count(d.Host, "*") > 1 || d.Body {

@@ -7,8 +7,9 @@ import "time"
 //
 // Most vendors need no row. The pattern reads GitHub, GitLab, Discord, Okta, X,
 // Reddit, OpenAI, Anthropic, Linear, Zendesk, Vimeo, Twitch, Intercom, Mastodon,
-// Bluesky and the proxies Kong, Envoy and Traefik; Slack, Notion and Stripe tell
-// Retry-After alone.
+// Bluesky, Datadog, Mapbox, Crossref, RingCentral, Brevo and the proxies Kong, Envoy
+// and Traefik; Slack, Notion and Stripe tell Retry-After alone. Dataverse asks not to
+// steer by what it tells, Hugging Face's policies are malformed.
 var vendors = []Dialect{
 	// shopify.dev/docs/api/admin-rest/usage/rate-limits: used/size of a leaky bucket,
 	// which leaks 2 to 20 requests per second; refused with 429 and Retry-After
@@ -30,12 +31,6 @@ var vendors = []Dialect{
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Max", Remaining: "X-Hubspot-Ratelimit-Remaining",
 		Period: "X-Hubspot-Ratelimit-Interval-Milliseconds", Scale: time.Millisecond},
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
-
-	// docs.datadoghq.com/api/latest/rate-limits: Period and Reset are spans in seconds
-	{Host: "*.datadoghq.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining",
-		Reset: "X-Ratelimit-Reset", Period: "X-Ratelimit-Period", NamedBy: "X-Ratelimit-Name", Scale: time.Second},
-	{Host: "*.datadoghq.eu", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining",
-		Reset: "X-Ratelimit-Reset", Period: "X-Ratelimit-Period", NamedBy: "X-Ratelimit-Name", Scale: time.Second},
 
 	// learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling,
 	// Remaining requests: the last words name the quota. The pattern would read them
@@ -111,6 +106,10 @@ var vendors = []Dialect{
 		Reset: "X-Ratelimit-Userreset", Name: "user", Unit: "credits"},
 	{Host: "api.imgur.com", Limit: "X-Ratelimit-Clientlimit", Remaining: "X-Ratelimit-Clientremaining",
 		Window: day, Name: "client", Unit: "credits"},
+
+	// marketplace.zoom.us/docs/api-reference/rate-limits, as quoted in
+	// devforum.zoom.us/t/18928: Retry-After is an ISO date when the day is used up
+	{Host: "api.zoom.us", RetryAfter: "Retry-After"},
 
 	// linear.app/developers/rate-limiting: refuses with 400
 	{Host: "api.linear.app", Refusal: 400},
