@@ -82,7 +82,8 @@ func (t *tank) take(at time.Time, n int) {
 	t.tokens, t.c.last = t.tokensAt(at)-float64(n), at
 }
 
-// giveBack is exact: min(B, min(B, x−n) + n + r·Δt) is what the bucket would hold without the take.
+// giveBack is exact, min(B, min(B, x−n) + n + r·Δt) being what the bucket would hold without the take,
+// unless it has filled up and been drawn on since: then up to n units come on top.
 func (t *tank) giveBack(_, now time.Time, n int) { t.take(now, -n) }
 
 // after: n units start when the tokens reach n, or the burst if that is less. Under backlog no token
@@ -283,7 +284,8 @@ func (r *Reservation) Delay() time.Duration {
 }
 
 // Cancel gives all of the units back, whatever was booked after them and however late it is; call
-// it only if they were not used. Sleeping lines are told. A second call does nothing.
+// it only if they were not used, and soon: if the bucket has filled up and been drawn on meanwhile,
+// they come on top of its burst. Sleeping lines are told. A second call does nothing.
 func (r *Reservation) Cancel() {
 	if r.bucket == nil {
 		return

@@ -269,6 +269,7 @@ func (q *toldQuota) credit(units float64, at time.Time) time.Duration {
 func (q *toldQuota) undo(n int, at time.Time) {
 	u := q.weight(n)
 	q.landed(n)
+	q.answers -= u // it has none
 	q.next = q.next.Add(-q.step)
 	q.step = 0
 	q.sent.add(-u, at, q.span())

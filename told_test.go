@@ -157,3 +157,19 @@ func TestAloneKeepsTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// A start that was not used is no answer: what others take, and what a call costs, is reckoned from those.
+func TestUndoneStartIsNoAnswer(t *testing.T) {
+	q := &toldQuota{Quota: hint.Quota{Unit: "tokens", Limit: 1000, Remaining: 900}, size: 1000, left: 900, window: time.Minute, perCall: 50}
+	now := time.Now()
+	q.began, q.leftAt, q.until = now, now, now.Add(time.Minute)
+	for range 2 {
+		q.take(1, now, 0)
+	}
+	q.undo(1, now)
+	q.landed(1)
+	q.smooth(800, now.Add(time.Second))
+	if want := 50 + (100.0-50)/8; math.Abs(q.perCall-want) > 1e-9 {
+		t.Errorf("a call that took 100 units moves the estimate from 50 to %v, want %v", q.perCall, want)
+	}
+}
