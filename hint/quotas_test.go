@@ -62,6 +62,11 @@ func TestDrafts(t *testing.T) {
 		where, want string
 		lines       []string
 	}{
+		{"polli-00 3.1", "100/? per 10s", []string{"RateLimit-Limit: 100, 100; window=10"}},
+		{"polli-00 3.1 policies", "10/? per 1s, 50/? per 1m0s, 1000/? per 1h0m0s, 5000/? per 24h0m0s",
+			[]string{"RateLimit-Limit: 10, 10; window=1, 50; window=60, 1000; window=3600, 5000; window=86400"}},
+		{"polli-00 3.1 burst", "10/? per 1s, 1000/? per 1h0m0s", []string{"RateLimit-Limit: 10, 10; window=1;burst=1000, 1000; window=3600"}},
+		{"polli-00 3.3 date, passed", "?/50 in 0s", []string{"RateLimit-Remaining: 50", "RateLimit-Reset: Tue, 15 Nov 1994 08:12:31 GMT"}},
 		{"01 3.1", "100/?", []string{"RateLimit-Limit: 100"}},
 		{"01 3.1 window", "100/? per 10s", []string{"RateLimit-Limit: 100, 100;w=10"}},
 		{"01 3.2 and 3.3", "?/50 in 50s", []string{"RateLimit-Remaining: 50", "RateLimit-Reset: 50"}},
@@ -293,6 +298,7 @@ func TestFamilies(t *testing.T) {
 		{"X-Rate-Limit-Limit: 600|X-Rate-Limit-Interval: 60|X-Rate-Limit-Reset: 1768046430", "600/? in 30s per 1m0s"},                                               // Mapbox
 		{"X-Rate-Limit-Limit: 50|X-Rate-Limit-Interval: 1s|X-Concurrency-Limit: 1", "50/? per 1s"},                                                                  // Crossref
 		{"X-Rate-Limit-Group: heavy|X-Rate-Limit-Limit: 10|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Window: 60", "heavy 10/9 per 1m0s"},                               // RingCentral
+		{"X-RateLimit-Requests-Limit: 240000|X-RateLimit-Requests-Remaining: 205676|X-RateLimit-Requests-Reset: 2163603", "240000/205676 in 601h0m3s of requests"},  // RapidAPI
 		{"X-RateLimit-Category: Heavy|X-RateLimit-Type: Daily-limit|X-RateLimit-Limit: 30000|X-RateLimit-Remaining: 0", "Heavy 30000/0"},                            // Zoom
 		{"x-sib-ratelimit-limit: 1000|x-sib-ratelimit-remaining: 999|x-sib-ratelimit-reset: 3", "1000/999 in 3s"},                                                   // Brevo
 		{`RateLimit: "api";r=489;t=189|RateLimit-Policy: "fixed window";"api";q=500;w=300`, "api ?/489 in 3m9s"},                                                    // Hugging Face
@@ -497,6 +503,7 @@ func TestVendors(t *testing.T) {
 		{"sandbox.sellingpartnerapi-eu.amazon.com", "x-amzn-RateLimit-Limit: 5.0", "?/? rate 5 of requests"},
 		{"management.azure.com", "x-ms-ratelimit-remaining-subscription-resource-requests: 9|x-ms-ratelimit-remaining-subscription-resource-entities-read: 8|x-ms-ratelimit-remaining-resource: Microsoft.Compute/HighCostGet3Min;107,Microsoft.Compute/HighCostGet30Min;827",
 			"subscription-resource-requests ?/9, subscription-resource-entities-read ?/8"},
+		{"management.azure.com", "x-ms-ratelimit-remaining-subscription-reads: 249|x-ms-ratelimit-remaining-subscription-global-reads: 3749", "subscription-reads ?/249, subscription-global-reads ?/3749"},
 		{"api.bigcommerce.com", "X-Rate-Limit-Requests-Left: 149|X-Rate-Limit-Requests-Quota: 150|X-Rate-Limit-Time-Reset-Ms: 15000|X-Rate-Limit-Time-Window-Ms: 30000", "150/149 in 15s per 30s"},
 		{"api.bytick.com", "X-Bapi-Limit: 10|X-Bapi-Limit-Status: 9|X-Bapi-Limit-Reset-Timestamp: 1768046400738", "10/9 in 738ms per 1s"},
 		{"api.gateio.ws", "X-Gate-RateLimit-Requests-Remain: 199|X-Gate-RateLimit-Limit: 200|X-Gate-RateLimit-Reset-Timestamp: 1768046401", "200/199 in 1s"},

@@ -143,7 +143,7 @@ func (s *scanner) param(it *item) {
 	switch key {
 	case "q":
 		to = &it.q
-	case "w", "window": // window: Envoy before it followed the draft
+	case "w", "window": // window: draft-polli-ratelimit-headers, and so Whoop
 		to = &it.w
 	case "r":
 		to = &it.r

@@ -33,11 +33,14 @@ var vendors = []Dialect{
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
 
 	// learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling,
-	// Remaining requests: the last words name the quota. The pattern would read them
-	// as its unit, and then a refusal would be about all of them.
+	// Remaining requests; Global is in recorded answers. The last words name the quota.
+	// The pattern would read them as its unit, and then a refusal would be about all.
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Reads", Name: "subscription-reads"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Writes", Name: "subscription-writes"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Deletes", Name: "subscription-deletes"},
+	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Global-Reads", Name: "subscription-global-reads"},
+	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Global-Writes", Name: "subscription-global-writes"},
+	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Global-Deletes", Name: "subscription-global-deletes"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Tenant-Reads", Name: "tenant-reads"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Tenant-Writes", Name: "tenant-writes"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Resource-Requests", Name: "subscription-resource-requests"},
