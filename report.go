@@ -95,6 +95,7 @@ func (q *Queue) heard(r *report, h *hint.Hint, p place, now time.Time) (news []L
 		q.learned.trip(r.trip)
 	}
 	pace := q.pace()
+	q.gate.closed(now, pace) // if it is over, the rate that was found is the one to reopen at
 	gate := *r
 	if r.outcome == refusal {
 		q.counters.throttled++

@@ -205,3 +205,22 @@ func TestLateProbeIsNoneOfTheReopening(t *testing.T) {
 		t.Errorf("flying %d, one call is out", g.flying)
 	}
 }
+
+// A late echo that tells no time leaves the reopening paced at the rate that was found.
+func TestLateEchoLeavesTheReopeningPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Retry: Retry{MaxAttempts: 1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Path == "/late" {
+				time.Sleep(2 * time.Second)
+				return reply(req, 429), nil
+			}
+			time.Sleep(20 * time.Millisecond)
+			return reply(req, 429, "Retry-After", "1"), nil
+		})}
+		go status(tr, t.Context(), "http://a.test/")
+		status(tr, t.Context(), "http://a.test/late")
+		if got := tr.table.keys["a.test"].gate.mode; got != paced {
+			t.Errorf("the gate reopens by way %d, want %d", got, paced)
+		}
+	})
+}
