@@ -55,7 +55,7 @@ func (c finderCell) sim(seed uint64) *sim {
 	return &sim{limits: []limit{c.limit}, trip: c.trip, seed: seed, retryAfter: c.retryAfter}
 }
 
-// finderCells is Shows 4's table, in the default run without the cells that take long: of those with
+// finderCells is the table of what is to be reached, in the default run without the cells that take long: of those with
 // 100 a second half, of those with 1,000 one, and it for a minute only.
 func finderCells() (cells []finderCell) {
 	for _, n := range []int{10, 100, 1000} {

@@ -182,7 +182,7 @@ func (m *bucketModel) tell(at time.Duration) told {
 // time. Field names are canonical, as net/http delivers them.
 type dialect func(h http.Header, q told, name string, reset int, epoch int64)
 
-// dialects are the generations of Shows 3.
+// dialects are the generations of header fields.
 var dialects = []struct {
 	name string
 	tell dialect
