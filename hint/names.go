@@ -42,7 +42,7 @@ var kinds = [...]struct {
 	word string
 	kind kind
 }{
-	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used}, {"usage", used},
+	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used},
 }
 
 // labels are words that say something about the quota of their prefix; they take no
@@ -62,7 +62,8 @@ var spans = [...]struct {
 	d    time.Duration
 }{
 	{"second", time.Second}, {"minute", time.Minute}, {"hour", time.Hour}, {"day", day},
-	{"hourly", time.Hour}, {"daily", day}, {"week", 7 * day}, {"month", month}, {"year", year},
+	{"hourly", time.Hour}, {"daily", day}, {"weekly", 7 * day}, {"monthly", month},
+	{"week", 7 * day}, {"month", month}, {"year", year},
 	{"persecond", time.Second}, {"perminute", time.Minute}, {"perhour", time.Hour}, {"perday", day},
 }
 
@@ -215,6 +216,9 @@ func windowOf(word string) time.Duration {
 
 // unitName returns the unit part of a name in lower case.
 func unitName(s string) string {
+	if fold(s, "req") { // Mistral
+		return units[0]
+	}
 	for _, u := range units {
 		if fold(s, u) {
 			return u

@@ -82,6 +82,11 @@ func TestDrafts(t *testing.T) {
 		{"01 8.3.1", "10/? in 1s", []string{"RateLimit-Limit: 10", "Ratelimit-Reset: 1"}},
 		{"01 9.5 a reset of nothing", "", []string{"Date: Tue, 15 Nov 1994 08:00:00 GMT", "RateLimit-Reset: 36000"}},
 		{"01 9.5", "10000/10000 in 10s per 16m40s", []string{"RateLimit-Limit: 10000, 10000;w=1000", "RateLimit-Remaining: 10000", "RateLimit-Reset: 10"}},
+		{"01 B 9", "100/50 in 1m0s", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 50", "RateLimit-Reset: 60"}},
+		{"01 B 9 comments", "100/? per 1m0s, 5000/? per 1h0m0s",
+			[]string{`RateLimit-Limit: 100, 100;w=60;burst=1000;comment="sliding window", 5000;w=3600;burst=0;comment="fixed window"`}},
+		{"01 on the web, 50 %", "12/6 in 1s per 1s", []string{"RateLimit-Limit: 12, 12;w=1", "RateLimit-Remaining: 6", "RateLimit-Reset: 1"}},
+		{"01 on the web, 100 %", "12/1 in 1s per 1s", []string{"RateLimit-Limit: 12, 12;w=1", "RateLimit-Remaining: 1", "RateLimit-Reset: 1"}},
 
 		{"03 1.2", "100/50 in 50s", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 50", "RateLimit-Reset: 50"}},
 		{"03 3.1 one policy", "100/? per 10s", []string{"RateLimit-Limit: 100;w=10"}},
@@ -299,10 +304,19 @@ func TestFamilies(t *testing.T) {
 		{"X-Rate-Limit-Limit: 50|X-Rate-Limit-Interval: 1s|X-Concurrency-Limit: 1", "50/? per 1s"},                                                                  // Crossref
 		{"X-Rate-Limit-Group: heavy|X-Rate-Limit-Limit: 10|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Window: 60", "heavy 10/9 per 1m0s"},                               // RingCentral
 		{"X-RateLimit-Requests-Limit: 240000|X-RateLimit-Requests-Remaining: 205676|X-RateLimit-Requests-Reset: 2163603", "240000/205676 in 601h0m3s of requests"},  // RapidAPI
-		{"X-RateLimit-Category: Heavy|X-RateLimit-Type: Daily-limit|X-RateLimit-Limit: 30000|X-RateLimit-Remaining: 0", "Heavy 30000/0"},                            // Zoom
-		{"x-sib-ratelimit-limit: 1000|x-sib-ratelimit-remaining: 999|x-sib-ratelimit-reset: 3", "1000/999 in 3s"},                                                   // Brevo
-		{`RateLimit: "api";r=489;t=189|RateLimit-Policy: "fixed window";"api";q=500;w=300`, "api ?/489 in 3m9s"},                                                    // Hugging Face
-		{"X-Rate-Limit-Limit: 15m|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Reset: 2026-01-10T12:01:00.1234567Z", "?/9 in 1m0.1234567s"},                               // AspNetCoreRateLimit
+		{"x-ratelimit-limit-req-minute: 60|x-ratelimit-remaining-req-minute: 59|x-ratelimit-limit-tokens-month: 4000000|x-ratelimit-remaining-tokens-month: 3950246|x-ratelimit-tokens-query-cost: 2804",
+			"60/59 per 1m0s of requests, 4000000/3950246 per 720h0m0s of tokens"}, // Mistral
+		{"X-Contentful-RateLimit-Hour-Limit: 36000|X-Contentful-RateLimit-Hour-Remaining: 35999|X-Contentful-RateLimit-Reset: 0|X-Contentful-RateLimit-Second-Limit: 10|X-Contentful-RateLimit-Second-Remaining: 9",
+			"10/9 per 1s, 36000/35999 per 1h0m0s"}, // Contentful
+		{"X-Ratelimit-Perhour-Limit: 1000|X-Ratelimit-Perhour-Remaining: 999|X-Ratelimit-Perhour-Reset: 3000", "1000/999 in 50m0s per 1h0m0s"},                           // Tumblr
+		{"x-sentry-rate-limit-limit: 40|x-sentry-rate-limit-remaining: 39|x-sentry-rate-limit-reset: 1768046401|x-sentry-rate-limit-concurrentlimit: 25", "40/39 in 1s"}, // Sentry
+		{"fitbit-rate-limit-limit: 150|fitbit-rate-limit-remaining: 148|fitbit-rate-limit-reset: 2216", "150/148 in 36m56s"},                                             // Fitbit
+		{"Fastly-RateLimit-Remaining: 999|Fastly-RateLimit-Reset: 1768046460", "?/999 in 1m0s"},                                                                          // Fastly
+		{"X-RateLimit-Limit-Weekly: 600|X-RateLimit-Remaining-Weekly: 358|X-RateLimit-Monthly-Limit: 9000", "600/358 per 168h0m0s, 9000/? per 720h0m0s"},
+		{"X-RateLimit-Category: Heavy|X-RateLimit-Type: Daily-limit|X-RateLimit-Limit: 30000|X-RateLimit-Remaining: 0", "Heavy 30000/0"}, // Zoom
+		{"x-sib-ratelimit-limit: 1000|x-sib-ratelimit-remaining: 999|x-sib-ratelimit-reset: 3", "1000/999 in 3s"},                        // Brevo
+		{`RateLimit: "api";r=489;t=189|RateLimit-Policy: "fixed window";"api";q=500;w=300`, "api ?/489 in 3m9s"},                         // Hugging Face
+		{"X-Rate-Limit-Limit: 15m|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Reset: 2026-01-10T12:01:00.1234567Z", "?/9 in 1m0.1234567s"},    // AspNetCoreRateLimit
 
 		// The same quota told several times, and others.
 		{"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Reset: 47|X-RateLimit-Limit-Minute: 5|X-RateLimit-Remaining-Minute: 4", "5/4 in 47s per 1m0s"},
@@ -490,6 +504,7 @@ func TestVendors(t *testing.T) {
 		{"other.example", "gw-ratelimit-limit: 500|gw-ratelimit-remaining: 300|gw-ratelimit-reset: 14000", "500/300 in 3h53m20s"},
 		{"euw1.api.riotgames.com", "X-App-Rate-Limit: 20:1,100:120|X-App-Rate-Limit-Count: 3:1,40:120|X-Method-Rate-Limit: 2000:60|X-Method-Rate-Limit-Count: 9:60",
 			"app 20/17 per 1s, app 100/60 per 2m0s, method 2000/1991 per 1m0s"},
+		{"euw1.api.riotgames.com", "X-Method-Rate-Limit: 30:10,500:600|X-Method-Rate-Limit-Count: 1:10,99:600", "method 30/29 per 10s, method 500/401 per 10m0s"},
 		{"api.trello.com", "X-Rate-Limit-Api-Key-Max: 300|X-Rate-Limit-Api-Key-Remaining: 299|X-Rate-Limit-Api-Key-Interval-Ms: 10000", "api-key 300/299 per 10s"},
 		{"sellingpartnerapi-na.amazon.com", "x-amzn-RateLimit-Limit: 0.0167", "?/? rate 0.0167 of requests"},
 		{"na1.salesforce.com", "Sforce-Limit-Info: api-usage=25/5000; per-app-api-usage=17/250(appName=sample)", "5000/4975 per 24h0m0s"},
@@ -512,6 +527,11 @@ func TestVendors(t *testing.T) {
 			"500/499 in 12h0m0s per 24h0m0s, resource 100/99 in 12h0m0s per 24h0m0s"},
 		{"acme.freshdesk.com", "X-RateLimit-Total: 4000|X-RateLimit-Remaining: 3999|X-RateLimit-Used-CurrentRequest: 1", "4000/3999"},
 		{"acme.freshservice.com", "X-RateLimit-Total: 400|X-RateLimit-Remaining: 398|X-RateLimit-Used-CurrentRequest: 2", "400/398 per 1m0s"},
+		{"services.leadconnectorhq.com", "X-RateLimit-Limit-Daily: 200000|X-RateLimit-Daily-Remaining: 199987|X-RateLimit-Daily-Reset: 43200000|X-RateLimit-Interval-Milliseconds: 10000|X-RateLimit-Max: 100|X-RateLimit-Remaining: 99",
+			"100/99 per 10s, 200000/199987 per 24h0m0s"},
+		{"api.x.com", "x-rate-limit-limit: 1080000|x-rate-limit-remaining: 1079999|x-rate-limit-reset: 1768047300|x-user-limit-24hour-limit: 25|x-user-limit-24hour-remaining: 0|x-user-limit-24hour-reset: 1768132800|x-app-limit-24hour-limit: 1200000|x-app-limit-24hour-remaining: 1199999|x-app-limit-24hour-reset: 1768132800",
+			"user 25/0 in 24h0m0s per 24h0m0s, app 1200000/1199999 in 24h0m0s per 24h0m0s, 1080000/1079999 in 15m0s"},
+		{"api.twitter.com", "x-user-limit-24hour-limit: 25|x-user-limit-24hour-remaining: 24|x-app-limit-24hour-remaining: 7", "user 25/24 per 24h0m0s, app ?/7 per 24h0m0s"},
 		{"api.imgur.com", "X-RateLimit-UserLimit: 500|X-RateLimit-UserRemaining: 482|X-RateLimit-UserReset: 1768046460|X-RateLimit-ClientLimit: 12500|X-RateLimit-ClientRemaining: 12489",
 			"user 500/482 in 1m0s of credits, client 12500/12489 per 24h0m0s of credits"},
 
@@ -527,9 +547,9 @@ func TestVendors(t *testing.T) {
 	if h := Parse(from("api.zoom.us", response(429, zoom)), noon); h.RetryAfter != 12*time.Hour || len(h.Quotas) != 1 {
 		t.Errorf("Zoom's 429: %+v, want a wait of 12 h", h)
 	}
-	linear := headerOf("X-RateLimit-Requests-Remaining: 0")
-	if h := Parse(from("api.linear.app", response(400, linear)), noon); !h.Throttled {
-		t.Errorf("Linear's 400: %+v, want throttled", h)
+	linear := headerOf("X-RateLimit-Requests-Remaining: 0", "Retry-After: 7")
+	if h := Parse(from("api.linear.app", response(400, linear)), noon); !h.Throttled || h.RetryAfter != 7*time.Second {
+		t.Errorf("Linear's 400: %+v, want throttled for 7 s", h)
 	}
 	if h := Parse(from("api.linear.app", response(400, headerOf("X-RateLimit-Requests-Remaining: 1"))), noon); h.Throttled {
 		t.Errorf("a 400 of Linear's with something left: %+v", h)

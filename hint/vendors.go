@@ -52,13 +52,15 @@ var vendors = []Dialect{
 	// second, with a fraction; sellingpartnerapi-eu and sandbox.sellingpartnerapi-eu
 	{Host: "*.amazon.com", Rate: "X-Amzn-Ratelimit-Limit", Unit: "requests"},
 
-	// developer.riotgames.com/docs/portal: n:seconds lists
+	// developer.riotgames.com/docs/portal, hextechdocs.dev/rate-limiting (the portal's
+	// page before): lists of n:seconds, of requests allowed and of requests made
 	{Host: "*.api.riotgames.com", Limit: "X-App-Rate-Limit", Used: "X-App-Rate-Limit-Count", Name: "app"},
 	{Host: "*.api.riotgames.com", Limit: "X-App-Rate-Limit", Used: "X-App-Rate-Limit-Count", Name: "app", Index: 1},
 	{Host: "*.api.riotgames.com", Limit: "X-Method-Rate-Limit", Used: "X-Method-Rate-Limit-Count", Name: "method"},
+	{Host: "*.api.riotgames.com", Limit: "X-Method-Rate-Limit", Used: "X-Method-Rate-Limit-Count", Name: "method", Index: 1},
 
-	// developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits: Interval is the
-	// window, 10 s
+	// developer.atlassian.com/cloud/trello/guides/rest-api/rate-limits; the fields in
+	// community.developer.atlassian.com/t/30353. Interval is the window, 10 s.
 	{Host: "api.trello.com", Limit: "X-Rate-Limit-Api-Key-Max", Remaining: "X-Rate-Limit-Api-Key-Remaining",
 		Period: "X-Rate-Limit-Api-Key-Interval-Ms", Scale: time.Millisecond, Name: "api-key"},
 	{Host: "api.trello.com", Limit: "X-Rate-Limit-Api-Token-Max", Remaining: "X-Rate-Limit-Api-Token-Remaining",
@@ -80,7 +82,8 @@ var vendors = []Dialect{
 		Reset: "X-Rate-Limit-Time-Reset-Ms", Period: "X-Rate-Limit-Time-Window-Ms", Scale: time.Millisecond},
 
 	// bybit-exchange.github.io/docs/v5/rate-limit, API Rate Limit: per second; Status is
-	// what is left, the reset a moment in milliseconds. api.bytick.com is the same.
+	// what is left, the reset a moment in milliseconds, of an endpoint that is not used
+	// up the present one. api.bytick.com is the same.
 	{Host: "api.by*", Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status",
 		Reset: "X-Bapi-Limit-Reset-Timestamp", Window: time.Second},
 
@@ -100,7 +103,7 @@ var vendors = []Dialect{
 		Reset: "Ratelimit-Resettime", Window: day, Name: "resource"},
 
 	// developers.freshdesk.com/api, Rate Limit: an hour or a minute, by plan;
-	// api.freshservice.com, Rate Limit: a minute
+	// community.freshworks.dev/t/1101: of Freshservice a minute
 	{Host: "*.freshdesk.com", Limit: "X-Ratelimit-Total", Remaining: "X-Ratelimit-Remaining"},
 	{Host: "*.freshservice.com", Limit: "X-Ratelimit-Total", Remaining: "X-Ratelimit-Remaining", Window: time.Minute},
 
@@ -110,10 +113,27 @@ var vendors = []Dialect{
 	{Host: "api.imgur.com", Limit: "X-Ratelimit-Clientlimit", Remaining: "X-Ratelimit-Clientremaining",
 		Window: day, Name: "client", Unit: "credits"},
 
+	// marketplace.gohighlevel.com/docs/other/rate-limits: burst and day
+	{Host: "services.leadconnectorhq.com", Limit: "X-Ratelimit-Max", Remaining: "X-Ratelimit-Remaining",
+		Period: "X-Ratelimit-Interval-Milliseconds", Scale: time.Millisecond},
+	{Host: "services.leadconnectorhq.com", Limit: "X-Ratelimit-Limit-Daily", Remaining: "X-Ratelimit-Daily-Remaining", Window: day},
+
+	// X, of an endpoint that has a day's limit beside the one of 15 minutes: recorded
+	// answers and SDKs (docs.rs/twapi-v2, its headers); docs.x.com does not have them
+	{Host: "api.x.com", Limit: "X-User-Limit-24hour-Limit", Remaining: "X-User-Limit-24hour-Remaining",
+		Reset: "X-User-Limit-24hour-Reset", Window: day, Name: "user"},
+	{Host: "api.x.com", Limit: "X-App-Limit-24hour-Limit", Remaining: "X-App-Limit-24hour-Remaining",
+		Reset: "X-App-Limit-24hour-Reset", Window: day, Name: "app"},
+	{Host: "api.twitter.com", Limit: "X-User-Limit-24hour-Limit", Remaining: "X-User-Limit-24hour-Remaining",
+		Reset: "X-User-Limit-24hour-Reset", Window: day, Name: "user"},
+	{Host: "api.twitter.com", Limit: "X-App-Limit-24hour-Limit", Remaining: "X-App-Limit-24hour-Remaining",
+		Reset: "X-App-Limit-24hour-Reset", Window: day, Name: "app"},
+
 	// marketplace.zoom.us/docs/api-reference/rate-limits, as quoted in
 	// devforum.zoom.us/t/18928: Retry-After is an ISO date when the day is used up
 	{Host: "api.zoom.us", RetryAfter: "Retry-After"},
 
-	// linear.app/developers/rate-limiting: refuses with 400
-	{Host: "api.linear.app", Refusal: 400},
+	// linear.app/developers/rate-limiting: refuses with 400; Retry-After as its SDK
+	// reads it, packages/sdk/src/error.ts
+	{Host: "api.linear.app", Refusal: 400, RetryAfter: "Retry-After"},
 }
