@@ -116,11 +116,16 @@ func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
 		k.deposit()
 	}
 	c.srtt = c.k.gate.srtt
+	c.findLane()
+	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
+	return c.k.admit(ctx, &c.order, now, nil)
+}
+
+// findLane tells under which told quotas the call falls, by what is known now.
+func (c *call) findLane() {
 	if l := c.k.learned; l != nil {
 		c.lane = l.laneOf(c.req.URL.Host, c.req.URL.Path)
 	}
-	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
-	return c.k.admit(ctx, &c.order, now, nil)
 }
 
 // limits asks LimiterFor, which is not ours: without the lock that the caller holds.

@@ -127,7 +127,8 @@ func (l *learned) after(id uint8, from time.Time, before before, n int) time.Tim
 		at = latest(at, q.after(from, before.lane, n, l.slack(q)))
 	}
 	if l.find != nil {
-		at = latest(at, latest(from, l.find.next).Add(unitTime(int(min(before.all, 1<<31)), rate.Limit(l.find.rate(from)))))
+		then := *l.find // to look ahead must not end its hold
+		at = latest(at, latest(from, then.next).Add(unitTime(int(min(before.all, 1<<31)), rate.Limit(then.rate(from)))))
 	}
 	return at
 }

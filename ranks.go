@@ -126,11 +126,10 @@ func (r *ranks) ahead(prio int32, seq uint64, lane uint8) (all, mine int64) {
 // ordered returns all waiters in the order of priority and arrival.
 func (r *ranks) ordered() []*waiter {
 	all := make([]*waiter, 0, r.count)
-	for _, l := range r.levels {
-		n := len(all)
-		all = append(all, l.heap...)
-		slices.SortFunc(all[n:], func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
-	}
+	r.each(func(w *waiter) { all = append(all, w) })
+	slices.SortFunc(all, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(b.prio, a.prio), cmp.Compare(a.seq, b.seq))
+	})
 	return all
 }
 

@@ -64,6 +64,7 @@ func (c *call) plan(what outcome, delay time.Duration) (wait time.Duration, ok b
 	defer c.room().mu.Unlock()
 	now := time.Now()
 	ctx, k := c.req.Context(), c.k
+	c.findLane()
 	again := c.order
 	again.retry = true
 	if d, ok := ctx.Deadline(); ok && now.Add(delay).After(d) || k.turnAway(ctx, &again, now) != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,4 +80,52 @@ func TestSpentQuotaDoomsNoOtherRoute(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// In whatever lanes they are, waiters of one priority are ordered by arrival.
+func TestOrderedAcrossLanes(t *testing.T) {
+	var r ranks
+	for i, lane := range []uint8{2, 0, 1, 0} {
+		r.push(&waiter{seq: uint64(i + 1), lane: lane, cost: 1})
+	}
+	r.push(&waiter{seq: 5, prio: 1, cost: 1})
+	var got []uint64
+	for _, w := range r.ordered() {
+		got = append(got, w.seq)
+	}
+	if want := []uint64{5, 1, 2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("ordered %v, want %v", got, want)
+	}
+}
+
+// A first refusal that tells a quota's reset beyond the call's MaxPause is handed out at once and untouched.
+func TestFirstRefusalBeyondMaxPauseIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		retried := 0
+		tr := &Transport{
+			Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				return reply(req, 429, "RateLimit-Policy", `"q";q=100;w=3600`, "RateLimit", `"q";r=0;t=300`), nil
+			}),
+			Hooks: Hooks{Retrying: func(context.Context, Event) { retried++ }},
+		}
+		resp, err := tr.RoundTrip(request(t.Context(), "GET", "http://a.test/x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, kept := resp.Body.(*keptBody); kept || retried > 0 || resp.StatusCode != 429 {
+			t.Errorf("status %d, %d retries announced, body read ahead: %v; want 429, none, false", resp.StatusCode, retried, kept)
+		}
+		resp.Body.Close()
+	})
+}
+
+// Predicting a later moment does not end the finder's hold before its time.
+func TestPredictionEndsNoHold(t *testing.T) {
+	now := time.Now()
+	l := newLearned()
+	l.find = &finder{phase: holding, w: 10, since: now, next: now, hold: 5, refused: 3}
+	l.after(0, now.Add(time.Minute), before{}, 1)
+	if l.find.phase != holding || l.find.refused != 3 {
+		t.Errorf("phase %d, %v refusals; want %d, 3", l.find.phase, l.find.refused, holding)
+	}
 }
