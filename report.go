@@ -172,8 +172,8 @@ func (q *Queue) served() float64 {
 	return max(0, float64(q.counters.sent)-float64(q.counters.throttled)-float64(max(0, under)))
 }
 
-// flow is the rate that the upstream has served so far, 0 if it has not been long. Where
-// nothing was refused, it is a rate that the upstream bears.
+// flow is the rate that the upstream has answered so far while the gate was open, 0 if that
+// has not been long. Where nothing was refused, it is a rate that the upstream bears.
 func (q *Queue) flow(now time.Time) float64 {
 	t := now.Sub(q.room.base) - q.gate.met - q.gate.closedTime(now)
 	if t < longEnough {

@@ -35,7 +35,8 @@
 //
 // # Benchmarks
 //
-// In this directory, for a look at one thing; results/linux-amd64-2cores.txt is what they printed once:
+// In this directory, for a look at one thing; results/linux-amd64-2cores.txt is what they and the
+// queue's at the root printed, RoundTrip and Waiters on a quiet machine:
 //
 //	go test -bench RoundTrip -count 5              # the cost of a call that need not wait
 //	go test -bench Waiters -benchtime 1x -count 3  # 100,000 callers waiting at once
