@@ -40,7 +40,7 @@ func (q *Queue) unshared() bool {
 // pay takes n units as of now, if they are there.
 func (q *Queue) pay(n int, now time.Time) bool {
 	if q.sole == nil || !q.sole.payAlone(now, n) {
-		if at, err := q.takeBy(now, now, n); err != nil || at.After(now) {
+		if at, err := q.limits.takeBy(now, now, n); err != nil || at.After(now) {
 			return false
 		}
 	}
@@ -156,7 +156,7 @@ func (q *Queue) try(w *waiter, at, now time.Time) (time.Time, decision) {
 	if q.foreign != nil && q.foreign.next.After(now) {
 		return at, decision{verdict: later, until: q.foreign.next}
 	}
-	at, err := q.takeBy(at, now, w.cost)
+	at, err := q.limits.takeBy(at, now, w.cost)
 	switch {
 	case err != nil:
 		return at, decision{verdict: deny, err: err}

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -9,12 +10,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// own is what the library's limiters offer to its lines beside the public methods.
+// An account is what stands behind a limiter of the library: of what may start, and when.
 // Everything below core is called with core's lock held.
-type own interface {
-	Limiter
-	Adjuster
-	Notifier
+type account interface {
+	adjusts
+	notifies
 	core() *core
 	// check returns why n units can never be taken: n is negative, the limit 0, or the surplus over
 	// burst or window takes more than maxSurplus.
@@ -38,22 +38,16 @@ type own interface {
 	fresh(now time.Time) bool
 }
 
-// asOwn returns l as one of the library's own kinds. It asks for the very types and not for the
-// interface: a struct of the user's that embeds a *Bucket has Bucket's unexported methods too,
-// but a Take of its own that must not be passed by.
-func asOwn(l Limiter) (own, bool) {
-	switch l := l.(type) {
-	case *Bucket:
-		return l, true
-	case *Leaky:
-		return l, true
-	case *FixedWindow:
-		return l, true
-	case *SlidingWindow:
-		return l, true
+// What a limiter may be able to do; the library's users know these as Limiter, Adjuster and Notifier.
+type (
+	takes interface {
+		Take(ctx context.Context, n int) (wait time.Duration, err error)
 	}
-	return nil, false
-}
+	adjusts  interface{ Adjust(n int) }
+	notifies interface {
+		Notify(changed func()) (stop func())
+	}
+)
 
 const (
 	// maxSurplus bounds what a single cost may block beyond its burst or window; more is an error.
@@ -82,7 +76,7 @@ func (c *core) init() {
 // won, so moments can arrive out of order; an interval counted twice would be units made of nothing.
 func (c *core) lift(at time.Time) time.Time { return latest(at, c.last) }
 
-// notify adds changed to those who are told; it stands behind every limiter's Notify.
+// notify adds changed to those who are told; it stands behind every account's Notify.
 func (c *core) notify(changed func()) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +115,8 @@ func (c *core) changeLocked(f func(now time.Time)) (tell []func()) {
 	return tell
 }
 
-// takeNow is every own limiter's Take: the clock is read inside the lock.
-func takeNow(o own, n int) (wait time.Duration, err error) {
+// takeNow is Take of each kind: the clock is read inside the lock.
+func takeNow(o account, n int) (wait time.Duration, err error) {
 	c := o.core()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +130,7 @@ func takeNow(o own, n int) (wait time.Duration, err error) {
 
 // takeReady is takeBy by way of after and take. A now behind the limiter's clock is lifted, else a
 // caller who lost the race for the lock would wait for nanoseconds; the answer is cut to its now.
-func takeReady(o own, at, now time.Time, n int) (time.Time, error) {
+func takeReady(o account, at, now time.Time, n int) (time.Time, error) {
 	if err := o.check(n); err != nil {
 		return at, err
 	}
@@ -146,20 +140,6 @@ func takeReady(o own, at, now time.Time, n int) (time.Time, error) {
 	}
 	o.take(m, n)
 	return earliest(m, now), nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // errNegative is every limiter's answer to a negative cost.

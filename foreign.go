@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -23,9 +22,9 @@ func (q *Queue) answered(w *waiter, wait time.Duration, now time.Time) bool {
 		q.granted(w, at, now)
 		return true
 	}
-	q.giveBack(at, now, w.cost)
+	q.limits.giveBack(at, now, w.cost)
 	if wait > 0 {
-		if slices.ContainsFunc(q.limits.foreign, func(l Limiter) bool { _, tells := l.(Notifier); return !tells }) {
+		if q.limits.silent() {
 			wait = min(wait, maxAskGap)
 		}
 		q.foreign.refused(now, wait)

@@ -13,7 +13,6 @@ const (
 	firstProbe      = 250 * time.Millisecond // from a closing for failures to its first probe
 	maxProbeGap     = 30 * time.Second       // longest time between two probes
 	maxUntold       = 30 * time.Second       // longest closing that nobody told
-	maxBelief       = 24 * time.Hour         // after this long, one probe tests what was told
 	firstCalls      = 4                      // in flight to an upstream that has not answered yet
 	firstPatience   = time.Second            // and no longer than this
 	sampleEvery     = 16                     // one round trip in so many is measured
@@ -220,14 +219,6 @@ func (g *gate) lineEmpty(now time.Time) {
 		g.trouble = nil // all is well again
 	}
 	g.watch()
-}
-
-// unitTime is how long n units take at that rate, bounded by an hour.
-func unitTime(n int, pace rate.Limit) time.Duration {
-	if pace <= 0 || n <= 0 {
-		return 0
-	}
-	return time.Duration(min(float64(n)/float64(pace)*1e9, float64(time.Hour)))
 }
 
 // closedTime is a clock that runs only while the gate is closed.

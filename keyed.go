@@ -75,12 +75,12 @@ type table struct {
 	hand     int
 	recent   *keyState // that of the last call; nil if it was dropped
 	accesses uint
-	limits   *limits // of Transport.Limiter
-	most     int     // maxKeys, but in tests
+	limits   *set // of Transport.Limiter
+	most     int  // maxKeys, but in tests
 }
 
 func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
-	t := &table{keys: map[string]*keyState{}, limits: new(limits), most: maxKeys}
+	t := &table{keys: map[string]*keyState{}, limits: new(set), most: maxKeys}
 	t.room.opts, t.maxPause, t.budget, t.base = opts, r.MaxPause, r.Budget, time.Now()
 	if !none(shared) {
 		*t.limits = flatten(shared)
@@ -160,12 +160,12 @@ func (t *table) all() []*keyState {
 }
 
 // keyLimits is what a key's calls pay: all of it, and the part that is the key's own.
-type keyLimits struct{ all, own *limits }
+type keyLimits struct{ all, own *set }
 
 // join puts a key's limiter, nil for none, beside the shared one.
 func (t *table) join(lim Limiter) (*keyLimits, error) {
 	if none(lim) {
-		return &keyLimits{t.limits, new(limits)}, nil
+		return &keyLimits{t.limits, new(set)}, nil
 	}
 	own, err := tryFlatten(lim)
 	if err != nil || t.shared == nil {

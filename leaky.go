@@ -1,6 +1,11 @@
 package throttle
 
-import "golang.org/x/time/rate"
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+)
 
 // A Leaky is a leaky bucket: units leave evenly spaced, 1/limit apart, and nothing is saved up while
 // nobody asks, so there are never bursts. Unit i leaves at max(its arrival, unit i−1 + 1/limit).
@@ -13,11 +18,31 @@ import "golang.org/x/time/rate"
 //
 // Make it with [NewLeaky]: the zero Leaky refuses every cost. It is safe for concurrent use and must
 // not be copied. That spacing is what a token bucket of burst 1 does, so it is one.
-type Leaky struct{ tank }
+type Leaky struct{ tank tank }
 
 // NewLeaky returns a leaky bucket of limit units per second. It panics if limit is negative or NaN.
 func NewLeaky(limit rate.Limit) *Leaky {
 	l := new(Leaky)
-	l.start(checkLimit("NewLeaky", limit, 1), 1)
+	l.tank.init("NewLeaky", limit, 1)
 	return l
 }
+
+// Take implements [Limiter]; ctx is not used. A cost above 1 leaves a debt. It errs for the costs
+// named above and for a negative one.
+func (l *Leaky) Take(_ context.Context, n int) (wait time.Duration, err error) {
+	return takeNow(&l.tank, n)
+}
+
+// Adjust implements [Adjuster]: n < 0 gives units back, never above one; n > 0 takes more and may
+// leave a debt.
+func (l *Leaky) Adjust(n int) { l.tank.Adjust(n) }
+
+// Notify implements [Notifier].
+func (l *Leaky) Notify(changed func()) (stop func()) { return l.tank.Notify(changed) }
+
+// Limit returns the rate in units per second.
+func (l *Leaky) Limit() rate.Limit { return l.tank.Limit() }
+
+// SetLimit changes the rate, in units per second, from now on, and tells sleeping lines. It panics
+// where NewLeaky would.
+func (l *Leaky) SetLimit(limit rate.Limit) { l.tank.SetLimit(limit) }

@@ -2,13 +2,7 @@ package throttle
 
 import (
 	"context"
-	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // A Limiter says when. It never makes anybody wait itself: a [Queue] or a [Transport] does.
@@ -48,192 +42,94 @@ type Notifier interface {
 // The result is as safe for concurrent use as its parts.
 func All(limiters ...Limiter) Limiter {
 	s := flatten(limiters...)
-	switch {
-	case len(s.own) == 1 && len(s.foreign) == 0:
-		return s.own[0]
-	case len(s.own) == 0 && len(s.foreign) == 1:
-		return s.foreign[0]
+	if len(s.own)+len(s.foreign) == 1 {
+		for _, l := range limiters {
+			if _, nested := l.(*all); !nested && !none(l) { // what is nested has two parts or none
+				return l
+			}
+		}
 	}
 	return &all{s}
 }
 
 // all is what All returns.
-type all struct{ limits }
+type all struct{ set set }
 
 // Take implements [Limiter].
-func (a *all) Take(ctx context.Context, n int) (time.Duration, error) {
-	now := time.Now()
-	m, err := a.takeBy(now, now, n)
-	if err != nil || m.After(now) {
-		return max(0, m.Sub(now)), err
-	}
-	given := false
-	defer func() {
-		if !given {
-			a.giveBack(m, time.Now(), n)
-		}
-	}()
-	wait, err := takeForeign(ctx, a.foreign, n)
-	given = err == nil && wait == 0
-	return wait, err
-}
-
-// takeForeign asks foreign limiters one after the other. If one refuses, or panics, what those
-// before it gave goes back. No lock may be held.
-func takeForeign(ctx context.Context, ls []Limiter, n int) (wait time.Duration, err error) {
-	paid := 0
-	defer func() {
-		if paid < len(ls) {
-			adjust(ls[:paid], -n)
-		}
-	}()
-	for _, l := range ls {
-		wait, err = l.Take(ctx, n)
-		if err == nil && wait < 0 {
-			err = fmt.Errorf("throttle: %T.Take returned the negative wait %v", l, wait)
-		}
-		if err != nil || wait > 0 {
-			return max(0, wait), err
-		}
-		paid++
-	}
-	return 0, nil
-}
+func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a.set.take(ctx, n) }
 
 // Adjust implements [Adjuster] for those limiters that do.
 func (a *all) Adjust(n int) {
-	adjust(a.own, n)
-	adjust(a.foreign, n)
-}
-
-// adjust does so with those that can.
-func adjust[L Limiter](ls []L, n int) {
-	for _, l := range ls {
-		if l, ok := any(l).(Adjuster); ok {
-			l.Adjust(n)
-		}
-	}
+	adjust(a.set.own, n)
+	adjust(a.set.foreign, n)
 }
 
 // Notify implements [Notifier] for those limiters that do.
 func (a *all) Notify(changed func()) (stop func()) {
-	stopOwn, stopForeign := watch(a.own, changed), watch(a.foreign, changed)
+	stopOwn, stopForeign := watch(a.set.own, changed), watch(a.set.foreign, changed)
 	return func() { stopOwn(); stopForeign() }
 }
 
-// watch has changed called by those that can.
-func watch[L Limiter](ls []L, changed func()) (stop func()) {
-	var stops []func()
+// flatten is tryFlatten where nonsense is the programmer's: it panics.
+func flatten(ls ...Limiter) set {
+	s, err := tryFlatten(ls...)
+	if err != nil {
+		panic("throttle: All: " + err.Error())
+	}
+	return s
+}
+
+// tryFlatten sorts limiters by kind, resolves nested Alls and merges duplicates of the own kinds.
+// Nil limiters are skipped. A second foreign limiter without Adjuster is an error.
+func tryFlatten(ls ...Limiter) (s set, err error) {
 	for _, l := range ls {
-		if l, ok := any(l).(Notifier); ok {
-			if stop := l.Notify(changed); stop != nil {
-				stops = append(stops, stop)
-			}
+		if none(l) {
+			continue
 		}
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
-
-// ParseLimit reads a limit as people write it in configuration: units per time, then its kind.
-//
-//	10/s              a Bucket of 10 units per second, burst 1
-//	100/1m burst 20   a Bucket of 100 units per minute, burst 20
-//	5/s even          a Leaky: one unit every 200 ms
-//	5000/h sliding    a SlidingWindow: at most 5,000 in any hour
-//	100/s window      a FixedWindow: 100 per window of one second
-//
-// The time is a unit (ns, us, ms, s, m, h, d; not sec or min) or a [time.ParseDuration] text, which
-// may begin with whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing
-// only. Join several limits with [All]; note that 300/m is one every 200 ms, and "300/m sliding" lets
-// all 300 go at once.
-// An error names the part that is wrong and its value; ParseLimit never panics.
-func ParseLimit(s string) (Limiter, error) {
-	l, err := parseLimit(strings.Fields(s))
-	if err != nil {
-		return nil, fmt.Errorf("throttle: ParseLimit(%q): %w", s, err)
-	}
-	return l, nil
-}
-
-func parseLimit(words []string) (Limiter, error) {
-	units, unit, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "/")
-	if !ok {
-		return nil, fmt.Errorf("%q is not units/time, as in 10/s", units)
-	}
-	per, err := parsePer(unit)
-	if err != nil {
-		return nil, err
-	}
-	switch kind := words[1:]; {
-	case len(kind) == 0, len(kind) == 2 && kind[0] == "burst", len(kind) == 1 && kind[0] == "even":
-		limit, err := parseRate(units, per)
-		burst := 1
-		if err == nil && len(kind) == 2 {
-			burst, err = parseCount("burst", kind[1])
+		if a, nested := l.(*all); nested {
+			err = s.merge(&a.set)
+		} else if o, ours := asOwn(l); ours {
+			s.join(o)
+		} else {
+			err = s.joinForeign(l)
 		}
 		if err != nil {
-			return nil, err
+			return s, err
 		}
-		if len(kind) == 1 {
-			return NewLeaky(limit), nil
-		}
-		return NewBucket(limit, burst), nil
-	case len(kind) == 1 && (kind[0] == "window" || kind[0] == "sliding"):
-		n, err := parseCount("units", units)
-		if err != nil {
-			return nil, err
-		}
-		if kind[0] == "window" {
-			return NewFixedWindow(n, per), nil
-		}
-		return NewSlidingWindow(n, per), nil
 	}
-	return nil, fmt.Errorf("kind %q is none of: burst N, even, sliding, window", strings.Join(words[1:], " "))
+	return s, nil
 }
 
-// parseCount reads a whole number from 1 up.
-func parseCount(field, s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || strings.Trim(s, "0123456789") != "" {
-		return 0, fmt.Errorf("%s %q is not a whole number from 1 to %d", field, s, math.MaxInt)
+// none reports whether l is no limiter: nil, or a nil pointer of one of our kinds.
+func none(l Limiter) bool {
+	switch l := l.(type) {
+	case nil:
+		return true
+	case *Bucket:
+		return l == nil
+	case *Leaky:
+		return l == nil
+	case *FixedWindow:
+		return l == nil
+	case *SlidingWindow:
+		return l == nil
 	}
-	return n, nil
+	return false
 }
 
-// parseRate reads a plain decimal: no sign, exponent, hexadecimal, Inf or NaN.
-func parseRate(s string, per time.Duration) (rate.Limit, error) {
-	units, err := strconv.ParseFloat(s, 64)
-	if err != nil || units <= 0 || strings.Trim(s, "0123456789.") != "" {
-		return 0, fmt.Errorf("units %q is not a plain number above 0", s)
+// asOwn returns the account behind l, which must not be nil, if it is one of the library's own kinds.
+// It asks for the very types: a struct of the user's that embeds a *Bucket has a Take of its own
+// that must not be passed by.
+func asOwn(l Limiter) (account, bool) {
+	switch l := l.(type) {
+	case *Bucket:
+		return &l.tank, true
+	case *Leaky:
+		return &l.tank, true
+	case *FixedWindow:
+		return &l.window, true
+	case *SlidingWindow:
+		return &l.window, true
 	}
-	limit := rate.Limit(units / per.Seconds())
-	if limit == 0 || limit >= rate.Inf {
-		return 0, fmt.Errorf("units %q in %v is beyond what can be reckoned", s, per)
-	}
-	return limit, nil
-}
-
-// parsePer reads the time after the slash.
-func parsePer(s string) (time.Duration, error) {
-	text := s
-	if s != "" && (s[0] < '0' || s[0] > '9') && s[0] != '.' {
-		text = "1" + s // a bare unit
-	}
-	var days int64
-	var err error
-	if before, rest, ok := strings.Cut(text, "d"); ok {
-		text = "0s" + rest
-		if days, err = strconv.ParseInt(before, 10, 64); err != nil || days > int64(forever/(24*time.Hour)) {
-			return 0, fmt.Errorf("time %q has no whole number of days within 146 years", s)
-		}
-	}
-	per, err := time.ParseDuration(text)
-	if per += time.Duration(days) * 24 * time.Hour; err != nil || per <= 0 {
-		return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d) or a duration above 0", s)
-	}
-	return per, nil
+	return nil, false
 }

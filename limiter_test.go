@@ -178,16 +178,16 @@ func one() int { return 1 }
 // everyKind makes one of each, n units per second or so.
 func everyKind(n int) map[string]own {
 	return map[string]own{
-		"bucket burst 1": NewBucket(rate.Limit(n), 1),
-		"bucket":         NewBucket(rate.Limit(n), 1+n/3),
-		"leaky":          NewLeaky(rate.Limit(n)),
-		"fixed":          NewFixedWindow(n, time.Second),
-		"sliding":        NewSlidingWindow(n, time.Second),
+		"bucket burst 1": ownOf(NewBucket(rate.Limit(n), 1)),
+		"bucket":         ownOf(NewBucket(rate.Limit(n), 1+n/3)),
+		"leaky":          ownOf(NewLeaky(rate.Limit(n))),
+		"fixed":          ownOf(NewFixedWindow(n, time.Second)),
+		"sliding":        ownOf(NewSlidingWindow(n, time.Second)),
 	}
 }
 
 // readyAt is the earliest moment, not before at, at which n units may start.
-func readyAt(o own, at time.Time, n int) (time.Time, error) {
+func readyAt(o account, at time.Time, n int) (time.Time, error) {
 	if err := o.check(n); err != nil {
 		return at, err
 	}
@@ -223,7 +223,7 @@ func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
 			}
 			want, _ = readyAt(b, want, cost)
 			slack := time.Duration(0)
-			if _, ok := a.(interface{ Limit() rate.Limit }); ok {
+			if _, ok := a.account.(*tank); ok {
 				slack = time.Duration(ahead + 1) // rounded up unit by unit
 			}
 			if diff := want.Sub(got); diff < -slack || diff > slack {
@@ -323,8 +323,8 @@ func TestCostsThatAreErrors(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range []own{new(Bucket), new(Leaky), new(FixedWindow), new(SlidingWindow)} {
-		if got := l.available(time.Now()); got != 0 {
+	for _, l := range []Limiter{new(Bucket), new(Leaky), new(FixedWindow), new(SlidingWindow)} {
+		if got := ownOf(l).available(time.Now()); got != 0 {
 			t.Errorf("%v units available in a zero %T", got, l)
 		}
 	}
@@ -454,7 +454,7 @@ func TestManyCallersAtOnceGetTheLimitAndNoMore(t *testing.T) {
 							mu.Lock()
 							used = append(used, admission{time.Now(), 1})
 							mu.Unlock()
-							set := flatten(l)
+							set := flatten(l.Limiter)
 							set.after(time.Now(), 3, 1)
 						}
 					})
@@ -553,7 +553,7 @@ func TestFreshUntilUsedOrSet(t *testing.T) {
 	b.SetLimit(1)
 	c := NewBucket(1, 1)
 	c.SetBurst(2)
-	if far := time.Now().Add(time.Hour); b.fresh(far) || c.fresh(far) {
+	if far := time.Now().Add(time.Hour); b.tank.fresh(far) || c.tank.fresh(far) {
 		t.Error("fresh though a setter was called")
 	}
 }
@@ -607,12 +607,13 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			var foreign []*countedLimiter
 			longest, failing := time.Duration(0), false
 			if r.IntN(2) == 0 {
-				for _, l := range []own{NewBucket(2, 4), NewFixedWindow(5, time.Second), NewSlidingWindow(3, 2*time.Second), NewLeaky(7)} {
+				for _, lim := range []Limiter{NewBucket(2, 4), NewFixedWindow(5, time.Second), NewSlidingWindow(3, 2*time.Second), NewLeaky(7)} {
+					l := ownOf(lim)
 					if r.IntN(3) == 0 {
 						l.Adjust(r.IntN(9))
 					}
 					if l.Adjust(0); r.IntN(2) == 0 {
-						owns, ls = append(owns, l), append(ls, l)
+						owns, ls = append(owns, l), append(ls, lim)
 					}
 				}
 			}
@@ -639,7 +640,7 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			if r.IntN(3) == 0 && len(ls) > 1 { // nested, and named twice
 				ls = []Limiter{nil, All(ls[:1]...), All(ls[1:]...)}
 				if len(owns) > 0 {
-					ls = append(ls, owns[0])
+					ls = append(ls, owns[0].Limiter)
 				}
 			}
 			longest = ownWait
@@ -669,7 +670,7 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			}
 			for i, l := range owns {
 				if got := before[i] - l.available(time.Now()); math.Abs(got-float64(paid)) > 1e-6 {
-					t.Fatalf("seed %d: %T paid %v, want %d", seed, l, got, paid)
+					t.Fatalf("seed %d: %T paid %v, want %d", seed, l.Limiter, got, paid)
 				}
 			}
 			for _, c := range foreign {
@@ -857,9 +858,9 @@ func describe(l Limiter) string {
 	case *Leaky:
 		return fmt.Sprintf("Leaky %.9g", float64(l.Limit()))
 	case *FixedWindow:
-		return fmt.Sprintf("FixedWindow %d per %v", l.n, l.per)
+		return fmt.Sprintf("FixedWindow %d per %v", l.window.n, l.window.per)
 	case *SlidingWindow:
-		return fmt.Sprintf("SlidingWindow %d per %v", l.n, l.per)
+		return fmt.Sprintf("SlidingWindow %d per %v", l.window.n, l.window.per)
 	}
 	return fmt.Sprintf("%T", l)
 }

@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// maxLate is how far back a take that the timer delayed may be reckoned: a late
-// timer is not lost quota. Any window admits at most its limit + rate × maxLate.
-const maxLate = 5 * time.Millisecond
-
 // fairEvery: each fairEvery-th grant goes to the call that has waited longest,
 // whatever its priority, so that nobody starves.
 const fairEvery = 8

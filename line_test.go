@@ -212,8 +212,8 @@ func TestLineTimer(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *Queue, context.CancelFunc){
 		"cancelled": func(t *testing.T, q *Queue, cancel context.CancelFunc) { cancel() },
 		"doomed":    func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.Pause(24 * time.Hour) },
-		"granted":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.own.own[0].(*Bucket).SetLimit(1e9) },
-		"refused":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.own.own[0].(*Bucket).SetLimit(0) },
+		"granted":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.sole.SetLimit(1e9) },
+		"refused":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.sole.SetLimit(0) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := NewBucket(0.1, 1)
@@ -246,7 +246,7 @@ func TestLineTimer(t *testing.T) {
 			if timer.Stop() {
 				t.Errorf("%s: the timer was still running", name)
 			}
-			if b.c.watchers != nil {
+			if b.tank.c.watchers != nil {
 				t.Errorf("%s: still watching the limiter", name)
 			}
 		})

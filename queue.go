@@ -57,9 +57,9 @@ func (o *QueueOptions) check() error {
 // needs no closing.
 type Queue struct {
 	room     *room
-	*limits               // all that a call pays: the key's and the shared ones
+	limits   *set         // all that a call pays: the key's and the shared ones
 	sole     *tank        // the only one of them, if it is one: it needs no detour; else nil
-	own      *limits      // the key's alone
+	own      *set         // the key's alone
 	line     *line        // nil while nobody waits
 	foreign  *foreignView // nil without foreign limiters
 	learned  *learned     // nil while nothing is
@@ -103,15 +103,10 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 	return q
 }
 
-func (q *Queue) init(r *room, l, own *limits) {
+func (q *Queue) init(r *room, l, own *set) {
 	q.room, q.limits, q.own = r, l, own
 	if len(l.own) == 1 {
-		switch o := l.own[0].(type) {
-		case *Bucket:
-			q.sole = &o.tank
-		case *Leaky:
-			q.sole = &o.tank
-		}
+		q.sole, _ = l.own[0].(*tank)
 	}
 	if len(l.foreign) > 0 {
 		q.foreign = new(foreignView)
@@ -136,21 +131,6 @@ func (q *Queue) Wait(ctx context.Context) error {
 		}
 	}
 	return q.waitFor(ctx)
-}
-
-// Wait blocks until the units that ctx asks for may be used, 1 if it asks for none ([WithCost]),
-// and takes them. Callers stand in a [Queue] of the bucket's own: a caller that leaves takes
-// nothing and lets those behind move up. If the wait would outlast ctx's deadline, Wait fails at
-// once. Errors are as those of [Queue.Wait].
-func (b *Bucket) Wait(ctx context.Context) error { return b.inLine()(ctx) }
-
-func (b *Bucket) inLine() func(context.Context) error {
-	b.c.mu.Lock()
-	defer b.c.mu.Unlock()
-	if b.wait == nil {
-		b.wait = NewQueue(b, QueueOptions{}).Wait
-	}
-	return b.wait
 }
 
 // dash is Wait in the two common cases: nobody waits and the units are there;
@@ -267,7 +247,7 @@ func (q *Queue) Stats() QueueStats {
 	now := time.Now()
 	s := QueueStats{
 		InFlight: q.slots,
-		Tokens:   min(q.available(now), math.MaxFloat64), Limit: q.rate(),
+		Tokens:   min(q.limits.available(now), math.MaxFloat64), Limit: q.limits.rate(),
 		Sent: q.counters.sent, Throttled: q.counters.throttled, Retried: q.counters.retried, Refused: q.counters.refused,
 	}
 	if q.line != nil {

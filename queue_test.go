@@ -1270,7 +1270,7 @@ func (r *randomRun) look() {
 		if w.slot() && q.slots >= r.slots || !ok || at.After(now) {
 			return
 		}
-		if there := q.available(now); w.cost == 0 || there >= min(float64(w.cost), r.burst)+1e-5 {
+		if there := q.limits.available(now); w.cost == 0 || there >= min(float64(w.cost), r.burst)+1e-5 {
 			r.Errorf("seed %d: cost %d waits with %v units there and the gate open", r.seed, w.cost, there)
 		}
 	})

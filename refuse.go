@@ -151,14 +151,6 @@ func (q *Queue) planExpulsion(w *waiter, now time.Time) {
 	g.expelAt = soonest(g.expelAt, latest(now.Add(max(0, left)), g.floor))
 }
 
-// soonest returns the earlier of two moments; the zero one means none.
-func soonest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) *Error {
 	return &Error{Key: q.key, Wait: wait, Attempts: attempts, Err: reason}
 }

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -339,12 +338,4 @@ func (g *gate) untoldWait(trip time.Duration, pace rate.Limit) time.Duration {
 		ceiling = srtt << k
 	}
 	return 1 + jitter(ceiling)
-}
-
-// jitter is uniform in [0, most).
-func jitter(most time.Duration) time.Duration {
-	if most <= 0 {
-		return 0
-	}
-	return rand.N(most)
 }

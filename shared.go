@@ -8,7 +8,7 @@ import "time"
 // limiters and the shared one together. Guarded by the room's lock.
 type sharedLine struct {
 	ranks    // of entries
-	limits   *limits
+	limits   *set
 	told     time.Time // the moment the limiter told for the head
 	entries  map[*Queue]*waiter
 	queues   map[*waiter]*Queue
@@ -18,7 +18,7 @@ type sharedLine struct {
 	settling bool
 }
 
-func newSharedLine(l *limits) *sharedLine {
+func newSharedLine(l *set) *sharedLine {
 	return &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
 }
 

@@ -419,7 +419,7 @@ func idle(t *testing.T, seed uint64, tr *Transport, shared *Bucket) {
 	tr.table.mu.Lock()
 	defer tr.table.mu.Unlock()
 	now := time.Now()
-	free := shared.available(now)
+	free := shared.tank.available(now)
 	for _, k := range tr.table.keys {
 		if k.line == nil || k.line.asking != nil {
 			continue
@@ -451,7 +451,7 @@ func TestUnitsGivenBackReachOtherKeys(t *testing.T) {
 			c.tr.table.mu.Lock()
 			defer c.tr.table.mu.Unlock()
 			cancel()
-			c.tr.Limiter.(*Bucket).take(time.Now(), -1)
+			c.tr.Limiter.(*Bucket).tank.take(time.Now(), -1)
 			c.tr.table.keys["a"].advance(time.Now())
 		}()
 		c.wg.Wait()

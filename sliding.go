@@ -1,40 +1,20 @@
 package throttle
 
 import (
-	"context"
 	"math"
 	"slices"
 	"time"
 )
 
-// A SlidingWindow admits at most n units in any half-open interval of length per, exactly: it keeps
-// the moment of every unit until per has passed, 8 bytes each. It never refuses what the limit
-// allows; a [Bucket] that never broke it would have to leave burst of the n unused.
-//
-// An upstream counts when requests arrive, and they come closer to each other on the way: make per
-// longer than what it documents, by as much as latencies differ, or some will be refused.
-//
-// A cost above n goes when the window is empty, and fills it again and again until it is paid. It is
-// an error if (⌈cost/n⌉ − 1)·per is more than an hour.
-//
-// Make it with [NewSlidingWindow]: the zero SlidingWindow refuses every cost. It is safe for
-// concurrent use and must not be copied.
-type SlidingWindow struct {
+// A slidingWindow is the account of a SlidingWindow: the moment of every unit until per has passed.
+type slidingWindow struct {
 	quota
 	base time.Time // the moment 0 of the stamps: that of the first unit ever
 	log  stamps    // when the units in use started, in order; at most n; future ones are a debt
 }
 
-// NewSlidingWindow returns a limiter of n units in any interval of length per.
-// It panics if n is below 1 or per is not above 0.
-func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
-	w := new(SlidingWindow)
-	w.quota.start("NewSlidingWindow", n, per)
-	return w
-}
-
 // since is the stamp of a moment.
-func (w *SlidingWindow) since(at time.Time) int64 {
+func (w *slidingWindow) since(at time.Time) int64 {
 	if w.base.IsZero() {
 		return 0
 	}
@@ -42,12 +22,12 @@ func (w *SlidingWindow) since(at time.Time) int64 {
 }
 
 // expired counts the stamps that no longer matter at the given one.
-func (w *SlidingWindow) expired(stamp int64) int { return w.log.search(stamp - int64(w.per) + 1) }
+func (w *slidingWindow) expired(stamp int64) int { return w.log.search(stamp - int64(w.per) + 1) }
 
 // take also books what does not fit, as a debt: such a unit has the place of the oldest one from the
 // moment on that this expires. So n stamps hold any debt, and a cost of (k−1)·n + r of an empty
 // window leaves r stamps at at + (k−1)·per, with those before them expiring just then.
-func (w *SlidingWindow) take(at time.Time, n int) {
+func (w *slidingWindow) take(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
 	if n == 0 {
@@ -72,14 +52,14 @@ func (w *SlidingWindow) take(at time.Time, n int) {
 	}
 }
 
-func (w *SlidingWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
+func (w *slidingWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(w, at, now, n)
 }
 
 // giveBack removes the units' own stamps, unless their window has ended. If a race for the lock made
 // the true stamps a little later than at, the oldest from at on are removed, which errs on the safe
 // side: later ones stay in their place.
-func (w *SlidingWindow) giveBack(at, now time.Time, n int) {
+func (w *slidingWindow) giveBack(at, now time.Time, n int) {
 	now = w.c.lift(now)
 	ended := int64(max(0, now.Sub(at)) / w.per)
 	if left := int64(n) - min(ended, w.windows(int64(n)))*w.n; left > 0 {
@@ -90,13 +70,13 @@ func (w *SlidingWindow) giveBack(at, now time.Time, n int) {
 }
 
 // periods is in how many windows' time a stamp is, rounded up.
-func (w *SlidingWindow) periods(stamp, now int64) int64 {
+func (w *slidingWindow) periods(stamp, now int64) int64 {
 	return (stamp - now + int64(w.per) - 1) / int64(w.per)
 }
 
 // unbook takes the debt off the log, the reverse of what take did, and returns it. Places that are
 // to fall free must not be given to new units before the units owed have had them.
-func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
+func (w *slidingWindow) unbook(at time.Time) (debt int64) {
 	now := w.since(at)
 	w.log.drop(w.expired(now))
 	owed := w.log.live()[w.log.search(now+1):]
@@ -112,7 +92,7 @@ func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
 // after: slot i of the window is free at first(i), and each unit in it frees it per later, so that
 // unit number k of the backlog, from 0 on, starts at first(k mod n) + ⌊k/n⌋·per. A cost above n
 // waits for all.
-func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
+func (w *slidingWindow) after(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
 	last, extra := plus(ahead, int64(n)), time.Duration(0)
 	if int64(n) > w.n { // all ahead must have expired
@@ -137,7 +117,7 @@ func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
 }
 
 // available counts a stamp in the future once for each window that it is ahead: that is the debt.
-func (w *SlidingWindow) available(now time.Time) float64 {
+func (w *slidingWindow) available(now time.Time) float64 {
 	stamp := w.since(w.c.lift(now))
 	units := float64(w.n) - float64(w.log.len()-w.expired(stamp))
 	for _, owed := range w.log.live()[w.log.search(stamp+1):] {
@@ -146,19 +126,13 @@ func (w *SlidingWindow) available(now time.Time) float64 {
 	return units
 }
 
-func (w *SlidingWindow) fresh(now time.Time) bool {
+func (w *slidingWindow) fresh(now time.Time) bool {
 	return w.expired(w.since(w.c.lift(now))) == w.log.len()
 }
 
-// Take implements [Limiter]; ctx is not used. It errs for a negative cost, and for one above n that
-// would block for more than an hour.
-func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return takeNow(w, n)
-}
-
-// Adjust implements [Adjuster]: n < 0 lessens a debt and then gives the oldest units back, so that
-// what remains is blocked the longest; n > 0 takes more and may leave a debt.
-func (w *SlidingWindow) Adjust(n int) {
+// Adjust takes n units, as a debt if they do not fit; n < 0 lessens a debt and then gives the oldest
+// units back, so that what remains is blocked the longest.
+func (w *slidingWindow) Adjust(n int) {
 	w.c.change(func(now time.Time) {
 		if w.n == 0 { // the zero one
 			return

@@ -13,9 +13,9 @@ import (
 // faults are defects to be planted: text that stands once in its file, and what takes its place.
 // PLANTED is true in the run that has to find this fault.
 var faults = []struct{ name, file, old, new string }{
-	{"a lost unit", "undo.go", `	q.giveBack(at, now, w.cost)`, `	if !PLANTED { q.giveBack(at, now, w.cost) }`},
+	{"a lost unit", "undo.go", `	q.limits.giveBack(at, now, w.cost)`, `	if !PLANTED { q.limits.giveBack(at, now, w.cost) }`},
 	{"an early wake", "gate.go", `if g.probing || now.Before(g.until) {`, `if g.probing || now.Before(g.until) && !(PLANTED && now.After(g.until.Add(-time.Second))) {`},
-	{"a unit taken early", "bucket.go", `float64(n) > tokens`, `float64(n) > tokens && !(PLANTED && float64(n) <= tokens+0.1)`},
+	{"a unit taken early", "tank.go", `float64(n) > tokens`, `float64(n) > tokens && !(PLANTED && float64(n) <= tokens+0.1)`},
 	{"a leaked slot", "body.go", `defer b.ended()`, `defer func() { if !PLANTED { b.ended() } }()`},
 	{"a slot leaked by a grant that is undone", "undo.go", `q.slots--`, `if !PLANTED { q.slots-- }`},
 	{"a double grant", "line.go", `l.leave(w, granted, nil)`, `l.leave(w, granted, nil)

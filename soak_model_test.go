@@ -9,9 +9,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An account is what a limiter ought to hold, reckoned in the plainest way from what has started:
+// A soakAccount is what a limiter ought to hold, reckoned in the plainest way from what has started:
 // its units are gone from the moment of the start, and nothing else is.
-type account interface {
+type soakAccount interface {
 	roll(now time.Time)                                               // forgets what is past
 	allows(total, biggest int) bool                                   // may calls of total units, the biggest of so many, start now
 	take(now time.Time, n int)                                        // whatever there is
@@ -20,13 +20,24 @@ type account interface {
 	holds(actual float64, taken, back int, loose bool) (string, bool) // whether actual is what is left after this instant's takes
 }
 
+// own is one of the library's limiters with its account.
+type own struct {
+	Limiter
+	account
+}
+
+func ownOf(l Limiter) own {
+	o, _ := asOwn(l)
+	return own{l, o}
+}
+
 // A soakModel watches one of the library's limiters. What happens in one instant of virtual time has
 // no order for an observer, so it is collected, and weighed when the instant is over. Guarded by
 // the soak's lock.
 type soakModel struct {
 	name  string
 	own   own
-	acc   account
+	acc   soakAccount
 	takes []int
 	backs []backed
 	loose bool // foreign limiters are asked too, and the time that this takes is made up for: see asOf
@@ -37,21 +48,21 @@ type backed struct {
 	n  int
 }
 
-func newSoakModel(o own) *soakModel {
-	m := &soakModel{own: o}
-	switch l := o.(type) {
+func newSoakModel(lim Limiter) *soakModel {
+	m := &soakModel{own: ownOf(lim)}
+	switch l := lim.(type) {
 	case *Bucket:
 		m.name = fmt.Sprintf("Bucket(%v, %d)", l.Limit(), l.Burst())
 		m.acc = &tokenAccount{rate: float64(l.Limit()), burst: float64(l.Burst()), tokens: float64(l.Burst()), last: time.Now()}
 	case *Leaky:
-		m.name = fmt.Sprintf("Leaky(%v)", l.rate())
-		m.acc = &tokenAccount{rate: float64(l.rate()), burst: 1, tokens: 1, last: time.Now()}
+		m.name = fmt.Sprintf("Leaky(%v)", l.Limit())
+		m.acc = &tokenAccount{rate: float64(l.Limit()), burst: 1, tokens: 1, last: time.Now()}
 	case *FixedWindow:
-		m.name = fmt.Sprintf("FixedWindow(%d, %v)", l.n, l.per)
-		m.acc = &windowAccount{n: int(l.n), per: l.per}
+		m.name = fmt.Sprintf("FixedWindow(%d, %v)", l.window.n, l.window.per)
+		m.acc = &windowAccount{n: int(l.window.n), per: l.window.per}
 	case *SlidingWindow:
-		m.name = fmt.Sprintf("SlidingWindow(%d, %v)", l.n, l.per)
-		m.acc = &slidingAccount{n: int(l.n), per: l.per}
+		m.name = fmt.Sprintf("SlidingWindow(%d, %v)", l.window.n, l.window.per)
+		m.acc = &slidingAccount{n: int(l.window.n), per: l.window.per}
 	}
 	return m
 }
@@ -275,7 +286,7 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 		m.own.Adjust(n)
 		return
 	case x == 1:
-		if b, ok := m.own.(*Bucket); ok {
+		if b, ok := m.own.Limiter.(*Bucket); ok {
 			s.reserve(m, b, now)
 			return
 		}
@@ -288,7 +299,7 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 	if s.n(40) == 0 {
 		limit = 0
 	}
-	if b, ok := m.own.(*Bucket); ok && s.n(2) == 0 {
+	if b, ok := m.own.Limiter.(*Bucket); ok && s.n(2) == 0 {
 		burst := 1 + s.n(12)
 		s.tell("%s SetBurst(%d)", m.name, burst)
 		a.burst, a.tokens = float64(burst), min(a.tokens, float64(burst))
@@ -297,5 +308,5 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 	}
 	s.tell("%s SetLimit(%v)", m.name, limit)
 	a.rate = float64(limit)
-	m.own.(interface{ SetLimit(rate.Limit) }).SetLimit(limit)
+	m.own.Limiter.(interface{ SetLimit(rate.Limit) }).SetLimit(limit)
 }

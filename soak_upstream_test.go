@@ -165,27 +165,27 @@ func (c *soakCall) hear(resp *http.Response, err error, sent time.Time) {
 // soakDialects say what answers tell of quotas: sometimes nonsense.
 var soakDialects = []func(*soak, http.Header){
 	func(s *soak, h http.Header) {
-		set(h, "RateLimit-Limit", "100, 100;w=10", "RateLimit-Remaining", s.n(100), "RateLimit-Reset", s.n(10))
+		tell(h, "RateLimit-Limit", "100, 100;w=10", "RateLimit-Remaining", s.n(100), "RateLimit-Reset", s.n(10))
 	},
 	func(s *soak, h http.Header) {
-		set(h, "RateLimit-Limit", 20, "RateLimit-Policy", "20;w=1", "RateLimit-Remaining", s.n(20), "RateLimit-Reset", 1)
+		tell(h, "RateLimit-Limit", 20, "RateLimit-Policy", "20;w=1", "RateLimit-Remaining", s.n(20), "RateLimit-Reset", 1)
 	},
 	func(s *soak, h http.Header) {
-		set(h, "RateLimit", fmt.Sprintf("limit=50, remaining=%d, reset=%d", s.n(50), s.n(5)), "RateLimit-Policy", "50;w=5")
+		tell(h, "RateLimit", fmt.Sprintf("limit=50, remaining=%d, reset=%d", s.n(50), s.n(5)), "RateLimit-Policy", "50;w=5")
 	},
 	func(s *soak, h http.Header) { // several quotas
 		name := pick(s, "a", "b", "c")
-		set(h, "RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, name, s.n(40), s.n(3)), "RateLimit-Policy", `"`+name+`";q=40;w=3`)
+		tell(h, "RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, name, s.n(40), s.n(3)), "RateLimit-Policy", `"`+name+`";q=40;w=3`)
 	},
 	func(s *soak, h http.Header) {
-		set(h, "X-RateLimit-Limit", 60, "X-RateLimit-Remaining", s.n(60), "X-RateLimit-Reset", time.Now().Unix()+int64(s.n(60)))
+		tell(h, "X-RateLimit-Limit", 60, "X-RateLimit-Remaining", s.n(60), "X-RateLimit-Reset", time.Now().Unix()+int64(s.n(60)))
 	},
 	func(s *soak, h http.Header) { // more names than there are lanes
-		set(h, "X-RateLimit-Limit", 30, "X-RateLimit-Remaining", s.n(30), "X-RateLimit-Reset", s.n(3), "X-RateLimit-Resource", s.n(40))
+		tell(h, "X-RateLimit-Limit", 30, "X-RateLimit-Remaining", s.n(30), "X-RateLimit-Reset", s.n(3), "X-RateLimit-Resource", s.n(40))
 	},
 	func(s *soak, h http.Header) { // lies
 		for _, f := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
-			set(h, f, pick(s, "0", "-1", "1", "100", "soon", "9223372036854775807", "0.001"))
+			tell(h, f, pick(s, "0", "-1", "1", "100", "soon", "9223372036854775807", "0.001"))
 		}
 		if s.one(2) {
 			h.Set("RateLimit-Reset", "1")
@@ -193,7 +193,7 @@ var soakDialects = []func(*soak, http.Header){
 	},
 }
 
-func set(h http.Header, fields ...any) {
+func tell(h http.Header, fields ...any) {
 	for i := 0; i < len(fields); i += 2 {
 		h.Set(fmt.Sprint(fields[i]), fmt.Sprint(fields[i+1]))
 	}

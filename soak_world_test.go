@@ -85,7 +85,7 @@ func (s *soak) build() {
 			})
 		}
 		for _, m := range s.models {
-			if b, ok := m.own.(*Bucket); ok && s.one(3) {
+			if b, ok := m.own.Limiter.(*Bucket); ok && s.one(3) {
 				s.buckets = append(s.buckets, &soakBucketLine{bucket: b, model: m})
 			}
 		}
@@ -195,10 +195,10 @@ func (s *soak) limit(plain bool) *soakLimit {
 			if !slices.Contains(l.models, m) {
 				l.models = append(l.models, m)
 			}
-			parts = append(parts, m.own)
+			parts = append(parts, m.own.Limiter)
 			continue
 		}
-		var o own
+		var o Limiter
 		switch limit := rate.Limit(5 + s.n(60)); s.n(5) {
 		case 0, 1:
 			o = NewBucket(limit, 1+s.n(10))
@@ -338,7 +338,7 @@ func (s *soak) calm() {
 		if a, ok := m.acc.(*tokenAccount); ok && a.rate < 5 {
 			m.acc.roll(time.Now())
 			a.rate = 5
-			m.own.(interface{ SetLimit(rate.Limit) }).SetLimit(5)
+			m.own.Limiter.(interface{ SetLimit(rate.Limit) }).SetLimit(5)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (q *Queue) undo(w *waiter, now time.Time) {
 	if w.wants&paidLane != 0 {
 		q.learned.undo(w.lane, w.cost, at)
 	}
-	q.giveBack(at, now, w.cost)
+	q.limits.giveBack(at, now, w.cost)
 	if s := q.room.shared; s != nil {
 		s.dirty = true // the units may be for another key
 	}

@@ -334,7 +334,7 @@ func TestWindowsUnderBacklogUseTheirQuota(t *testing.T) {
 
 // The log holds 8 bytes a unit in use, twice that at worst, and lets go what it no longer needs.
 func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
-	w := NewSlidingWindow(10_000, time.Second)
+	w := &NewSlidingWindow(10_000, time.Second).window
 	now := time.Unix(1000, 0)
 	steady := 0
 	for i := range 100_000 {
@@ -351,7 +351,7 @@ func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
 	if got := cap(w.log.buf); got > 64 {
 		t.Errorf("%d places for one stamp", got)
 	}
-	idle := NewSlidingWindow(1<<40, time.Hour)
+	idle := &NewSlidingWindow(1<<40, time.Hour).window
 	idle.take(now, 3)
 	if got := cap(idle.log.buf); got > 8 {
 		t.Errorf("%d places for three stamps", got)

@@ -1,0 +1,111 @@
+package throttle
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// ParseLimit reads a limit as people write it in configuration: units per time, then its kind.
+//
+//	10/s              a Bucket of 10 units per second, burst 1
+//	100/1m burst 20   a Bucket of 100 units per minute, burst 20
+//	5/s even          a Leaky: one unit every 200 ms
+//	5000/h sliding    a SlidingWindow: at most 5,000 in any hour
+//	100/s window      a FixedWindow: 100 per window of one second
+//
+// The time is a unit (ns, us, ms, s, m, h, d; not sec or min) or a [time.ParseDuration] text, which
+// may begin with whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing
+// only. Join several limits with [All]; note that 300/m is one every 200 ms, and "300/m sliding" lets
+// all 300 go at once.
+// An error names the part that is wrong and its value; ParseLimit never panics.
+func ParseLimit(s string) (Limiter, error) {
+	l, err := parseLimit(strings.Fields(s))
+	if err != nil {
+		return nil, fmt.Errorf("throttle: ParseLimit(%q): %w", s, err)
+	}
+	return l, nil
+}
+
+func parseLimit(words []string) (Limiter, error) {
+	units, unit, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "/")
+	if !ok {
+		return nil, fmt.Errorf("%q is not units/time, as in 10/s", units)
+	}
+	per, err := parsePer(unit)
+	if err != nil {
+		return nil, err
+	}
+	switch kind := words[1:]; {
+	case len(kind) == 0, len(kind) == 2 && kind[0] == "burst", len(kind) == 1 && kind[0] == "even":
+		limit, err := parseRate(units, per)
+		burst := 1
+		if err == nil && len(kind) == 2 {
+			burst, err = parseCount("burst", kind[1])
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(kind) == 1 {
+			return NewLeaky(limit), nil
+		}
+		return NewBucket(limit, burst), nil
+	case len(kind) == 1 && (kind[0] == "window" || kind[0] == "sliding"):
+		n, err := parseCount("units", units)
+		if err != nil {
+			return nil, err
+		}
+		if kind[0] == "window" {
+			return NewFixedWindow(n, per), nil
+		}
+		return NewSlidingWindow(n, per), nil
+	}
+	return nil, fmt.Errorf("kind %q is none of: burst N, even, sliding, window", strings.Join(words[1:], " "))
+}
+
+// parseCount reads a whole number from 1 up.
+func parseCount(field, s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || strings.Trim(s, "0123456789") != "" {
+		return 0, fmt.Errorf("%s %q is not a whole number from 1 to %d", field, s, math.MaxInt)
+	}
+	return n, nil
+}
+
+// parseRate reads a plain decimal: no sign, exponent, hexadecimal, Inf or NaN.
+func parseRate(s string, per time.Duration) (rate.Limit, error) {
+	units, err := strconv.ParseFloat(s, 64)
+	if err != nil || units <= 0 || strings.Trim(s, "0123456789.") != "" {
+		return 0, fmt.Errorf("units %q is not a plain number above 0", s)
+	}
+	limit := rate.Limit(units / per.Seconds())
+	if limit == 0 || limit >= rate.Inf {
+		return 0, fmt.Errorf("units %q in %v is beyond what can be reckoned", s, per)
+	}
+	return limit, nil
+}
+
+// parsePer reads the time after the slash.
+func parsePer(s string) (time.Duration, error) {
+	text := s
+	if s != "" && (s[0] < '0' || s[0] > '9') && s[0] != '.' {
+		text = "1" + s // a bare unit
+	}
+	var days int64
+	var err error
+	if before, rest, ok := strings.Cut(text, "d"); ok {
+		text = "0s" + rest
+		if days, err = strconv.ParseInt(before, 10, 64); err != nil || days > int64(forever/(24*time.Hour)) {
+			return 0, fmt.Errorf("time %q has no whole number of days within 146 years", s)
+		}
+	}
+	per, err := time.ParseDuration(text)
+	if per += time.Duration(days) * 24 * time.Hour; err != nil || per <= 0 {
+		return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d) or a duration above 0", s)
+	}
+	return per, nil
+}

@@ -1,0 +1,233 @@
+package throttle
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A tank is a token bucket: the account of a Bucket and of a Leaky. Its formulas are those of
+// rate.Limiter; the account is our own because that one has a second lock, reads its clock outside
+// it, loses units when a reservation is cancelled, and has no word for a debt.
+type tank struct {
+	c      core
+	limit  rate.Limit
+	burst  int
+	tokens float64 // at the moment c.last; below 0: a debt. Under rate.Inf they mean nothing
+}
+
+func (t *tank) core() *core { return &t.c }
+
+// init makes a full account. It panics for nonsense.
+func (t *tank) init(caller string, limit rate.Limit, burst int) {
+	limit = checkLimit(caller, limit, burst)
+	t.c.init()
+	t.limit, t.burst, t.tokens = limit, burst, float64(burst)
+}
+
+// tokensAt is min(burst, tokens + limit·(at − last)); at is not before last.
+func (t *tank) tokensAt(at time.Time) float64 {
+	tokens := t.tokens + at.Sub(t.c.last).Seconds()*float64(t.limit)
+	if full := float64(t.burst); tokens > full {
+		return full
+	}
+	return tokens
+}
+
+// pay takes n units as of at, if they are there: the whole cost of a take that need not wait.
+func (t *tank) pay(at time.Time, n int) bool {
+	at = t.c.lift(at)
+	tokens := t.tokensAt(at)
+	if n <= 0 || float64(n) > tokens || t.limit == 0 {
+		return false
+	}
+	t.tokens, t.c.last = tokens-float64(n), at
+	return true
+}
+
+func (t *tank) takeBy(at, now time.Time, n int) (time.Time, error) {
+	if t.pay(at, n) {
+		return earliest(t.c.last, now), nil
+	}
+	return takeReady(t, at, now, n)
+}
+
+func (t *tank) check(n int) error {
+	switch {
+	case n < 0:
+		return errNegative(n)
+	case n == 0 || t.limit == rate.Inf:
+		return nil
+	case t.limit == 0:
+		return fmt.Errorf("throttle: cost %d can never be paid: the limit is 0", n)
+	case span(float64(n)-float64(t.burst), t.limit) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, t.burst, t.limit, maxSurplus)
+	}
+	return nil
+}
+
+// take books n tokens as of at, whatever there is; a negative n adds tokens. What is above the
+// burst is cut by the next reckoning.
+func (t *tank) take(at time.Time, n int) {
+	at = t.c.lift(at)
+	t.tokens, t.c.last = t.tokensAt(at)-float64(n), at
+}
+
+// giveBack is exact, min(B, min(B, x−n) + n + r·Δt) being what the bucket would hold without the take,
+// unless it has filled up and been drawn on since: then up to n units come on top.
+func (t *tank) giveBack(_, now time.Time, n int) { t.take(now, -n) }
+
+// after: n units start when the tokens reach n, or the burst if that is less. Under backlog no token
+// is ever cut off, so the units ahead and our own simply add up.
+func (t *tank) after(from time.Time, ahead int64, n int) time.Time {
+	from = t.c.lift(from)
+	if ahead == 0 && n == 0 {
+		return from
+	}
+	need := float64(ahead) + float64(min(n, t.burst))
+	return from.Add(span(need-t.tokensAt(from), t.limit))
+}
+
+func (t *tank) rate() rate.Limit { return t.limit }
+
+func (t *tank) available(now time.Time) float64 {
+	switch tokens := t.tokensAt(t.c.lift(now)); t.limit {
+	case rate.Inf:
+		return math.Inf(1)
+	case 0:
+		return min(0, tokens)
+	default:
+		return tokens
+	}
+}
+
+func (t *tank) fresh(now time.Time) bool {
+	return !t.c.changed && (t.limit == rate.Inf || t.tokensAt(t.c.lift(now)) >= float64(t.burst))
+}
+
+// The methods that follow take the lock themselves.
+
+// payAlone is pay.
+func (t *tank) payAlone(at time.Time, n int) bool {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	return t.pay(at, n)
+}
+
+// locked runs f under the lock.
+func (t *tank) locked(f func()) {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	f()
+}
+
+// Adjust takes n units, whatever there is; a negative n gives them back.
+func (t *tank) Adjust(n int) {
+	t.c.change(func(now time.Time) { t.take(now, n) })
+}
+
+// Notify has changed called after each change.
+func (t *tank) Notify(changed func()) (stop func()) { return t.c.notify(changed) }
+
+// Limit returns the rate.
+func (t *tank) Limit() (limit rate.Limit) {
+	t.locked(func() { limit = t.limit })
+	return limit
+}
+
+// Burst returns the most units that are held.
+func (t *tank) Burst() (burst int) {
+	t.locked(func() { burst = t.burst })
+	return burst
+}
+
+// Tokens returns the units that could be taken now.
+func (t *tank) Tokens() (tokens float64) {
+	t.locked(func() { tokens = t.available(time.Now()) })
+	return tokens
+}
+
+// SetLimit changes the rate; what was earned at the old one stays.
+func (t *tank) SetLimit(limit rate.Limit) {
+	t.c.change(func(now time.Time) {
+		limit = checkLimit("SetLimit", limit, t.burst)
+		t.take(now, 0)
+		if t.limit == rate.Inf { // which fills the bucket in no time
+			t.tokens = float64(t.burst)
+		}
+		t.limit, t.c.changed = limit, true
+	})
+}
+
+// SetBurst changes the burst: a lower one cuts what is held.
+func (t *tank) SetBurst(burst int) {
+	t.c.change(func(now time.Time) {
+		checkLimit("SetBurst", t.limit, burst)
+		t.take(now, 0)
+		t.burst, t.tokens = burst, min(t.tokens, float64(burst))
+		t.c.changed = true
+	})
+}
+
+// A booking is n units taken whether they are there or not, until it is cancelled.
+type booking struct {
+	tank  *tank     // nil: refused
+	act   time.Time // when the units may be used; fixed
+	units int       // what cancel gives back; guarded by the tank's lock
+}
+
+// book takes n units as of now, as a debt if they are not there.
+func (t *tank) book(n int) booking {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	now := t.c.lift(time.Now())
+	if t.check(n) != nil {
+		return booking{}
+	}
+	b := booking{tank: t, act: t.after(now, 0, n), units: n}
+	if t.limit == rate.Inf {
+		b.units = 0 // nothing is booked, so nothing can come back when a limit is set
+	}
+	t.take(now, n)
+	return b
+}
+
+// cancel gives the units back, once.
+func (b *booking) cancel() {
+	if b.tank == nil {
+		return
+	}
+	b.tank.c.change(func(now time.Time) {
+		b.tank.take(now, -b.units)
+		b.units = 0
+	})
+}
+
+// checkLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because
+// 0 s of a real infinity would make NaN of the tokens.
+func checkLimit(caller string, limit rate.Limit, burst int) rate.Limit {
+	if !(limit >= 0) { // NaN too
+		panic(fmt.Sprintf("throttle: %s: limit %v must not be negative or NaN", caller, float64(limit)))
+	}
+	limit = min(limit, rate.Inf)
+	if burst < 0 || burst < 1 && limit != rate.Inf {
+		panic(fmt.Sprintf("throttle: %s: burst %d must be at least 1 (0 goes with limit rate.Inf only)", caller, burst))
+	}
+	return limit
+}
+
+// span is the time in which limit makes so many units, rounded up to the next nanosecond, so that a
+// take at its end succeeds. What is less than 1/1024 ns is noise of the floats and not rounded up,
+// or a unit due in exactly 1 µs would often come after 1,001 ns.
+func span(units float64, limit rate.Limit) time.Duration {
+	if units <= 0 {
+		return 0
+	}
+	ns := math.Ceil(units/float64(limit)*float64(time.Second) - 1.0/1024)
+	if ns >= float64(forever) {
+		return forever
+	}
+	return time.Duration(ns)
+}
