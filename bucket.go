@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // A Bucket is a token bucket: it holds up to burst units, is full at first, and gains limit units
@@ -30,7 +32,7 @@ import (
 // Make it with [NewBucket]: the zero Bucket refuses every cost. It is safe for concurrent use and
 // must not be copied.
 type Bucket struct {
-	tank tank
+	tank account.Tank
 	wait func(context.Context) error // that of a Queue, made by the first Wait; guarded by the tank's lock
 }
 
@@ -39,7 +41,7 @@ type Bucket struct {
 // It panics if limit is negative or NaN, or burst is below 1, or below 0 where limit is rate.Inf.
 func NewBucket(limit rate.Limit, burst int) *Bucket {
 	b := new(Bucket)
-	b.tank.init("NewBucket", limit, burst)
+	b.tank.Init("NewBucket", limit, burst)
 	return b
 }
 
@@ -47,7 +49,7 @@ func NewBucket(limit rate.Limit, burst int) *Bucket {
 // and leaves a debt. It errs for a negative cost, for any cost if the limit is 0, and for one whose
 // surplus over the burst takes more than an hour.
 func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return takeNow(&b.tank, n)
+	return account.TakeNow(&b.tank, n)
 }
 
 // Wait blocks until the units that ctx asks for may be used, 1 if it asks for none ([WithCost]),
@@ -56,7 +58,7 @@ func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) 
 // once. Errors are as those of [Queue.Wait].
 func (b *Bucket) Wait(ctx context.Context) error {
 	var wait func(context.Context) error
-	b.tank.locked(func() {
+	b.tank.Locked(func() {
 		if b.wait == nil {
 			b.wait = NewQueue(b, QueueOptions{}).Wait
 		}
@@ -71,7 +73,7 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 // AllowN reports whether n units may start now, and if so takes them. A cost that can never be paid
 // is not allowed, a negative one neither.
 func (b *Bucket) AllowN(n int) bool {
-	wait, err := takeNow(&b.tank, n)
+	wait, err := account.TakeNow(&b.tank, n)
 	return wait == 0 && err == nil
 }
 
@@ -101,13 +103,13 @@ func (b *Bucket) Tokens() float64 { return b.tank.Tokens() }
 
 // Reserve books n units now, as a debt if the bucket lacks them, and tells how long to wait before
 // using them. It goes before all who wait in a line, and a pause cannot stop it; prefer Wait.
-func (b *Bucket) Reserve(n int) *Reservation { return &Reservation{b.tank.book(n)} }
+func (b *Bucket) Reserve(n int) *Reservation { return &Reservation{b.tank.Book(n)} }
 
 // A Reservation is a booking of units in a [Bucket]. Its methods are safe for concurrent use.
-type Reservation struct{ booking booking }
+type Reservation struct{ booking account.Booking }
 
 // OK reports whether units were booked. They are not if Take would have returned an error.
-func (r *Reservation) OK() bool { return r.booking.tank != nil }
+func (r *Reservation) OK() bool { return r.booking.Tank != nil }
 
 // Delay returns how long to wait from now on before the units may be used, as reckoned when they
 // were booked: 0 if they may be used, [rate.InfDuration] if nothing was booked.
@@ -115,10 +117,10 @@ func (r *Reservation) Delay() time.Duration {
 	if !r.OK() {
 		return rate.InfDuration
 	}
-	return max(0, time.Until(r.booking.act))
+	return max(0, time.Until(r.booking.Act))
 }
 
 // Cancel gives all of the units back, whatever was booked after them and however late it is; call
 // it only if they were not used, and soon: if the bucket has filled up and been drawn on meanwhile,
 // they come on top of its burst. Sleeping lines are told. A second call does nothing.
-func (r *Reservation) Cancel() { r.booking.cancel() }
+func (r *Reservation) Cancel() { r.booking.Cancel() }

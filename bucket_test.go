@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/moment"
 )
 
 const ms = time.Millisecond
@@ -171,7 +173,7 @@ func TestBucketWindowsHoldTheIntegralOfAChangingRate(t *testing.T) {
 				for i, c := range changes {
 					end := to
 					if i+1 < len(changes) {
-						end = earliest(to, changes[i+1].at)
+						end = moment.Earliest(to, changes[i+1].at)
 					}
 					units += float64(c.limit) * max(0, end.Sub(c.at).Seconds())
 				}
@@ -223,7 +225,7 @@ func TestLateTimersCostNoQuota(t *testing.T) {
 		start := time.Unix(1000, 0)
 		told, now, units := start, start, 0
 		for now.Sub(start) < 10*time.Second {
-			m, err := b.takeBy(told, now, 1)
+			m, err := b.TakeBy(told, now, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/learn"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // A call is one RoundTrip. It lives on its goroutine's stack.
 type call struct {
-	order
+	queue.Order
 	t    *Transport
 	key  string
 	k    *keyState
@@ -44,9 +47,9 @@ func (c *call) begin() error {
 		return errors.New("throttle: Request.URL is nil")
 	}
 	v := ctxValue(c.req.Context())
-	c.prio, c.cost = v.prio, v.cost
+	c.Prio, c.Cost = v.prio, v.cost
 	if t.Cost != nil && !v.hasCost {
-		c.cost = t.Cost(c.req)
+		c.Cost = t.Cost(c.req)
 	}
 	if t.Key == nil {
 		c.key = bounded(ByHost(c.req))
@@ -54,10 +57,10 @@ func (c *call) begin() error {
 		c.key = bounded(t.Key(c.req))
 	}
 	if t.Queue.MaxInFlight > 0 {
-		c.wants |= wantsSlot
+		c.Wants |= queue.WantsSlot
 	}
 	if replayable(c.req) && idempotent(c.req) {
-		c.wants |= canResend
+		c.Wants |= queue.CanResend
 	}
 	return nil
 }
@@ -66,7 +69,7 @@ func (c *call) begin() error {
 func (c *call) wait() error {
 	ctx := c.req.Context()
 	if err := ctx.Err(); err != nil {
-		return &Error{Key: c.key, Attempts: c.attempts, Err: err}
+		return &Error{Key: c.key, Attempts: c.Attempts, Err: err}
 	}
 	l, w, err := c.arrive(ctx)
 	if err != nil {
@@ -75,17 +78,17 @@ func (c *call) wait() error {
 	waited := time.Duration(0)
 	if w != nil {
 		start := time.Now()
-		if err := l.sleep(ctx, w); err != nil {
+		if err := l.Sleep(ctx, w); err != nil {
 			return err
 		}
-		c.fill(w)
-		waited = c.now.Sub(start)
+		c.Fill(w)
+		waited = c.Now.Sub(start)
 	}
-	c.out, c.held = true, c.slot()
+	c.out, c.held = true, c.Slot()
 	if c.planned {
 		c.settleBudget()
 	}
-	if c.waited {
+	if c.Waited {
 		c.tell(c.t.Hooks.Waited, Event{Wait: waited})
 	}
 	return nil
@@ -93,12 +96,12 @@ func (c *call) wait() error {
 
 // arrive is the one critical section of a call that need not wait: it finds the
 // key, pays the budget's share, and takes slot and units.
-func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
+func (c *call) arrive(ctx context.Context) (*queue.Line, *queue.Waiter, error) {
 	t := c.t.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	since := time.Since(t.base)
-	now := t.base.Add(since) // as room.now
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	since := time.Since(t.Base)
+	now := t.Base.Add(since) // as room.now
 	if c.k == nil {
 		k := t.find(c.key, since)
 		if k == nil {
@@ -106,32 +109,32 @@ func (c *call) arrive(ctx context.Context) (*line, *waiter, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			now = t.now()
-			if k = t.find(c.key, now.Sub(t.base)); k == nil { // else another caller was faster
+			now = t.Now()
+			if k = t.find(c.key, now.Sub(t.Base)); k == nil { // else another caller was faster
 				k = t.add(c.key, made, now)
 			}
 		}
 		c.k = k
-		k.calls++
-		k.deposit()
+		k.Calls++
+		k.spent = t.budget.deposit(k.spent)
 	}
-	c.srtt = c.k.gate.srtt
+	c.srtt = c.k.Gate.Srtt
 	c.findLane()
-	c.sample = c.srtt == 0 || c.k.counters.sent%sampleEvery == 0
-	return c.k.admit(ctx, &c.order, now, nil)
+	c.Sample = c.srtt == 0 || c.k.Counters.Sent%gate.SampleEvery == 0
+	return c.k.Admit(ctx, &c.Order, now, nil)
 }
 
 // findLane tells under which told quotas the call falls, by what is known now.
 func (c *call) findLane() {
-	if l := c.k.learned; l != nil {
-		c.lane = l.laneOf(c.req.URL.Host, c.req.URL.Path)
+	if l := c.k.Learned; l != nil {
+		c.Lane = l.LaneOf(c.req.URL.Host, c.req.URL.Path)
 	}
 }
 
 // limits asks LimiterFor, which is not ours: without the lock that the caller holds.
 func (c *call) limits() (*keyLimits, error) {
-	c.t.table.mu.Unlock()
-	defer c.t.table.mu.Lock()
+	c.t.table.Mu.Unlock()
+	defer c.t.table.Mu.Lock()
 	var lim Limiter
 	if c.t.LimiterFor != nil {
 		lim = c.t.LimiterFor(c.key)
@@ -145,7 +148,7 @@ func (c *call) limits() (*keyLimits, error) {
 
 // send makes one attempt.
 func (c *call) send() {
-	c.attempts++
+	c.Attempts++
 	c.sent = true
 	base := c.t.base()
 	resp, err := base.RoundTrip(c.next)
@@ -168,15 +171,15 @@ func (c *call) dropResponse() {
 
 // learn takes in what the attempt has shown. A success that says nothing takes no
 // lock and reads no clock.
-func (c *call) learn() outcome {
-	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && !c.sample && !c.k.gate.alert.Load() {
-		if len(c.resp.Header) == 0 || silent(c.resp, c.now) {
+func (c *call) learn() gate.Outcome {
+	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && !c.Sample && !c.k.Gate.Alert.Load() {
+		if len(c.resp.Header) == 0 || silent(c.resp, c.Now) {
 			c.out = false
-			return success
+			return gate.Success
 		}
 	}
 	now := time.Now()
-	r := report{epoch: c.epoch, call: c.seq, trip: now.Sub(c.now)}
+	r := gate.Report{Epoch: c.Epoch, Call: c.Seq, Trip: now.Sub(c.Now)}
 	var h hint.Hint
 	switch {
 	case c.err != nil:
@@ -185,24 +188,24 @@ func (c *call) learn() outcome {
 	default:
 		h = hint.Parse(c.resp, now)
 	}
-	r.outcome = judge(c.req.Context(), c.resp, c.err, h.Throttled, r.trip, c.srtt)
-	if r.outcome == refusal {
-		r.told = max(0, h.RetryAfter)
+	r.Outcome = judge(c.req.Context(), c.resp, c.err, h.Throttled, r.Trip, c.srtt)
+	if r.Outcome == gate.Refusal {
+		r.Told = max(0, h.RetryAfter)
 	}
-	if r.outcome > neutral || len(h.Quotas) > 0 || c.sample || c.k.gate.alert.Load() {
+	if r.Outcome > gate.Neutral || len(h.Quotas) > 0 || c.Sample || c.k.Gate.Alert.Load() {
 		for _, news := range c.report(&r, &h, now) {
 			c.out = false
-			c.tell(c.t.Hooks.Learned, Event{Learned: news})
+			c.tell(c.t.Hooks.Learned, Event{Learned: Learned(news)})
 		}
 	}
 	c.out = false
 	switch {
-	case r.outcome == refusal:
-		c.tell(c.t.Hooks.Throttled, Event{Wait: r.told})
-	case c.err != nil, r.outcome == failure, c.resp.StatusCode == http.StatusInternalServerError:
+	case r.Outcome == gate.Refusal:
+		c.tell(c.t.Hooks.Throttled, Event{Wait: r.Told})
+	case c.err != nil, r.Outcome == gate.Failure, c.resp.StatusCode == http.StatusInternalServerError:
 		c.tell(c.t.Hooks.Failed, Event{})
 	}
-	return r.outcome
+	return r.Outcome
 }
 
 // silent reports whether an answer that was served tells of no limit.
@@ -213,18 +216,18 @@ func silent(resp *http.Response, now time.Time) bool {
 
 // report hands r and h to the key, lets the line see what has changed, and returns
 // the limits that are new.
-func (c *call) report(r *report, h *hint.Hint, now time.Time) (news []Learned) {
+func (c *call) report(r *gate.Report, h *hint.Hint, now time.Time) (news []learn.Known) {
 	t, k := c.t.table, c.k
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	where := place{paid: c.paid(), cost: c.cost, host: c.req.URL.Host, path: c.req.URL.Path, sent: c.now}
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	where := learn.Place{Paid: c.Paid(), Cost: c.Cost, Host: c.req.URL.Host, Path: c.req.URL.Path, Sent: c.Now}
 	if resp := c.answer(); resp != nil && resp.Request != nil && resp.Request.URL != nil {
-		where.host = resp.Request.URL.Host
+		where.Host = resp.Request.URL.Host
 	}
-	c.wants &^= paidLane
-	news = k.heard(r, h, where, now)
-	if k.gate.trouble != nil || k.learned != nil {
-		k.advance(now)
+	c.Wants &^= queue.PaidLane
+	news = k.Heard(r, h, where, now)
+	if k.Gate.Trouble != nil || k.Learned != nil {
+		k.Advance(now)
 	}
 	return news
 }
@@ -251,10 +254,10 @@ func (c *call) freeAtEnd(resp *http.Response) {
 	c.held = false
 	if resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0 ||
 		c.req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols {
-		c.k.free()
+		c.k.Free()
 		return
 	}
-	free := sync.OnceFunc(c.k.free)
+	free := sync.OnceFunc(c.k.Free)
 	stop := context.AfterFunc(c.req.Context(), free)
 	resp.Body = &slotBody{resp.Body, func() { stop(); free() }}
 }
@@ -292,15 +295,15 @@ func (c *call) end() {
 		return
 	}
 	if c.out { // Base or Hint has panicked
-		c.report(&report{outcome: cancelled, epoch: c.epoch}, new(hint.Hint), time.Now())
+		c.report(&gate.Report{Outcome: gate.Cancelled, Epoch: c.Epoch}, new(hint.Hint), time.Now())
 	}
 	if c.planned {
 		c.settleBudget()
 	}
 	if c.held {
-		c.k.free()
+		c.k.Free()
 	}
-	c.k.ended.Add(1)
+	c.k.Ended.Add(1)
 }
 
 // tell calls a hook.
@@ -308,7 +311,7 @@ func (c *call) tell(hook func(context.Context, Event), e Event) {
 	if hook == nil {
 		return
 	}
-	e.Key, e.Method, e.Host, e.Attempt = c.key, c.req.Method, c.req.URL.Host, c.attempts
+	e.Key, e.Method, e.Host, e.Attempt = c.key, c.req.Method, c.req.URL.Host, c.Attempts
 	if resp := c.answer(); resp != nil && !c.out { // else it is that of the attempt before
 		e.Status = resp.StatusCode
 	}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/gate"
 )
 
 // sentBody is a request body that counts its Close calls.
@@ -313,8 +315,8 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 						}
 					}
 					for _, k := range w.tr.table.all() {
-						if k.busy() || k.resting.Load() != 0 {
-							t.Errorf("busy %v, slots %d, resting %d", k.busy(), k.slots, k.resting.Load())
+						if k.Busy() || k.Resting.Load() != 0 {
+							t.Errorf("busy %v, slots %d, resting %d", k.Busy(), k.Slots, k.Resting.Load())
 						}
 					}
 					if left := leftBehind(); left != "" {
@@ -385,11 +387,11 @@ func TestAnswersAreHandedOutWhole(t *testing.T) {
 						go func() {
 							time.Sleep(500 * time.Millisecond)
 							tr.once.Do(tr.setup)
-							tr.table.mu.Lock()
-							defer tr.table.mu.Unlock()
+							tr.table.Mu.Lock()
+							defer tr.table.Mu.Unlock()
 							k := tr.table.keys["x"]
-							k.gate.close(told, time.Now().Add(10*time.Minute), time.Now())
-							k.expel(time.Now())
+							k.Gate.Shut(gate.Told, time.Now().Add(10*time.Minute), time.Now())
+							k.Expel(time.Now())
 						}()
 					case "deadline later":
 						tr.Limiter = NewBucket(1, 1)
@@ -589,8 +591,8 @@ func TestSlotsAreFreed(t *testing.T) {
 				}
 				cancel()
 				synctest.Wait()
-				if k := tr.table.keys["x"]; k.slots != 0 {
-					t.Errorf("%d slots held after the end", k.slots)
+				if k := tr.table.keys["x"]; k.Slots != 0 {
+					t.Errorf("%d slots held after the end", k.Slots)
 				}
 			})
 		})

@@ -6,39 +6,28 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // Reasons why a call was ended on this side. They come wrapped in an [*Error];
 // match them with errors.Is.
 var (
 	// ErrQueueFull: QueueOptions.MaxWaiting calls wait already.
-	ErrQueueFull = errors.New("throttle: the queue is full")
+	ErrQueueFull = queue.ErrFull
 	// ErrWaitTooLong: the predicted wait is longer than QueueOptions.MaxWait,
 	// or ends after the caller's deadline, that of http.Client.Timeout for one; in
 	// the latter case the error matches context.DeadlineExceeded too.
-	ErrWaitTooLong = errors.New("throttle: the wait would be too long")
+	ErrWaitTooLong = queue.ErrTooLong
 	// ErrPaused: the upstream has told everyone to wait, or has failed, for longer
 	// than Retry.MaxPause, or the call has spent that at closed gates. While a probe
 	// tries whether it is back, the others get this error too. Call again after
 	// Error.Wait; that an upstream is back is only seen by calling it.
-	ErrPaused = errors.New("throttle: calls to this upstream are paused")
+	ErrPaused = queue.ErrPaused
 	// ErrRetryBudget: the last attempt got no answer, and Retry.Budget has no retry
 	// left. The error matches what the attempt failed with too.
 	ErrRetryBudget = errors.New("throttle: the retry budget is spent")
 )
-
-// errDeadline is ErrWaitTooLong where it was the caller's deadline.
-var errDeadline error = deadlineError{}
-
-type deadlineError struct{}
-
-func (deadlineError) Error() string {
-	return "throttle: the wait would outlast the caller's deadline"
-}
-
-func (deadlineError) Is(target error) bool {
-	return target == ErrWaitTooLong || target == context.DeadlineExceeded
-}
 
 // An Error says that this side, not the upstream, ended a call, and why. With
 // Attempts at 0 the upstream has never seen the call.
@@ -84,3 +73,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Timeout reports whether a deadline was the reason, as net.Error has it.
 func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }
+
+// newError is how a queue makes its errors.
+func newError(key string, wait time.Duration, attempts int, reason error) error {
+	return &Error{Key: key, Wait: wait, Attempts: attempts, Err: reason}
+}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // A Group runs tasks whose goroutines start only when their turn in a [Queue]
@@ -13,7 +15,7 @@ import (
 // an errgroup.Group: the first error cancels the context of the rest, and Wait
 // returns it. A running task holds one of the queue's MaxInFlight slots.
 type Group struct {
-	q   *Queue
+	q   *queue.Queue
 	ctx context.Context
 	eg  *errgroup.Group
 
@@ -22,15 +24,15 @@ type Group struct {
 	listen  sync.Once // to foreign limiters, from the first asking until Wait ends
 	stop    func()    // ends that
 	unwatch func() bool
-	waiting map[*waiter]*task // guarded by the queue's lock
+	waiting map[*queue.Waiter]*task // guarded by the queue's lock
 }
 
 // A task is one call of Go.
 type task struct {
-	order
+	queue.Order
 	ctx  context.Context
 	fn   func(context.Context) error
-	line *line       // where it waits
+	line *queue.Line // where it waits
 	stop func() bool // ends the watch on ctx; nil if the group's own watch is enough
 }
 
@@ -38,7 +40,7 @@ type task struct {
 // end of Wait, cancels.
 func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
 	eg, ctx := errgroup.WithContext(ctx)
-	g := &Group{q: q, ctx: ctx, eg: eg, waiting: map[*waiter]*task{}}
+	g := &Group{q: &q.q, ctx: ctx, eg: eg, waiting: map[*queue.Waiter]*task{}}
 	g.unwatch = context.AfterFunc(ctx, g.leaveAll)
 	return g, ctx
 }
@@ -51,7 +53,8 @@ func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
 // group of more tasks fails: leave it 0.
 func (g *Group) Go(ctx context.Context, fn func(context.Context) error) {
 	g.tasks.Add(1)
-	t := &task{order: orderFrom(ctx, wantsSlot), ctx: ctx, fn: fn}
+	v := ctxValue(ctx)
+	t := &task{Order: queue.Order{Waiter: queue.Waiter{Cost: v.cost, Prio: v.prio, Wants: queue.WantsSlot}}, ctx: ctx, fn: fn}
 	g.join(t)
 }
 
@@ -62,30 +65,30 @@ func (g *Group) Wait() error {
 	g.listen.Do(func() {}) // nobody will begin any more
 	if g.stop != nil {
 		g.stop()
-		g.q.askAnew() // others may wait that must listen for themselves now
+		g.q.AskAnew() // others may wait that must listen for themselves now
 	}
 	return g.eg.Wait()
 }
 
 // join starts the task, refuses it or puts it into the line.
 func (g *Group) join(t *task) {
-	g.q.room.mu.Lock()
-	defer g.q.room.mu.Unlock()
+	g.q.Room.Mu.Lock()
+	defer g.q.Room.Mu.Unlock()
 	err := t.ctx.Err()
 	if err == nil {
 		err = g.ctx.Err()
 	}
 	if err != nil {
-		g.fail(g.q.errorOf(0, 0, err))
+		g.fail(g.q.ErrorOf(0, 0, err))
 		return
 	}
-	l, w, err := g.q.admit(t.ctx, &t.order, time.Now(), func(w *waiter, err *Error) { g.settled(t, w, err) })
+	l, w, err := g.q.Admit(t.ctx, &t.Order, time.Now(), func(w *queue.Waiter, err error) { g.settled(t, w, err) })
 	switch {
 	case err != nil:
 		g.fail(err)
 	case w == nil:
 		g.start(t, nil)
-	case w.state <= asking:
+	case w.State <= queue.Asking:
 		if t.line == nil { // else settled has set it
 			t.line = l
 		}
@@ -98,9 +101,9 @@ func (g *Group) join(t *task) {
 
 // settled is what the line calls, under its lock, when it is the task's turn or
 // it must go.
-func (g *Group) settled(t *task, w *waiter, err *Error) {
-	t.line = g.q.line
-	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
+func (g *Group) settled(t *task, w *queue.Waiter, err error) {
+	t.line = g.q.Line
+	if w.State == queue.Asking { // one asks at a time, so this is one goroutine for the whole line
 		go g.ask(t, w)
 		return
 	}
@@ -108,22 +111,22 @@ func (g *Group) settled(t *task, w *waiter, err *Error) {
 	if t.stop != nil {
 		t.stop()
 	}
-	if w.state == refused {
+	if w.State == queue.Refused {
 		g.fail(err)
 		return
 	}
-	t.fill(w)
+	t.Fill(w)
 	g.start(t, w)
 }
 
 // start runs a task that has been granted; w is nil if it did not wait.
-func (g *Group) start(t *task, w *waiter) {
+func (g *Group) start(t *task, w *queue.Waiter) {
 	g.eg.Go(func() error {
 		defer g.tasks.Done()
 		if w != nil && (t.ctx.Err() != nil || g.ctx.Err() != nil) {
 			return g.giveUp(t, w)
 		}
-		defer g.q.finish(true, t.epoch)
+		defer g.q.Finish(true, t.Epoch)
 		ctx, cancel := g.bound(t.ctx)
 		defer cancel()
 		return t.fn(ctx)
@@ -141,23 +144,23 @@ func (g *Group) bound(ctx context.Context) (context.Context, func()) {
 }
 
 // ask plays the head: it asks the foreign limiters for a task.
-func (g *Group) ask(t *task, w *waiter) {
-	g.listen.Do(func() { g.stop = g.q.watchForeign() })
+func (g *Group) ask(t *task, w *queue.Waiter) {
+	g.listen.Do(func() { g.stop = g.q.WatchForeign() })
 	ctx, cancel := g.bound(t.ctx)
 	defer cancel()
-	t.line.askFor(ctx, w, nil)
+	t.line.AskFor(ctx, w, nil)
 	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
 		g.leave(w, ctx.Err())
 	}
 }
 
 // giveUp returns a grant that came when the task's ctx had ended.
-func (g *Group) giveUp(t *task, w *waiter) error {
+func (g *Group) giveUp(t *task, w *queue.Waiter) error {
 	ctx := t.ctx
 	if ctx.Err() == nil {
 		ctx = g.ctx
 	}
-	return t.line.abandon(ctx, w)
+	return t.line.Abandon(ctx, w)
 }
 
 // fail ends a task that did not run. Only the first error counts, so the others
@@ -168,34 +171,34 @@ func (g *Group) fail(err error) {
 }
 
 // leave takes one task, whose ctx has ended, out of the line.
-func (g *Group) leave(w *waiter, err error) {
-	g.q.room.mu.Lock()
-	defer g.q.room.mu.Unlock()
+func (g *Group) leave(w *queue.Waiter, err error) {
+	g.q.Room.Mu.Lock()
+	defer g.q.Room.Mu.Unlock()
 	if t := g.waiting[w]; t != nil && g.leaveLocked(w, t, err) {
-		t.line.goOn(time.Now())
+		t.line.GoOn(time.Now())
 	}
 }
 
 // leaveAll takes all out that wait when the group's context ends.
 func (g *Group) leaveAll() {
-	g.q.room.mu.Lock()
-	defer g.q.room.mu.Unlock()
-	var l *line
+	g.q.Room.Mu.Lock()
+	defer g.q.Room.Mu.Unlock()
+	var l *queue.Line
 	for w, t := range g.waiting {
 		if g.leaveLocked(w, t, g.ctx.Err()) {
 			l = t.line
 		}
 	}
 	if l != nil {
-		l.goOn(time.Now())
+		l.GoOn(time.Now())
 	}
 }
 
 // leaveLocked leaves a task alone whose asking is under way: ask sees to it.
-func (g *Group) leaveLocked(w *waiter, t *task, err error) bool {
-	if w.state != waiting {
+func (g *Group) leaveLocked(w *queue.Waiter, t *task, err error) bool {
+	if w.State != queue.Waiting {
 		return false
 	}
-	t.line.leave(w, refused, g.q.errorOf(0, 0, err))
+	t.line.Leave(w, queue.Refused, g.q.ErrorOf(0, 0, err))
 	return true
 }

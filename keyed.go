@@ -11,6 +11,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 const (
@@ -23,43 +27,36 @@ const (
 	sweepMost   = 8           // idle keys dropped at one access
 )
 
-// A keyState is a Queue in a Transport's table.
+// A keyState is a queue in a Transport's table.
 type keyState struct {
 	used  time.Duration // when last, since the room's base
 	place int           // in table.order
-	Queue
-}
-
-// busy reports whether calls of the key wait, are under way or rest.
-func (k *keyState) busy() bool {
-	return k.line != nil || k.slots > 0 || k.calls != k.ended.Load()
+	spent float64       // of the retry budget
+	queue.Queue
 }
 
 // idle reports whether nothing would be lost by dropping the key.
 func (k *keyState) idle(now time.Time) bool {
-	unused := now.Sub(k.room.base) - k.used
-	if unused < idleAfter || (len(k.own.foreign) > 0 || k.learned != nil) && unused < foreignIdle || k.busy() {
+	unused := k.unused(now)
+	if unused < idleAfter || (len(k.Own.Foreign) > 0 || k.Learned != nil) && unused < foreignIdle {
 		return false
 	}
-	g := &k.gate
-	if g.closed(now, k.pace()) {
-		return false
-	}
-	g.lineEmpty(now)
-	return (g.trouble == nil || g.mode != paced && g.flying == 0) && k.own.fresh(now)
+	return k.AsNew(now)
 }
+
+// unused is for how long.
+func (k *keyState) unused(now time.Time) time.Duration { return now.Sub(k.Room.Base) - k.used }
 
 // worth ranks keys that are not busy by what is lost when they are dropped. An
 // open one in use is worth most: a flood of hosts that refuse must not slow those
 // that work.
 func (k *keyState) worth(now time.Time) int {
-	g := &k.gate
-	switch open := g.trouble == nil || g.cause == open || !g.probing && !now.Before(g.until); {
-	case open && now.Sub(k.room.base)-k.used >= idleAfter:
+	switch cause := k.ClosedFor(now); {
+	case cause == gate.Open && k.unused(now) >= idleAfter:
 		return 0
-	case open:
+	case cause == gate.Open:
 		return 3
-	case g.cause == told, g.cause == paused:
+	case cause == gate.Told, cause == gate.Paused:
 		return 2
 	}
 	return 1
@@ -69,22 +66,24 @@ func (k *keyState) worth(now time.Time) int {
 // it is held for well under a microsecond, as that of http.Transport's idle
 // connections is, and makes one critical section of looking up, waiting and taking.
 type table struct {
-	room
+	queue.Room
 	keys     map[string]*keyState
 	order    []*keyState // the same, for the hand to go round
 	hand     int
 	recent   *keyState // that of the last call; nil if it was dropped
 	accesses uint
-	limits   *set // of Transport.Limiter
-	most     int  // maxKeys, but in tests
+	limits   *account.Set // of Transport.Limiter
+	most     int          // maxKeys, but in tests
+	budget   Budget
 }
 
 func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
-	t := &table{keys: map[string]*keyState{}, limits: new(set), most: maxKeys}
-	t.room.opts, t.maxPause, t.budget, t.base = opts, r.MaxPause, r.Budget, time.Now()
+	t := &table{keys: map[string]*keyState{}, limits: new(account.Set), most: maxKeys}
+	t.Room.Opts, t.MaxPause, t.Base, t.NewError = queue.Options(opts), r.MaxPause, time.Now(), newError
+	t.budget = r.Budget
 	if !none(shared) {
 		*t.limits = flatten(shared)
-		t.shared = newSharedLine(t.limits)
+		t.Shared = queue.NewSharedLine(t.limits)
 	}
 	return t
 }
@@ -93,7 +92,7 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 // more than the moment: an order of use would cost writes to other keys.
 func (t *table) find(key string, since time.Duration) *keyState {
 	k := t.recent
-	if k == nil || k.key != key {
+	if k == nil || k.Key != key {
 		if k = t.keys[key]; k == nil {
 			return nil
 		}
@@ -101,7 +100,7 @@ func (t *table) find(key string, since time.Duration) *keyState {
 	}
 	k.used = since
 	if t.accesses++; t.accesses%sweepEvery == 0 {
-		t.sweep(t.base.Add(since))
+		t.sweep(t.Base.Add(since))
 	}
 	return k
 }
@@ -132,7 +131,7 @@ func (t *table) evict(now time.Time) {
 	var least *keyState
 	for range min(evictTries, len(t.order)) {
 		k := t.next()
-		if !k.busy() && (least == nil || cmp.Or(cmp.Compare(k.worth(now), least.worth(now)), cmp.Compare(k.used, least.used)) < 0) {
+		if !k.Busy() && (least == nil || cmp.Or(cmp.Compare(k.worth(now), least.worth(now)), cmp.Compare(k.used, least.used)) < 0) {
 			least = k
 		}
 	}
@@ -146,7 +145,7 @@ func (t *table) drop(k *keyState) {
 	t.order[k.place], t.order[last].place = t.order[last], k.place
 	t.order[last] = nil
 	t.order = t.order[:last]
-	delete(t.keys, k.key)
+	delete(t.keys, k.Key)
 	if t.recent == k {
 		t.recent = nil
 	}
@@ -154,21 +153,21 @@ func (t *table) drop(k *keyState) {
 
 // all returns the states of all keys.
 func (t *table) all() []*keyState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
 	return slices.Clone(t.order)
 }
 
 // keyLimits is what a key's calls pay: all of it, and the part that is the key's own.
-type keyLimits struct{ all, own *set }
+type keyLimits struct{ all, own *account.Set }
 
 // join puts a key's limiter, nil for none, beside the shared one.
 func (t *table) join(lim Limiter) (*keyLimits, error) {
 	if none(lim) {
-		return &keyLimits{t.limits, new(set)}, nil
+		return &keyLimits{t.limits, new(account.Set)}, nil
 	}
 	own, err := tryFlatten(lim)
-	if err != nil || t.shared == nil {
+	if err != nil || t.Shared == nil {
 		return &keyLimits{&own, &own}, err
 	}
 	both, err := tryFlatten(lim, &all{*t.limits})
@@ -177,24 +176,21 @@ func (t *table) join(lim Limiter) (*keyLimits, error) {
 
 // add makes the state of a key that has none.
 func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
-	k := &keyState{used: now.Sub(t.base)}
-	k.key, k.gate.met = strings.Clone(key), k.used
-	k.init(&t.room, l.all, l.own)
+	k := &keyState{used: now.Sub(t.Base)}
+	k.Key, k.Gate.Met = strings.Clone(key), k.used
+	k.Init(&t.Room, l.all, l.own)
 	t.sweep(now)
 	if len(t.keys) >= t.most {
 		t.evict(now)
 		if len(t.keys) >= t.most {
 			t.evict(now) // to shrink after a rush of busy keys
 		}
-		// Its past may have been dropped, a burst just spent with it.
-		pace := k.limits.pace(now)
-		k.gate.trouble = new(trouble)
-		k.gate.openPaced(now.Add(unitTime(1, pace)), pace)
-	} else if len(l.all.own)+len(l.all.foreign) == 0 {
-		k.gate.meet(now)
+		k.OpenPaced(now)
+	} else if len(l.all.Own)+len(l.all.Foreign) == 0 {
+		k.Gate.Meet(now)
 	}
 	k.place = len(t.order)
-	t.keys[k.key], t.order, t.recent = k, append(t.order, k), k
+	t.keys[k.Key], t.order, t.recent = k, append(t.order, k), k
 	return k
 }
 

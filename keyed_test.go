@@ -173,8 +173,8 @@ func TestSlotsArePerKey(t *testing.T) {
 }
 
 func (t *table) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
 	return len(t.keys)
 }
 
@@ -465,7 +465,7 @@ func TestFlowCountsFromTheFirstCall(t *testing.T) {
 				status(tr, t.Context(), "http://b")
 				time.Sleep(10 * time.Millisecond)
 			}
-			if got := tr.table.keys["b"].flow(time.Now()); got < 90 || got > 110 {
+			if got := tr.table.keys["b"].Flow(time.Now()); got < 90 || got > 110 {
 				t.Errorf("%s: 100 calls a second count as %.3g", name, got)
 			}
 		}

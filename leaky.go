@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // A Leaky is a leaky bucket: units leave evenly spaced, 1/limit apart, and nothing is saved up while
@@ -18,19 +20,19 @@ import (
 //
 // Make it with [NewLeaky]: the zero Leaky refuses every cost. It is safe for concurrent use and must
 // not be copied. That spacing is what a token bucket of burst 1 does, so it is one.
-type Leaky struct{ tank tank }
+type Leaky struct{ tank account.Tank }
 
 // NewLeaky returns a leaky bucket of limit units per second. It panics if limit is negative or NaN.
 func NewLeaky(limit rate.Limit) *Leaky {
 	l := new(Leaky)
-	l.tank.init("NewLeaky", limit, 1)
+	l.tank.Init("NewLeaky", limit, 1)
 	return l
 }
 
 // Take implements [Limiter]; ctx is not used. A cost above 1 leaves a debt. It errs for the costs
 // named above and for a negative one.
 func (l *Leaky) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return takeNow(&l.tank, n)
+	return account.TakeNow(&l.tank, n)
 }
 
 // Adjust implements [Adjuster]: n < 0 gives units back, never above one; n > 0 takes more and may

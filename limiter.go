@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // A Limiter says when. It never makes anybody wait itself: a [Queue] or a [Transport] does.
@@ -42,7 +44,7 @@ type Notifier interface {
 // The result is as safe for concurrent use as its parts.
 func All(limiters ...Limiter) Limiter {
 	s := flatten(limiters...)
-	if len(s.own)+len(s.foreign) == 1 {
+	if len(s.Own)+len(s.Foreign) == 1 {
 		for _, l := range limiters {
 			if _, nested := l.(*all); !nested && !none(l) { // what is nested has two parts or none
 				return l
@@ -53,25 +55,25 @@ func All(limiters ...Limiter) Limiter {
 }
 
 // all is what All returns.
-type all struct{ set set }
+type all struct{ set account.Set }
 
 // Take implements [Limiter].
-func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a.set.take(ctx, n) }
+func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a.set.Take(ctx, n) }
 
 // Adjust implements [Adjuster] for those limiters that do.
 func (a *all) Adjust(n int) {
-	adjust(a.set.own, n)
-	adjust(a.set.foreign, n)
+	account.Adjust(a.set.Own, n)
+	account.Adjust(a.set.Foreign, n)
 }
 
 // Notify implements [Notifier] for those limiters that do.
 func (a *all) Notify(changed func()) (stop func()) {
-	stopOwn, stopForeign := watch(a.set.own, changed), watch(a.set.foreign, changed)
+	stopOwn, stopForeign := account.Watch(a.set.Own, changed), account.Watch(a.set.Foreign, changed)
 	return func() { stopOwn(); stopForeign() }
 }
 
 // flatten is tryFlatten where nonsense is the programmer's: it panics.
-func flatten(ls ...Limiter) set {
+func flatten(ls ...Limiter) account.Set {
 	s, err := tryFlatten(ls...)
 	if err != nil {
 		panic("throttle: All: " + err.Error())
@@ -81,17 +83,17 @@ func flatten(ls ...Limiter) set {
 
 // tryFlatten sorts limiters by kind, resolves nested Alls and merges duplicates of the own kinds.
 // Nil limiters are skipped. A second foreign limiter without Adjuster is an error.
-func tryFlatten(ls ...Limiter) (s set, err error) {
+func tryFlatten(ls ...Limiter) (s account.Set, err error) {
 	for _, l := range ls {
 		if none(l) {
 			continue
 		}
 		if a, nested := l.(*all); nested {
-			err = s.merge(&a.set)
+			err = s.Merge(&a.set)
 		} else if o, ours := asOwn(l); ours {
-			s.join(o)
+			s.Join(o)
 		} else {
-			err = s.joinForeign(l)
+			err = s.JoinForeign(l)
 		}
 		if err != nil {
 			return s, err
@@ -120,7 +122,7 @@ func none(l Limiter) bool {
 // asOwn returns the account behind l, which must not be nil, if it is one of the library's own kinds.
 // It asks for the very types: a struct of the user's that embeds a *Bucket has a Take of its own
 // that must not be passed by.
-func asOwn(l Limiter) (account, bool) {
+func asOwn(l Limiter) (account.Account, bool) {
 	switch l := l.(type) {
 	case *Bucket:
 		return &l.tank, true

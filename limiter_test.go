@@ -14,6 +14,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/moment"
 )
 
 // A step is one line of a time script: at that time since the script's start, do it.
@@ -50,10 +53,10 @@ func runScript(t *testing.T, name string, lim func() Limiter, steps []step) {
 					l.(Adjuster).Adjust(s.n)
 				case "undo":
 					set := flatten(l)
-					set.giveBack(taken, time.Now(), units)
+					set.GiveBack(taken, time.Now(), units)
 				case "avail":
 					set := flatten(l)
-					if got := set.available(time.Now()); math.Abs(got-float64(s.n)) > 1e-6 {
+					if got := set.Available(time.Now()); math.Abs(got-float64(s.n)) > 1e-6 {
 						t.Fatalf("step %d, %v: %v units available, want %d", i, s.at, got, s.n)
 					}
 				case "limit":
@@ -104,7 +107,7 @@ func (d drive) run(calls int) (used []admission) {
 			if d.late > 0 && told.After(now.Add(-d.late)) && told.Before(now) {
 				at = told // a timer that came late
 			}
-			m, err := set.takeBy(at, now, g.n)
+			m, err := set.TakeBy(at, now, g.n)
 			if err != nil {
 				panic(err)
 			}
@@ -126,7 +129,7 @@ func (d drive) run(calls int) (used []admission) {
 			if r.IntN(2) == 0 {
 				time.Sleep(time.Duration(r.ExpFloat64() * float64(d.mean)))
 			}
-			set.giveBack(g.at, time.Now(), g.n)
+			set.GiveBack(g.at, time.Now(), g.n)
 		case d.external != nil && r.Float64() < d.undo && d.external(r, g, start):
 		default:
 			used = append(used, g)
@@ -187,11 +190,11 @@ func everyKind(n int) map[string]own {
 }
 
 // readyAt is the earliest moment, not before at, at which n units may start.
-func readyAt(o account, at time.Time, n int) (time.Time, error) {
-	if err := o.check(n); err != nil {
+func readyAt(o account.Account, at time.Time, n int) (time.Time, error) {
+	if err := o.Check(n); err != nil {
 		return at, err
 	}
-	return o.after(at, 0, n), nil
+	return o.After(at, 0, n), nil
 }
 
 // What after predicts is what happens when the units ahead are really taken one by one.
@@ -209,21 +212,21 @@ func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
 				debt := r.IntN(8) == 0
 				for _, l := range []own{a, b} {
 					if m, _ := readyAt(l, now, cost); debt || !m.After(now) {
-						l.take(now, cost)
+						l.Consume(now, cost)
 					}
 				}
 			}
 			from := now.Add(time.Duration(r.Int64N(int64(time.Second))))
 			ahead, cost := r.IntN(5*n), r.IntN(3*n)
-			got := a.after(from, int64(ahead), cost)
+			got := a.After(from, int64(ahead), cost)
 			want := from
 			for range ahead {
 				want, _ = readyAt(b, want, 1)
-				b.take(want, 1)
+				b.Consume(want, 1)
 			}
 			want, _ = readyAt(b, want, cost)
 			slack := time.Duration(0)
-			if _, ok := a.account.(*tank); ok {
+			if _, ok := a.Account.(*account.Tank); ok {
 				slack = time.Duration(ahead + 1) // rounded up unit by unit
 			}
 			if diff := want.Sub(got); diff < -slack || diff > slack {
@@ -248,7 +251,7 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 				}
 				if m.After(now) {
 					before := m.Add(-2) // AllowN's grain is 1 ns
-					if got, _ := l.takeBy(latest(now, before), latest(now, before), cost); m.After(now.Add(2)) && !got.After(before) {
+					if got, _ := l.TakeBy(moment.Latest(now, before), moment.Latest(now, before), cost); m.After(now.Add(2)) && !got.After(before) {
 						t.Fatalf("seed %d %s: cost %d told %v, yet taken 2 ns before", seed, name, cost, m)
 					}
 				}
@@ -256,7 +259,7 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 				if again, _ := readyAt(l, y, cost); !again.Equal(y) {
 					t.Fatalf("seed %d %s: ready at %v but at %v not before %v", seed, name, m, y, again)
 				}
-				if got, _ := l.takeBy(y, y, cost); got.After(y) {
+				if got, _ := l.TakeBy(y, y, cost); got.After(y) {
 					t.Fatalf("seed %d %s: told %v, refused at %v until %v", seed, name, m, y, got)
 				}
 				now = y
@@ -270,19 +273,19 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, l := range everyKind(1) {
 		first := start.Add(10 * time.Second)
-		if m, _ := l.takeBy(first, first, 1); m.After(first) {
+		if m, _ := l.TakeBy(first, first, 1); m.After(first) {
 			t.Fatalf("%s: the first take is refused", name)
 		}
 		for _, back := range []time.Duration{0, 3 * time.Second, 9 * time.Second} {
 			at := start.Add(back)
-			if m, _ := l.takeBy(at, at, 1); !m.Equal(start.Add(11 * time.Second)) {
+			if m, _ := l.TakeBy(at, at, 1); !m.Equal(start.Add(11 * time.Second)) {
 				t.Errorf("%s: a take at %v is told %v, want 11s", name, back, m.Sub(start))
 			}
 		}
-		l.take(start.Add(11*time.Second), 1)
-		l.giveBack(start.Add(11*time.Second), start.Add(10*time.Second), 1)
+		l.Consume(start.Add(11*time.Second), 1)
+		l.GiveBack(start.Add(11*time.Second), start.Add(10*time.Second), 1)
 		behind := start.Add(11*time.Second - 1)
-		if m, _ := l.takeBy(behind, behind, 1); m.After(behind) {
+		if m, _ := l.TakeBy(behind, behind, 1); m.After(behind) {
 			t.Errorf("%s: refused until %v though free, because the caller's clock was 1 ns behind", name, m)
 		}
 	}
@@ -324,7 +327,7 @@ func TestCostsThatAreErrors(t *testing.T) {
 		}
 	}
 	for _, l := range []Limiter{new(Bucket), new(Leaky), new(FixedWindow), new(SlidingWindow)} {
-		if got := ownOf(l).available(time.Now()); got != 0 {
+		if got := ownOf(l).Available(time.Now()); got != 0 {
 			t.Errorf("%v units available in a zero %T", got, l)
 		}
 	}
@@ -422,12 +425,12 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 	set := flatten(b)
 	if n := testing.AllocsPerRun(1000, func() {
 		now := time.Now()
-		at, _ := set.takeBy(now, now, 1)
-		set.giveBack(at, now, 1)
-		set.after(now, 3, 1)
-		set.rate()
-		set.available(now)
-		set.fresh(now)
+		at, _ := set.TakeBy(now, now, 1)
+		set.GiveBack(at, now, 1)
+		set.After(now, 3, 1)
+		set.Rate()
+		set.Available(now)
+		set.Fresh(now)
 	}); n != 0 {
 		t.Errorf("the line's calls allocate %v times", n)
 	}
@@ -455,7 +458,7 @@ func TestManyCallersAtOnceGetTheLimitAndNoMore(t *testing.T) {
 							used = append(used, admission{time.Now(), 1})
 							mu.Unlock()
 							set := flatten(l.Limiter)
-							set.after(time.Now(), 3, 1)
+							set.After(time.Now(), 3, 1)
 						}
 					})
 				}
@@ -513,7 +516,7 @@ func TestNotifyTellsEveryWatcherOutsideTheLockUntilItStops(t *testing.T) {
 		if told != [4]int{2, 1, 3, 2} {
 			t.Errorf("%s: told %v times, want [2 1 3 2]", name, told)
 		}
-		if l.core().watchers != nil {
+		if l.Core().Watchers != nil {
 			t.Errorf("%s: a watcher is left", name)
 		}
 	}
@@ -531,21 +534,21 @@ func TestNotifyTellsEveryWatcherOutsideTheLockUntilItStops(t *testing.T) {
 func TestFreshUntilUsedOrSet(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, l := range everyKind(3) {
-		if !l.fresh(now) {
+		if !l.Fresh(now) {
 			t.Errorf("%s: not fresh when new", name)
 		}
-		l.take(now, 1)
-		if l.fresh(now) || l.fresh(now.Add(100*time.Millisecond)) {
+		l.Consume(now, 1)
+		if l.Fresh(now) || l.Fresh(now.Add(100*time.Millisecond)) {
 			t.Errorf("%s: fresh though used", name)
 		}
-		if !l.fresh(now.Add(time.Second)) {
+		if !l.Fresh(now.Add(time.Second)) {
 			t.Errorf("%s: not fresh a second after one unit", name)
 		}
-		l.take(now.Add(time.Second), 9)
-		if l.fresh(now.Add(3 * time.Second)) {
+		l.Consume(now.Add(time.Second), 9)
+		if l.Fresh(now.Add(3 * time.Second)) {
 			t.Errorf("%s: fresh under a debt", name)
 		}
-		if !l.fresh(now.Add(5 * time.Second)) {
+		if !l.Fresh(now.Add(5 * time.Second)) {
 			t.Errorf("%s: not fresh after the debt", name)
 		}
 	}
@@ -553,7 +556,7 @@ func TestFreshUntilUsedOrSet(t *testing.T) {
 	b.SetLimit(1)
 	c := NewBucket(1, 1)
 	c.SetBurst(2)
-	if far := time.Now().Add(time.Hour); b.tank.fresh(far) || c.tank.fresh(far) {
+	if far := time.Now().Add(time.Hour); b.tank.Fresh(far) || c.tank.Fresh(far) {
 		t.Error("fresh though a setter was called")
 	}
 }
@@ -655,7 +658,7 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			}
 			before := make([]float64, len(owns))
 			for i, l := range owns {
-				before[i] = l.available(time.Now())
+				before[i] = l.Available(time.Now())
 			}
 			wait, err := All(ls...).Take(context.Background(), 3)
 			if (err != nil) != failing || !failing && wait != longest {
@@ -669,7 +672,7 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 				paid = 3
 			}
 			for i, l := range owns {
-				if got := before[i] - l.available(time.Now()); math.Abs(got-float64(paid)) > 1e-6 {
+				if got := before[i] - l.Available(time.Now()); math.Abs(got-float64(paid)) > 1e-6 {
 					t.Fatalf("seed %d: %T paid %v, want %d", seed, l.Limiter, got, paid)
 				}
 			}
@@ -858,9 +861,9 @@ func describe(l Limiter) string {
 	case *Leaky:
 		return fmt.Sprintf("Leaky %.9g", float64(l.Limit()))
 	case *FixedWindow:
-		return fmt.Sprintf("FixedWindow %d per %v", l.window.n, l.window.per)
+		return fmt.Sprintf("FixedWindow %d per %v", l.window.N, l.window.Per)
 	case *SlidingWindow:
-		return fmt.Sprintf("SlidingWindow %d per %v", l.window.n, l.window.per)
+		return fmt.Sprintf("SlidingWindow %d per %v", l.window.N, l.window.Per)
 	}
 	return fmt.Sprintf("%T", l)
 }
@@ -879,8 +882,8 @@ func FuzzParseLimit(f *testing.F) {
 			return
 		}
 		set := flatten(l)
-		if r := set.rate(); !(r > 0 && r < rate.Inf) || !set.fresh(time.Now()) {
-			t.Fatalf("%q: rate %v, fresh %v", s, r, set.fresh(time.Now()))
+		if r := set.Rate(); !(r > 0 && r < rate.Inf) || !set.Fresh(time.Now()) {
+			t.Fatalf("%q: rate %v, fresh %v", s, r, set.Fresh(time.Now()))
 		}
 		for range 3 {
 			if wait, err := l.Take(context.Background(), 1); wait < 0 || err != nil {

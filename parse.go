@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // ParseLimit reads a limit as people write it in configuration: units per time, then its kind.
@@ -99,7 +101,7 @@ func parsePer(s string) (time.Duration, error) {
 	var err error
 	if before, rest, ok := strings.Cut(text, "d"); ok {
 		text = "0s" + rest
-		if days, err = strconv.ParseInt(before, 10, 64); err != nil || days > int64(forever/(24*time.Hour)) {
+		if days, err = strconv.ParseInt(before, 10, 64); err != nil || days > int64(account.Forever/(24*time.Hour)) {
 			return 0, fmt.Errorf("time %q has no whole number of days within 146 years", s)
 		}
 	}

@@ -16,6 +16,10 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/moment"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 const sec = time.Second
@@ -97,16 +101,16 @@ func conserved(t *testing.T, q *Queue, inFlight int) {
 	t.Helper()
 	synctest.Wait()
 	inside(q, func() {
-		if q.line != nil || q.slots != inFlight {
-			t.Errorf("line %v, slots %d, want none and %d", q.line, q.slots, inFlight)
+		if q.q.Line != nil || q.q.Slots != inFlight {
+			t.Errorf("line %v, slots %d, want none and %d", q.q.Line, q.q.Slots, inFlight)
 		}
-		for _, o := range q.limits.own {
-			if o.core().watchers != nil {
+		for _, o := range q.q.Limits.Own {
+			if o.Core().Watchers != nil {
 				t.Errorf("%T is still watched", o)
 			}
 		}
-		if g := &q.gate; g.trouble != nil && g.flying < 0 {
-			t.Errorf("flying %d", g.flying)
+		if g := &q.q.Gate; g.Trouble != nil && g.Flying < 0 {
+			t.Errorf("flying %d", g.Flying)
 		}
 	})
 	if s := q.Stats(); s.Waiting != 0 || s.InFlight != inFlight {
@@ -329,8 +333,8 @@ func TestFailFast(t *testing.T) {
 					defer cancel()
 					if maxWait {
 						ctx = WithCost(t.Context(), c.cost)
-						inside(q, func() { q.room.opts.MaxWait = limit })
-						defer inside(q, func() { q.room.opts.MaxWait = 0 })
+						inside(q, func() { q.q.Room.Opts.MaxWait = limit })
+						defer inside(q, func() { q.q.Room.Opts.MaxWait = 0 })
 					}
 					before := q.Stats().Refused
 					err := q.Wait(ctx)
@@ -349,7 +353,7 @@ func TestFailFast(t *testing.T) {
 				refused(c.want-1, true)
 				ok, stop := context.WithTimeout(WithCost(t.Context(), c.cost), c.want)
 				defer stop()
-				inside(q, func() { q.room.opts.MaxWait = c.want })
+				inside(q, func() { q.q.Room.Opts.MaxWait = c.want })
 				// The deadline's timer and the grant fall into one instant: either may win.
 				if err := q.Wait(ok); err != nil && !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != c.want {
 					t.Errorf("%v after %v, want %v", err, time.Since(start), c.want)
@@ -392,7 +396,7 @@ func TestPrediction(t *testing.T) {
 					cost := 1 + rng.IntN(most)
 					inside(q, func() {
 						now := time.Now()
-						w := q.predict(&order{waiter: waiter{cost: cost, seq: q.room.arrivals + 1}}, now)
+						w := q.q.Predict(&queue.Order{Waiter: queue.Waiter{Cost: cost, Seq: q.q.Room.Arrivals + 1}}, now)
 						due = append(due, now.Add(w).Sub(start))
 					})
 					log.wait(q, WithCost(t.Context(), cost), i)
@@ -421,9 +425,9 @@ func TestReasons(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		var log journal
 		q.Pause(time.Minute)
-		inside(q, func() { q.room.opts.MaxWait = 0 })
+		inside(q, func() { q.q.Room.Opts.MaxWait = 0 })
 		log.wait(q, ctx, 0)
-		inside(q, func() { q.room.opts.MaxWait, q.room.maxPause = 1, time.Second })
+		inside(q, func() { q.q.Room.Opts.MaxWait, q.q.Room.MaxPause = 1, time.Second })
 		check := func(c context.Context, want error, is ...error) {
 			t.Helper()
 			err := q.Wait(c)
@@ -439,9 +443,9 @@ func TestReasons(t *testing.T) {
 		}
 		check(done, context.Canceled)
 		check(late, ErrQueueFull)
-		inside(q, func() { q.room.opts.MaxWaiting = 2 })
+		inside(q, func() { q.q.Room.Opts.MaxWaiting = 2 })
 		check(late, ErrPaused)
-		inside(q, func() { q.room.maxPause = -1 })
+		inside(q, func() { q.q.Room.MaxPause = -1 })
 		check(late, ErrWaitTooLong, context.DeadlineExceeded)
 		check(t.Context(), ErrWaitTooLong)
 		if err := q.Wait(t.Context()); errors.Is(err, context.DeadlineExceeded) {
@@ -655,7 +659,7 @@ func TestGrantMeetsCancel(t *testing.T) {
 			log.wait(q, t.Context(), 1)
 			inside(q, func() { // granted, and before it knows, cancelled
 				time.Sleep(time.Second)
-				q.advance(time.Now())
+				q.q.Advance(time.Now())
 				cancel()
 			})
 			log.wg.Wait()
@@ -699,7 +703,7 @@ func TestGrantMeetsCancelReopening(t *testing.T) {
 				log.wait(q, t.Context(), 1)
 				inside(q, func() {
 					time.Sleep(sec)
-					q.advance(time.Now())
+					q.q.Advance(time.Now())
 					cancel()
 				})
 				log.wg.Wait()
@@ -1243,7 +1247,7 @@ func (r *randomRun) disturb() {
 		r.b.SetLimit(rate.Limit(r.limit))
 	case 1:
 		r.q.Pause(d)
-		r.closed = latest(r.closed, now.Add(d))
+		r.closed = moment.Latest(r.closed, now.Add(d))
 	case 2:
 		r.q.Resume()
 		r.closed = now
@@ -1256,22 +1260,22 @@ func (r *randomRun) look() {
 	now := time.Now()
 	inside(r.q, func() {
 		q := r.q
-		if q.slots > r.slots || q.slots < 0 {
-			r.Errorf("seed %d: %d slots of %d", r.seed, q.slots, r.slots)
+		if q.q.Slots > r.slots || q.q.Slots < 0 {
+			r.Errorf("seed %d: %d slots of %d", r.seed, q.q.Slots, r.slots)
 		}
-		if q.line == nil {
+		if q.q.Line == nil {
 			return
 		}
-		w := q.head(now)
+		w := q.q.Head(now)
 		if w == nil {
 			r.Fatalf("seed %d: a line with nobody in it", r.seed)
 		}
-		at, ok := q.gate.moment(now, q.pace())
-		if w.slot() && q.slots >= r.slots || !ok || at.After(now) {
+		at, ok := q.q.Gate.Moment(now, q.q.Pace())
+		if w.Slot() && q.q.Slots >= r.slots || !ok || at.After(now) {
 			return
 		}
-		if there := q.limits.available(now); w.cost == 0 || there >= min(float64(w.cost), r.burst)+1e-5 {
-			r.Errorf("seed %d: cost %d waits with %v units there and the gate open", r.seed, w.cost, there)
+		if there := q.q.Limits.Available(now); w.Cost == 0 || there >= min(float64(w.Cost), r.burst)+1e-5 {
+			r.Errorf("seed %d: cost %d waits with %v units there and the gate open", r.seed, w.Cost, there)
 		}
 	})
 }
@@ -1399,7 +1403,7 @@ func TestDoomedByPlace(t *testing.T) {
 func TestMaxPauseClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(NewBucket(rate.Inf, 0), QueueOptions{MaxInFlight: 1})
-		q.room.maxPause = time.Minute
+		q.q.Room.MaxPause = time.Minute
 		var wg sync.WaitGroup
 		wg.Go(func() { q.Do(t.Context(), func(context.Context) error { time.Sleep(200 * sec); return nil }) })
 		synctest.Wait()
@@ -1422,18 +1426,18 @@ func TestMaxPauseSpent(t *testing.T) {
 	for _, slots := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			q := NewQueue(NewBucket(100, 1), QueueOptions{MaxInFlight: slots})
-			q.room.maxPause = 10 * sec
+			q.q.Room.MaxPause = 10 * sec
 			start := time.Now()
 			var wg sync.WaitGroup
 			wg.Go(func() { q.Do(t.Context(), func(context.Context) error { time.Sleep(200 * sec); return nil }) })
 			synctest.Wait()
 			inside(q, func() {
 				for i := range uint64(8) {
-					q.gate.learn(report{outcome: failure, call: i}, time.Now(), q.pace())
+					q.q.Gate.Learn(gate.Report{Outcome: gate.Failure, Call: i}, time.Now(), q.q.Pace())
 				}
 				if slots == 0 { // else the slot stops it
-					q.gate.start(1, time.Now(), time.Now(), q.pace())
-					q.gate.until = time.Now().Add(time.Hour)
+					q.q.Gate.Start(1, time.Now(), time.Now(), q.q.Pace())
+					q.q.Gate.Until = time.Now().Add(time.Hour)
 				}
 			})
 			err := q.Do(t.Context(), func(context.Context) error { return nil })

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // retry decides whether the call is sent again, and after which delay of its
 // own; if so, the next request stands ready. Otherwise nothing has been touched.
-func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
+func (c *call) retry(what gate.Outcome) (delay time.Duration, ok bool) {
 	r := &c.t.retry
 	verdict := Default
 	if r.Check != nil {
@@ -16,12 +19,12 @@ func (c *call) retry(what outcome) (delay time.Duration, ok bool) {
 		c.final = verdict == Final
 	}
 	switch {
-	case verdict == Final, verdict == Default && what == success,
-		c.attempts >= r.MaxAttempts, !replayable(c.req), c.req.Context().Err() != nil,
+	case verdict == Final, verdict == Default && what == gate.Success,
+		c.Attempts >= r.MaxAttempts, !replayable(c.req), c.req.Context().Err() != nil,
 		verdict != Again && !mayResend(c.req, c.resp, c.err, what):
 		return 0, false
 	}
-	if what != refusal {
+	if what != gate.Refusal {
 		if c.backoff == nil {
 			if c.backoff = r.Backoff(); c.backoff == nil {
 				c.backoff = defaultBackoff()
@@ -59,41 +62,41 @@ func (c *call) answer() *http.Response {
 // budget covers the retry: it is asked only after a failure while the gate is
 // open, because a closed gate bounds the attempts by itself. wait is until when
 // the next attempt is expected.
-func (c *call) plan(what outcome, delay time.Duration) (wait time.Duration, ok bool) {
-	c.room().mu.Lock()
-	defer c.room().mu.Unlock()
+func (c *call) plan(what gate.Outcome, delay time.Duration) (wait time.Duration, ok bool) {
+	c.room().Mu.Lock()
+	defer c.room().Mu.Unlock()
 	now := time.Now()
 	ctx, k := c.req.Context(), c.k
 	c.findLane()
-	again := c.order
-	again.retry = true
-	if d, ok := ctx.Deadline(); ok && now.Add(delay).After(d) || k.turnAway(ctx, &again, now) != nil {
+	again := c.Order
+	again.Retry = true
+	if d, has := ctx.Deadline(); has && now.Add(delay).After(d) || k.TurnAway(ctx, &again, now) != nil {
 		return 0, false
 	}
-	if what != refusal && !k.gate.closed(now, k.pace()) {
-		if !k.withdraw() {
+	if what != gate.Refusal && !k.Gate.Closed(now, k.Pace()) {
+		if k.spent, ok = c.t.table.budget.withdraw(k.spent); !ok {
 			if c.err != nil {
-				c.err = &Error{Key: c.key, Attempts: c.attempts, Err: fmt.Errorf("%w; the last attempt: %w", ErrRetryBudget, c.err)}
+				c.err = &Error{Key: c.key, Attempts: c.Attempts, Err: fmt.Errorf("%w; the last attempt: %w", ErrRetryBudget, c.err)}
 			}
 			return 0, false
 		}
-		c.charged, c.paidAt = true, k.gate.closings
+		c.charged, c.paidAt = true, k.Gate.Closings
 	}
-	c.order.retry = true
+	c.Order.Retry = true
 	c.planned = true
-	return max(delay, k.predict(&again, now)), true
+	return max(delay, k.Predict(&again, now)), true
 }
 
-func (c *call) room() *room { return &c.t.table.room }
+func (c *call) room() *queue.Room { return &c.t.table.Room }
 
 // rest gives back what a retry does not need, keeps the answer so far, and
 // sleeps for the call's own delay.
 func (c *call) rest(delay time.Duration) error {
-	c.k.resting.Add(1)
-	defer c.k.resting.Add(-1)
+	c.k.Resting.Add(1)
+	defer c.k.Resting.Add(-1)
 	if c.held {
 		c.held = false
-		c.k.free()
+		c.k.Free()
 	}
 	if c.err == nil {
 		keep(c.resp)
@@ -108,7 +111,7 @@ func (c *call) rest(delay time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return &Error{Key: c.key, Attempts: c.attempts, Err: ctx.Err()}
+		return &Error{Key: c.key, Attempts: c.Attempts, Err: ctx.Err()}
 	}
 }
 
@@ -116,12 +119,12 @@ func (c *call) rest(delay time.Duration) error {
 // not sent, or if the gate has closed since it was decided: then it was the gate
 // that bounded it.
 func (c *call) settleBudget() {
-	c.room().mu.Lock()
-	defer c.room().mu.Unlock()
+	c.room().Mu.Lock()
+	defer c.room().Mu.Unlock()
 	if c.out {
-		c.k.counters.retried++
+		c.k.Counters.Retried++
 	}
-	if c.charged && (!c.out || c.k.gate.closings != c.paidAt) {
+	if c.charged && (!c.out || c.k.Gate.Closings != c.paidAt) {
 		c.k.spent = max(0, c.k.spent-1)
 	}
 	c.charged, c.planned = false, false

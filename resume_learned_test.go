@@ -30,19 +30,3 @@ func TestResumeLetsALearnedLimitBeAskedAgain(t *testing.T) {
 		})
 	}
 }
-
-// One who shares a short window remembers no more starts than it holds.
-func TestOldStartsAreForgotten(t *testing.T) {
-	q := &toldQuota{perCall: 1, size: 100, window: time.Second}
-	q.Window, q.Limit = time.Second, 100
-	now := time.Unix(1e9, 0)
-	q.shared = now.Add(time.Hour)
-	for range 10_000 {
-		now = now.Add(20 * time.Millisecond)
-		q.take(1, now, 0)
-		q.landed(1)
-	}
-	if len(q.log) > 60 || q.calls != 0 || q.units != 0 {
-		t.Errorf("%d starts remembered, %d calls and %v units in flight; want 51, 0, 0", len(q.log), q.calls, q.units)
-	}
-}

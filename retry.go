@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/go-throttle/throttle/internal/gate"
 )
 
 // Retry says which calls are sent again, when, and how often. The zero value is
@@ -112,60 +114,59 @@ func defaultBackoff() Backoff {
 }
 
 // deposit pays a call's share in.
-func (q *Queue) deposit() {
-	if q.spent > 0 {
-		q.spent = max(0, q.spent-q.room.budget.PerCall)
+func (b Budget) deposit(spent float64) float64 {
+	if spent > 0 {
+		return max(0, spent-b.PerCall)
 	}
+	return spent
 }
 
 // withdraw takes one retry out, if there is one.
-func (q *Queue) withdraw() bool {
-	b := q.room.budget
-	if b.PerCall < 0 {
-		return true
+func (b Budget) withdraw(spent float64) (after float64, ok bool) {
+	switch {
+	case b.PerCall < 0:
+		return spent, true
+	case spent+1 > b.Max+1e-9: // shares are not exact in binary
+		return spent, false
 	}
-	if q.spent+1 > b.Max+1e-9 { // shares are not exact in binary
-		return false
-	}
-	q.spent++
-	return true
+	return spent + 1, true
 }
 
 // judge sorts an attempt's result by what it says of the upstream. after is how
 // long the attempt took.
-func judge(ctx context.Context, resp *http.Response, err error, throttled bool, after, srtt time.Duration) outcome {
+func judge(ctx context.Context, resp *http.Response, err error, throttled bool, after, srtt time.Duration) gate.Outcome {
 	switch {
 	case err != nil:
 		return judgeError(ctx, err, after, srtt)
 	case throttled:
-		return refusal
+		return gate.Refusal
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
-		return refusal
+		return gate.Refusal
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return failure
+		return gate.Failure
 	case http.StatusInternalServerError:
-		return neutral
+		return gate.Neutral
 	}
-	return success
+	return gate.Success
 }
 
-func judgeError(ctx context.Context, err error, after, srtt time.Duration) outcome {
+func judgeError(ctx context.Context, err error, after, srtt time.Duration) gate.Outcome {
 	var dns *net.DNSError
 	var ours *Error
 	switch {
 	case ctx.Err() != nil:
 		if ctx.Err() == context.DeadlineExceeded && after >= max(time.Second, 4*srtt) {
-			return failure
+			return gate.Failure
 		}
-		return cancelled
+		return gate.Cancelled
 	case errors.As(err, &ours): // of a Transport below this one: it has not sent it, or tried enough
-		return neutral
+		return gate.Neutral
 	case isCertificate(err), isMistake(err), errors.As(err, &dns) && dns.IsNotFound:
-		return neutral
+		return gate.Neutral
 	}
-	return failure
+	return gate.Failure
 }
 
 func isCertificate(err error) bool {
@@ -193,13 +194,13 @@ func isMistake(err error) bool {
 
 // mayResend is the default rule: what may be sent again without harm. A refusal
 // was not acted upon; what failed may have been, unless it was never sent.
-func mayResend(req *http.Request, resp *http.Response, err error, o outcome) bool {
+func mayResend(req *http.Request, resp *http.Response, err error, o gate.Outcome) bool {
 	switch {
 	case err != nil:
-		return o == failure && (idempotent(req) || neverSent(err))
-	case o == refusal && resp.StatusCode != http.StatusServiceUnavailable:
+		return o == gate.Failure && (idempotent(req) || neverSent(err))
+	case o == gate.Refusal && resp.StatusCode != http.StatusServiceUnavailable:
 		return true
-	case o == refusal, o == failure, resp.StatusCode == http.StatusInternalServerError:
+	case o == gate.Refusal, o == gate.Failure, resp.StatusCode == http.StatusInternalServerError:
 		return idempotent(req)
 	}
 	return false

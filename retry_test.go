@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/go-throttle/throttle/internal/gate"
 )
 
 // What is sent again: each row is one answer or error, and who may be sent again after it.
@@ -396,7 +398,7 @@ func TestMaxPauseInAnOutage(t *testing.T) {
 func closedByFailures(t *testing.T, tr *Transport) *upstream {
 	up := newUpstream(0, always(503))
 	tr.Base, tr.Retry.MaxAttempts = up, 1
-	for range failuresToClose {
+	for range gate.FailuresToClose {
 		status(tr, t.Context(), "http://x/")
 	}
 	if s, _ := keyStats(tr, "x"); s.Cause != "failing" {

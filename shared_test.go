@@ -13,6 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // crowd sends calls one after the other, so that their order of arrival is known, and notes how they went.
@@ -164,13 +167,13 @@ func TestSharedLineOrder(t *testing.T) {
 
 // closeFor closes the gate of a key as an upstream would.
 func closeFor(tr *Transport, key string, d time.Duration) {
-	tr.table.mu.Lock()
-	defer tr.table.mu.Unlock()
+	tr.table.Mu.Lock()
+	defer tr.table.Mu.Unlock()
 	k, now := tr.table.keys[key], time.Now()
-	k.gate.epoch++
-	k.gate.close(told, now.Add(d), now)
-	k.expel(now)
-	k.advance(now)
+	k.Gate.Epoch++
+	k.Gate.Shut(gate.Told, now.Add(d), now)
+	k.Expel(now)
+	k.Advance(now)
 }
 
 // Both limiters are paid, and the shared one is not paid for a call that its own holds back.
@@ -416,25 +419,25 @@ func TestSharedLimiterIsNeverIdle(t *testing.T) {
 
 // idle reports a head whose own slot, gate and limiter would let it go while the shared limiter has a unit.
 func idle(t *testing.T, seed uint64, tr *Transport, shared *Bucket) {
-	tr.table.mu.Lock()
-	defer tr.table.mu.Unlock()
+	tr.table.Mu.Lock()
+	defer tr.table.Mu.Unlock()
 	now := time.Now()
-	free := shared.tank.available(now)
+	free := shared.tank.Available(now)
 	for _, k := range tr.table.keys {
-		if k.line == nil || k.line.asking != nil {
+		if k.Line == nil || k.Line.Asking != nil {
 			continue
 		}
-		w := k.head(now)
-		if w == nil || float64(min(w.cost, 1)) > free+1e-9 {
+		w := k.Head(now)
+		if w == nil || float64(min(w.Cost, 1)) > free+1e-9 {
 			continue
 		}
-		if _, d := k.ready(w, now, now); d.verdict != grant {
+		if _, d := k.Ready(w, now, now); d.Verdict != queue.Grant {
 			continue
 		}
-		if m, err := k.own.ready(now, w.cost); err != nil || m.After(now) {
+		if m, err := k.Own.Ready(now, w.Cost); err != nil || m.After(now) {
 			continue
 		}
-		t.Errorf("seed %d, %v: %s waits although everything would let it go", seed, now.Sub(tr.table.base), k.key)
+		t.Errorf("seed %d, %v: %s waits although everything would let it go", seed, now.Sub(tr.table.Base), k.Key)
 	}
 }
 
@@ -448,11 +451,11 @@ func TestUnitsGivenBackReachOtherKeys(t *testing.T) {
 		c.send(t.Context(), "b", "b")
 		time.Sleep(9 * time.Second)
 		func() { // the grant and the end of its ctx meet
-			c.tr.table.mu.Lock()
-			defer c.tr.table.mu.Unlock()
+			c.tr.table.Mu.Lock()
+			defer c.tr.table.Mu.Unlock()
 			cancel()
-			c.tr.Limiter.(*Bucket).tank.take(time.Now(), -1)
-			c.tr.table.keys["a"].advance(time.Now())
+			c.tr.Limiter.(*Bucket).tank.Consume(time.Now(), -1)
+			c.tr.table.keys["a"].Advance(time.Now())
 		}()
 		c.wg.Wait()
 		if c.when[1] != 9*time.Second {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,31 +14,31 @@ import (
 // faults are defects to be planted: text that stands once in its file, and what takes its place.
 // PLANTED is true in the run that has to find this fault.
 var faults = []struct{ name, file, old, new string }{
-	{"a lost unit", "undo.go", `	q.limits.giveBack(at, now, w.cost)`, `	if !PLANTED { q.limits.giveBack(at, now, w.cost) }`},
-	{"an early wake", "gate.go", `if g.probing || now.Before(g.until) {`, `if g.probing || now.Before(g.until) && !(PLANTED && now.After(g.until.Add(-time.Second))) {`},
-	{"a unit taken early", "tank.go", `float64(n) > tokens`, `float64(n) > tokens && !(PLANTED && float64(n) <= tokens+0.1)`},
+	{"a lost unit", "internal/queue/undo.go", `	q.Limits.GiveBack(at, now, w.Cost)`, `	if !PLANTED { q.Limits.GiveBack(at, now, w.Cost) }`},
+	{"an early wake", "internal/gate/gate.go", `if g.Probing || now.Before(g.Until) {`, `if g.Probing || now.Before(g.Until) && !(PLANTED && now.After(g.Until.Add(-time.Second))) {`},
+	{"a unit taken early", "internal/account/tank.go", `float64(n) > tokens`, `float64(n) > tokens && !(PLANTED && float64(n) <= tokens+0.1)`},
 	{"a leaked slot", "body.go", `defer b.ended()`, `defer func() { if !PLANTED { b.ended() } }()`},
-	{"a slot leaked by a grant that is undone", "undo.go", `q.slots--`, `if !PLANTED { q.slots-- }`},
-	{"a double grant", "line.go", `l.leave(w, granted, nil)`, `l.leave(w, granted, nil)
-			if x := l.rule.head(now); PLANTED && x != nil { l.leave(x, granted, nil) }`},
-	{"a forgotten epoch check", "report.go", `current := r.epoch == g.epoch`, `current := r.epoch == g.epoch || PLANTED`},
-	{"a cancelled call that stays in line", "line.go", "default:\n\t\tl.drop(w, now)", "default:\n\t\tif PLANTED { l.goOn(now) } else { l.drop(w, now) }"},
+	{"a slot leaked by a grant that is undone", "internal/queue/undo.go", `q.Slots--`, `if !PLANTED { q.Slots-- }`},
+	{"a double grant", "internal/queue/line.go", `l.Leave(w, Granted, nil)`, `l.Leave(w, Granted, nil)
+			if x := l.rule.Head(now); PLANTED && x != nil { l.Leave(x, Granted, nil) }`},
+	{"a forgotten epoch check", "internal/gate/report.go", `current := r.Epoch == g.Epoch`, `current := r.Epoch == g.Epoch || PLANTED`},
+	{"a cancelled call that stays in line", "internal/queue/line.go", "default:\n\t\tl.drop(w, now)", "default:\n\t\tif PLANTED { l.GoOn(now) } else { l.drop(w, now) }"},
 	{"a request's body closed twice", "call.go", `if !c.sent && c.next.Body != nil {`, `if (!c.sent || PLANTED) && c.next.Body != nil {`},
 	{"a request's body left open", "call.go", `c.next.Body.Close()`, `if !PLANTED { c.next.Body.Close() }`},
 	{"an answer left open", "call.go", `c.resp.Body.Close()`, `if !PLANTED { c.resp.Body.Close() }`},
 	{"an answer not read to its end", "resend.go", `keep(c.resp)`, `if !PLANTED { keep(c.resp) }`},
-	{"a watch that does not end", "line.go", `	l.stop()`, `	if !PLANTED { l.stop() }`},
-	{"a line that forgets its timer", "line.go", `l.timer.Reset(d.until.Sub(now))`, `if !PLANTED { l.timer.Reset(d.until.Sub(now)) }`},
-	{"nobody's turn after one has left", "line.go", `	l.rule.advance(now)
-}`, `	if !PLANTED { l.rule.advance(now) }
+	{"a watch that does not end", "internal/queue/line.go", `	l.stop()`, `	if !PLANTED { l.stop() }`},
+	{"a line that forgets its timer", "internal/queue/line.go", `l.Timer.Reset(d.until.Sub(now))`, `if !PLANTED { l.Timer.Reset(d.until.Sub(now)) }`},
+	{"nobody's turn after one has left", "internal/queue/line.go", `	l.rule.Advance(now)
+}`, `	if !PLANTED { l.rule.Advance(now) }
 }`},
-	{"the oldest never has a turn", "ranks.go", `oldest := `, `oldest := !PLANTED && `},
-	{"a call counted for ever in its lane", "learned.go", `a.out--
-	for _, q := range a.quotas {
-		q.landed(n)`, `if !PLANTED { a.out-- }
-	for _, q := range a.quotas {
+	{"the oldest never has a turn", "internal/queue/ranks.go", `oldest := `, `oldest := !PLANTED && `},
+	{"a call counted for ever in its lane", "internal/learn/learner.go", `a.Out--
+	for _, q := range a.Quotas {
+		q.landed(n)`, `if !PLANTED { a.Out-- }
+	for _, q := range a.Quotas {
 		q.landed(n)`},
-	{"a call that rests for ever", "resend.go", `.resting.Add(-1)`, `.resting.Add(map[bool]int64{false: -1}[PLANTED])`},
+	{"a call that rests for ever", "resend.go", `.Resting.Add(-1)`, `.Resting.Add(map[bool]int64{false: -1}[PLANTED])`},
 }
 
 // TestSoakCatches plants each of faults into a copy of the sources, and expects TestSoak to fail;
@@ -95,11 +96,11 @@ func faultyCopy(t *testing.T) (overlay string) {
 	}
 	replace := map[string]string{}
 	put := func(name, text string) {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		replace[filepath.Join(here, name)] = path
+		replace[filepath.Join(here, name)] = to
 	}
 	texts := map[string]string{}
 	for i, f := range faults {
@@ -117,8 +118,11 @@ func faultyCopy(t *testing.T) (overlay string) {
 	}
 	for name, text := range texts {
 		put(name, text)
-	}
-	put("planted.go", `package throttle
+		pkg := path.Base(path.Dir(name))
+		if pkg == "." {
+			pkg = "throttle"
+		}
+		put(path.Join(path.Dir(name), "planted.go"), "package "+pkg+`
 
 import (
 	"os"
@@ -129,6 +133,7 @@ var fault, _ = strconv.Atoi(os.Getenv("THROTTLE_FAULT"))
 
 func planted(n int) bool { return n == fault }
 `)
+	}
 	tests, err := filepath.Glob("*_test.go")
 	if err != nil {
 		t.Fatal(err)

@@ -6,84 +6,88 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/moment"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // checkOrder: those who went in a moment in which nobody came, left or was refused went in order.
-func (s *soak) checkOrder(st *station, q *Queue) {
+func (s *soak) checkOrder(st *station, q *queue.Queue) {
 	seen := &st.seen
 	l := seen.line
-	if l == nil || q != seen.queue || seen.probing || seen.asking || seen.lanes || q.gate.trouble != nil && q.gate.probing {
+	if l == nil || q != seen.queue || seen.probing || seen.asking || seen.lanes || q.Gate.Trouble != nil && q.Gate.Probing {
 		return
 	}
-	var there, gone []*waiter
-	known := map[*waiter]bool{}
+	var there, gone []*queue.Waiter
+	known := map[*queue.Waiter]bool{}
 	for _, w := range seen.waiters {
 		known[w] = true
 		switch {
-		case w.state == granted:
+		case w.State == queue.Granted:
 			gone = append(gone, w)
-		case w.index < 0: // cancelled or refused
+		case w.Index < 0: // cancelled or refused
 			return
 		}
 	}
-	if q.line == l {
+	if q.Line == l {
 		came := false
-		q.line.each(func(w *waiter) { came = came || !known[w] })
+		q.Line.Each(func(w *queue.Waiter) { came = came || !known[w] })
 		if came {
 			return
 		}
 	}
-	if int(l.served-seen.served) != len(gone) || len(gone) == 0 {
+	if int(l.Served-seen.served) != len(gone) || len(gone) == 0 {
 		return
 	}
 	there = append(there, seen.waiters...)
 	for i := range gone {
 		turn := seen.served + uint32(i)
-		next := slices.MinFunc(there, func(a, b *waiter) int {
-			if turn%fairEvery == fairEvery-1 {
-				return cmp.Compare(a.seq, b.seq)
+		next := slices.MinFunc(there, func(a, b *queue.Waiter) int {
+			if turn%queue.FairEvery == queue.FairEvery-1 {
+				return cmp.Compare(a.Seq, b.Seq)
 			}
-			return cmp.Or(cmp.Compare(b.prio, a.prio), cmp.Compare(a.seq, b.seq))
+			return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq))
 		})
-		if next.state != granted {
-			s.fail("%s: turn %d was that of call %d, priority %d, which still waits: %s", st.name, turn, next.seq, next.prio, listed(seen.waiters))
+		if next.State != queue.Granted {
+			s.fail("%s: turn %d was that of call %d, priority %d, which still waits: %s", st.name, turn, next.Seq, next.Prio, listed(seen.waiters))
 			return
 		}
-		there = slices.DeleteFunc(there, func(w *waiter) bool { return w == next })
+		there = slices.DeleteFunc(there, func(w *queue.Waiter) bool { return w == next })
 	}
 }
 
 // listed tells priority, place, cost, lane and state of waiters.
-func listed(ws []*waiter) string {
+func listed(ws []*queue.Waiter) string {
 	var all []string
 	for _, w := range ws {
-		all = append(all, fmt.Sprintf("%d/%d/%d/%d/%d", w.prio, w.seq, w.cost, w.lane, w.state))
+		all = append(all, fmt.Sprintf("%d/%d/%d/%d/%d", w.Prio, w.Seq, w.Cost, w.Lane, w.State))
 	}
 	return strings.Join(all, " ")
 }
 
 // checkIdle: nobody waits while the head could go. A timer that is due at this very moment may not
 // have been run: so the head is a suspect first.
-func (s *soak) checkIdle(st *station, q *Queue, now time.Time) {
-	l := q.line
-	if l.asking != nil {
+func (s *soak) checkIdle(st *station, q *queue.Queue, now time.Time) {
+	l := q.Line
+	if l.Asking != nil {
 		return
 	}
-	w := q.head(now)
-	if sh := q.room.shared; sh != nil && sh.head() != nil && sh.head() != q {
+	w := q.Head(now)
+	if sh := q.Room.Shared; sh != nil && sh.Head() != nil && sh.Head() != q {
 		return
 	}
-	if q.learned != nil && slices.ContainsFunc(l.levels, func(l *level) bool { return len(q.learned.lanes[l.lane].quotas) > 0 }) {
+	if q.Learned != nil && slices.ContainsFunc(l.Levels, func(l *queue.Level) bool { return len(q.Learned.Lanes[l.Lane].Quotas) > 0 }) {
 		return // what was told means less, or more, as time goes by, and nobody looks for that alone
 	}
-	at, d := q.ready(w, now, now)
-	if d.verdict != grant {
+	at, d := q.Ready(w, now, now)
+	if d.Verdict != queue.Grant {
 		return
 	}
-	if q.foreign != nil && q.foreign.next.After(now) {
+	if q.Foreign != nil && q.Foreign.Next.After(now) {
 		return
 	}
-	if m, err := q.limits.ready(at, w.cost); err != nil || m.After(now) {
+	if m, err := q.Limits.Ready(at, w.Cost); err != nil || m.After(now) {
 		return
 	}
 	if s.suspected[q] == w {
@@ -98,42 +102,45 @@ func (s *soak) checkTable(x *soakTransport, now time.Time) {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
 	busy, units := 0, int64(0)
 	for _, k := range t.keys {
-		if k.busy() {
+		if k.Busy() {
 			busy++
 		}
 		if k.place >= len(t.order) || t.order[k.place] != k {
-			s.fail("%s: key %s is not in its place", x.name, k.key)
+			s.fail("%s: key %s is not in its place", x.name, k.Key)
 		}
-		if k.line != nil {
-			k.line.each(func(w *waiter) { units += int64(w.cost) })
+		if b := t.budget; k.spent < 0 || b.PerCall >= 0 && k.spent > b.Max+1e-6 {
+			s.fail("%s: key %s has spent %v of a budget of %v", x.name, k.Key, k.spent, b.Max)
+		}
+		if k.Line != nil {
+			k.Line.Each(func(w *queue.Waiter) { units += int64(w.Cost) })
 		}
 	}
 	if x.busiest = max(x.busiest, busy); len(t.keys) > t.most+x.busiest || len(t.keys) != len(t.order) {
 		s.fail("%s keeps %d keys; at most %d should be idle, and %d have been busy at once", x.name, len(t.keys), t.most, x.busiest)
 	}
-	sh := t.shared
+	sh := t.Shared
 	if sh == nil {
 		return
 	}
-	for prio, n := range sh.waiting {
+	for prio, n := range sh.Waiting {
 		if units -= n; n <= 0 {
 			s.fail("%s: the tally of those who wait for the shared limiter has %d units of priority %d", x.name, n, prio)
 		}
 	}
-	if units != 0 || sh.count != len(sh.entries) || len(sh.entries) != len(sh.queues) || sh.settling || sh.dirty {
+	if units != 0 || sh.Count != len(sh.Entries) || len(sh.Entries) != len(sh.Queues) || sh.Settling || sh.Dirty {
 		s.fail("%s: the tally of those who wait for the shared limiter is wrong by %d units; %d entries, %d, %d; settling %v, dirty %v",
-			x.name, units, sh.count, len(sh.entries), len(sh.queues), sh.settling, sh.dirty)
+			x.name, units, sh.Count, len(sh.Entries), len(sh.Queues), sh.Settling, sh.Dirty)
 	}
-	for q := range sh.entries {
-		if q.line == nil {
+	for q := range sh.Entries {
+		if q.Line == nil {
 			s.fail("%s: a key waits for the shared limiter, and nobody in it", x.name)
 		}
 	}
-	if sh.asking != nil && (sh.asking.line == nil || sh.asking.line.asking == nil) {
+	if sh.Asking != nil && (sh.Asking.Line == nil || sh.Asking.Line.Asking == nil) {
 		s.fail("%s: the shared line waits for one who does not ask", x.name)
 	}
 }
@@ -152,17 +159,17 @@ func (s *soak) checkEnd() {
 			s.fail("%s is watched by %d, and nobody waits", f.name, len(f.watches))
 		}
 	}
-	now := time.Now().Add(foreignIdle + 2*maxBelief)
+	now := time.Now().Add(foreignIdle + 2*moment.MaxBelief)
 	for _, x := range s.trs {
 		if x.tr.table == nil {
 			continue
 		}
-		x.tr.table.mu.Lock()
-		defer x.tr.table.mu.Unlock()
+		x.tr.table.Mu.Lock()
+		defer x.tr.table.Mu.Unlock()
 		for _, k := range x.tr.table.keys {
-			probing := k.gate.trouble != nil && k.gate.cause != open && k.gate.probing
-			if !probing && !k.idle(now) && k.own.fresh(now) {
-				s.fail("%s would be kept for ever: %+v", k.key, k.gate.trouble)
+			probing := k.Gate.Trouble != nil && k.Gate.Cause != gate.Open && k.Gate.Probing
+			if !probing && !k.idle(now) && k.Own.Fresh(now) {
+				s.fail("%s would be kept for ever: %+v", k.Key, k.Gate.Trouble)
 			}
 		}
 	}

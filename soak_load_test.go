@@ -139,10 +139,10 @@ func (s *soak) cancelAtGrant(st *station, now time.Time) {
 		return
 	}
 	c := pick(s, st.line[0], pick(s, st.line...))
-	st.q.room.mu.Lock()
-	defer st.q.room.mu.Unlock()
-	if l := st.q.line; l != nil && l.told.After(now) {
-		time.AfterFunc(l.told.Sub(now), c.cancel)
+	st.q.Room.Mu.Lock()
+	defer st.q.Room.Mu.Unlock()
+	if l := st.q.Line; l != nil && l.Told.After(now) {
+		time.AfterFunc(l.Told.Sub(now), c.cancel)
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *soak) callQueue(st *station) {
 	c.enter(st)
 	defer c.leave()
 	if s.one(2) {
-		if st.q.Wait(ctx) == nil {
+		if st.bare.Wait(ctx) == nil {
 			s.locked(func() {
 				c.start()
 				c.land()
@@ -209,7 +209,7 @@ func (s *soak) callQueue(st *station) {
 		}
 		return
 	}
-	st.q.Do(ctx, func(ctx context.Context) error { return c.work(ctx) })
+	st.bare.Do(ctx, func(ctx context.Context) error { return c.work(ctx) })
 }
 
 // work is what a Queue's call does when it has started.
@@ -230,7 +230,7 @@ func (c *soakCall) work(ctx context.Context) error {
 func (s *soak) group(st *station) {
 	ctx, c := s.newCall()
 	defer c.cancel()
-	g, ctx := NewGroup(ctx, st.q)
+	g, ctx := NewGroup(ctx, st.bare)
 	s.locked(func() { st.groups[g] = true })
 	for range 1 + s.n(30) {
 		ctx, c := s.newCallIn(ctx)

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/moment"
 )
 
 // A soakAccount is what a limiter ought to hold, reckoned in the plainest way from what has started:
@@ -23,7 +26,7 @@ type soakAccount interface {
 // own is one of the library's limiters with its account.
 type own struct {
 	Limiter
-	account
+	account.Account
 }
 
 func ownOf(l Limiter) own {
@@ -58,11 +61,11 @@ func newSoakModel(lim Limiter) *soakModel {
 		m.name = fmt.Sprintf("Leaky(%v)", l.Limit())
 		m.acc = &tokenAccount{rate: float64(l.Limit()), burst: 1, tokens: 1, last: time.Now()}
 	case *FixedWindow:
-		m.name = fmt.Sprintf("FixedWindow(%d, %v)", l.window.n, l.window.per)
-		m.acc = &windowAccount{n: int(l.window.n), per: l.window.per}
+		m.name = fmt.Sprintf("FixedWindow(%d, %v)", l.window.N, l.window.Per)
+		m.acc = &windowAccount{n: int(l.window.N), per: l.window.Per}
 	case *SlidingWindow:
-		m.name = fmt.Sprintf("SlidingWindow(%d, %v)", l.window.n, l.window.per)
-		m.acc = &slidingAccount{n: int(l.window.n), per: l.window.per}
+		m.name = fmt.Sprintf("SlidingWindow(%d, %v)", l.window.N, l.window.Per)
+		m.acc = &slidingAccount{n: int(l.window.N), per: l.window.Per}
 	}
 	return m
 }
@@ -100,17 +103,17 @@ func (m *soakModel) settle(now time.Time) (wrong string) {
 }
 
 func (m *soakModel) available(now time.Time) float64 {
-	m.own.core().mu.Lock()
-	defer m.own.core().mu.Unlock()
-	return m.own.available(now)
+	m.own.Core().Mu.Lock()
+	defer m.own.Core().Mu.Unlock()
+	return m.own.Available(now)
 }
 
 // watched counts the lines that listen to the limiter.
 func (m *soakModel) watched() int {
-	c := m.own.core()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.watchers)
+	c := m.own.Core()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return len(c.Watchers)
 }
 
 // soakGrain is what rounding may cost, in units.
@@ -151,7 +154,7 @@ func (a *tokenAccount) holds(actual float64, taken, back int, loose bool) (strin
 	a.tokens = most
 	grain := soakGrain
 	if loose {
-		grain += maxLate.Seconds() * soakRate
+		grain += moment.MaxLate.Seconds() * soakRate
 	}
 	if a.rate == 0 {
 		least, most = min(0, least), min(0, most)

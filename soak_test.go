@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/moment"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // TestSoak mixes all that the library has, at random, in virtual time, before upstreams that fail and
@@ -86,12 +89,12 @@ type soak struct {
 	hosts               map[string]*soakHost
 	trs                 []*soakTransport
 	buckets             []*soakBucketLine
-	paid                map[*soakCall]bool // their own limiters were paid for an asking that is not over
-	booked              []func()           // cancel reservations
-	bodies              int                // request bodies made and not closed
-	answers             int                // response bodies made and not closed
-	over                bool               // no new calls
-	suspects, suspected map[*Queue]*waiter // heads that could have gone and have not: now, and a moment ago
+	paid                map[*soakCall]bool             // their own limiters were paid for an asking that is not over
+	booked              []func()                       // cancel reservations
+	bodies              int                            // request bodies made and not closed
+	answers             int                            // response bodies made and not closed
+	over                bool                           // no new calls
+	suspects, suspected map[*queue.Queue]*queue.Waiter // heads that could have gone and have not: now, and a moment ago
 	wrong               int
 }
 
@@ -99,7 +102,7 @@ func newSoak(t *testing.T, seed uint64, r *rand.Rand, sum *soakSum) *soak {
 	time.Sleep(time.Until(time.Unix(1e9, 0))) // bubbles begin in 2000, when an epoch still looked like a span
 	s := &soak{
 		t: t, seed: seed, born: time.Now(), sum: sum, poke: make(chan struct{}, 1), r: r,
-		hosts: map[string]*soakHost{}, paid: map[*soakCall]bool{}, suspects: map[*Queue]*waiter{}, suspected: map[*Queue]*waiter{},
+		hosts: map[string]*soakHost{}, paid: map[*soakCall]bool{}, suspects: map[*queue.Queue]*queue.Waiter{}, suspected: map[*queue.Queue]*queue.Waiter{},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
@@ -123,7 +126,7 @@ func (s *soak) run(span time.Duration) {
 		callers.Wait()
 		close(done)
 	}()
-	if !broken && !s.conduct(time.After(maxBelief+time.Hour), done, false) { // nothing told is believed for longer
+	if !broken && !s.conduct(time.After(moment.MaxBelief+time.Hour), done, false) { // nothing told is believed for longer
 		s.locked(func() { s.fail("calls are left behind: %v", s.left()) })
 	}
 	s.stop()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/moment"
 )
 
 var errSoakPanic = errors.New("the soak's own panic")
@@ -150,7 +151,7 @@ func (c *soakCall) hear(resp *http.Response, err error, sent time.Time) {
 	case code == 429, code == 503 && told > 0:
 		c.s.sum.throttled.Add(1)
 		if told > 0 && hint.Parse(resp, now).Scope == "" { // else it is told to one quota's calls alone
-			st.quiet = append(st.quiet, quiet{now, now.Add(min(time.Duration(told)*time.Second, maxBelief))})
+			st.quiet = append(st.quiet, quiet{now, now.Add(min(time.Duration(told)*time.Second, moment.MaxBelief))})
 		}
 		if !sent.Before(st.seen.epochAt) { // not an echo
 			st.refused = true

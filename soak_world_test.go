@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // A station is one Queue as an observer sees it: that of a Transport's key, or a bare one. Guarded by
@@ -15,7 +17,8 @@ import (
 type station struct {
 	name    string
 	tr      *soakTransport // nil: bare
-	q       *Queue         // that of a key may be dropped and made again
+	bare    *Queue         // nil: a Transport's
+	q       *queue.Queue   // that of a key may be dropped and made again
 	models  []*soakModel   // limiters of ours that a start pays
 	foreign []*soakForeign // and others
 
@@ -79,8 +82,9 @@ func (s *soak) build() {
 		for i := range s.n(3) {
 			l := s.limit(true)
 			opts := s.options()
+			q := NewQueue(l.lim, opts)
 			s.stations = append(s.stations, &station{
-				name: fmt.Sprintf("queue %d %+v of %s", i, opts, l), q: NewQueue(l.lim, opts), models: l.models, foreign: l.foreign,
+				name: fmt.Sprintf("queue %d %+v of %s", i, opts, l), bare: q, q: &q.q, models: l.models, foreign: l.foreign,
 				flying: map[*soakCall]time.Time{}, groups: map[*Group]bool{},
 			})
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/gate"
 )
 
 // These tests are about mechanisms that meet; TestSoak makes all of them meet at random.
@@ -180,29 +182,29 @@ func TestKeyIsIdleAfterACountedReopening(t *testing.T) {
 		time.Sleep(time.Minute)
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
-		tr.table.mu.Lock()
-		defer tr.table.mu.Unlock()
+		tr.table.Mu.Lock()
+		defer tr.table.Mu.Unlock()
 		if !k.idle(time.Now()) {
-			t.Errorf("never idle: %+v", *k.gate.trouble)
+			t.Errorf("never idle: %+v", *k.Gate.Trouble)
 		}
 	})
 }
 
 // a late probe's answer is taken for one of the reopening's calls.
 func TestLateProbeIsNoneOfTheReopening(t *testing.T) {
-	var g gate
+	var g gate.Gate
 	now := time.Now()
-	g.trouble = new(trouble)
-	g.close(failing, now, now)
-	g.probing = true
-	g.start(1, now, now, 0)
+	g.Trouble = new(gate.Trouble)
+	g.Shut(gate.Failing, now, now)
+	g.Probing = true
+	g.Start(1, now, now, 0)
 	now = now.Add(2 * time.Second)
-	g.start(1, now, now, 0) // the second probe
-	g.learn(report{outcome: success}, now, 0)
-	g.start(1, now, now, 0)                   // the first of the reopening
-	g.learn(report{outcome: success}, now, 0) // first probe's late answer
-	if g.flying != 1 {
-		t.Errorf("flying %d, one call is out", g.flying)
+	g.Start(1, now, now, 0) // the second probe
+	g.Learn(gate.Report{Outcome: gate.Success}, now, 0)
+	g.Start(1, now, now, 0)                             // the first of the reopening
+	g.Learn(gate.Report{Outcome: gate.Success}, now, 0) // first probe's late answer
+	if g.Flying != 1 {
+		t.Errorf("flying %d, one call is out", g.Flying)
 	}
 }
 
@@ -219,8 +221,8 @@ func TestLateEchoLeavesTheReopeningPaced(t *testing.T) {
 		})}
 		go status(tr, t.Context(), "http://a.test/")
 		status(tr, t.Context(), "http://a.test/late")
-		if got := tr.table.keys["a.test"].gate.mode; got != paced {
-			t.Errorf("the gate reopens by way %d, want %d", got, paced)
+		if got := tr.table.keys["a.test"].Gate.Mode; got != gate.Paced {
+			t.Errorf("the gate reopens by way %d, want %d", got, gate.Paced)
 		}
 	})
 }

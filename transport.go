@@ -124,7 +124,7 @@ func (t *Transport) CloseIdleConnections() {
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
 	for _, k := range t.table.all() {
-		if k.key == bounded(key) {
+		if k.Key == bounded(key) {
 			k.Resume()
 		}
 	}
@@ -146,7 +146,11 @@ func (t *Transport) Stats() iter.Seq[KeyStats] {
 	t.once.Do(t.setup)
 	return func(yield func(KeyStats) bool) {
 		for _, k := range t.table.all() {
-			if !yield(KeyStats{k.key, k.Stats(), k.allLearned()}) {
+			s := KeyStats{Key: k.Key, QueueStats: QueueStats(k.Stats())}
+			for _, l := range k.AllLearned() {
+				s.Learned = append(s.Learned, Learned(l))
+			}
+			if !yield(s) {
 				return
 			}
 		}

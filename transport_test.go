@@ -313,7 +313,7 @@ func TestHundredRefusalsAreOneEvent(t *testing.T) {
 		if n := up.between(6*time.Second, 6*time.Second+260*time.Millisecond); n == 0 {
 			t.Error("not reopened by 6.26 s: echoes must not add up")
 		}
-		if got := tr.table.keys["x"].gate.epoch; got != 1 {
+		if got := tr.table.keys["x"].Gate.Epoch; got != 1 {
 			t.Errorf("epoch %d, want 1", got)
 		}
 	})
@@ -887,7 +887,7 @@ func TestRandomTrafficKeepsAllLimits(t *testing.T) {
 			if total != len(all) {
 				t.Errorf("seed %d: Stats count %d attempts, the upstream %d", seed, total, len(all))
 			}
-			if s := tr.table.shared; s.count != 0 || len(s.entries) != 0 || len(s.queues) != 0 || len(s.waiting) != 0 {
+			if s := tr.table.Shared; s.Count != 0 || len(s.Entries) != 0 || len(s.Queues) != 0 || len(s.Waiting) != 0 {
 				t.Errorf("seed %d: the shared line is not empty: %+v", seed, s)
 			}
 		})

@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // A FixedWindow admits n units per window of length per. A window starts with the first unit after
@@ -14,20 +16,20 @@ import (
 //
 // Make it with [NewFixedWindow]: the zero FixedWindow refuses every cost. It is safe for concurrent
 // use and must not be copied.
-type FixedWindow struct{ window fixedWindow }
+type FixedWindow struct{ window account.FixedWindow }
 
 // NewFixedWindow returns a limiter of n units per window of length per.
 // It panics if n is below 1 or per is not above 0.
 func NewFixedWindow(n int, per time.Duration) *FixedWindow {
 	w := new(FixedWindow)
-	w.window.init("NewFixedWindow", n, per)
+	w.window.Init("NewFixedWindow", n, per)
 	return w
 }
 
 // Take implements [Limiter]; ctx is not used. It errs for a negative cost, and for one above n that
 // would block for more than an hour.
 func (w *FixedWindow) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return takeNow(&w.window, n)
+	return account.TakeNow(&w.window, n)
 }
 
 // Adjust implements [Adjuster]: n < 0 gives units of the open window back, n > 0 takes more and may
@@ -49,20 +51,20 @@ func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.window.Not
 //
 // Make it with [NewSlidingWindow]: the zero SlidingWindow refuses every cost. It is safe for
 // concurrent use and must not be copied.
-type SlidingWindow struct{ window slidingWindow }
+type SlidingWindow struct{ window account.SlidingWindow }
 
 // NewSlidingWindow returns a limiter of n units in any interval of length per.
 // It panics if n is below 1 or per is not above 0.
 func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
 	w := new(SlidingWindow)
-	w.window.init("NewSlidingWindow", n, per)
+	w.window.Init("NewSlidingWindow", n, per)
 	return w
 }
 
 // Take implements [Limiter]; ctx is not used. It errs for a negative cost, and for one above n that
 // would block for more than an hour.
 func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return takeNow(&w.window, n)
+	return account.TakeNow(&w.window, n)
 }
 
 // Adjust implements [Adjuster]: n < 0 lessens a debt and then gives the oldest units back, so that

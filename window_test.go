@@ -339,21 +339,21 @@ func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
 	steady := 0
 	for i := range 100_000 {
 		now = now.Add(150 * time.Microsecond) // 6,667 in use
-		w.take(now, 1)
+		w.Consume(now, 1)
 		if i == 50_000 {
-			steady = cap(w.log.buf)
+			steady = cap(w.Log.Buf)
 		}
 	}
-	if got := cap(w.log.buf); got > 2*6667 || got != steady {
+	if got := cap(w.Log.Buf); got > 2*6667 || got != steady {
 		t.Errorf("%d places for 6,667 stamps, %d before", got, steady)
 	}
-	w.take(now.Add(time.Minute), 1)
-	if got := cap(w.log.buf); got > 64 {
+	w.Consume(now.Add(time.Minute), 1)
+	if got := cap(w.Log.Buf); got > 64 {
 		t.Errorf("%d places for one stamp", got)
 	}
 	idle := &NewSlidingWindow(1<<40, time.Hour).window
-	idle.take(now, 3)
-	if got := cap(idle.log.buf); got > 8 {
+	idle.Consume(now, 3)
+	if got := cap(idle.Log.Buf); got > 8 {
 		t.Errorf("%d places for three stamps", got)
 	}
 }

@@ -1,0 +1,156 @@
+// Package account keeps the accounts of the limiters: when units may be taken, and what happens to
+// those that are given back. An account says when and never waits; the root's Bucket, Leaky,
+// FixedWindow and SlidingWindow are each a thin cover of one.
+//
+// A [Set] is several accounts, and limiters of other kinds, that a call pays together: all or none.
+//
+// Each account has one lock, in its [Core]. Where several are needed they are locked in the order of
+// a random rank. Moments are given by the caller, and a clock that is behind an account's is lifted.
+package account
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/moment"
+)
+
+// An Account is what stands behind a limiter of the library: of what may start, and when.
+// Everything below core is called with core's lock held.
+type Account interface {
+	adjusts
+	notifies
+	Core() *Core
+	// Check returns why n units can never be taken: n is negative, the limit 0, or the surplus over
+	// burst or window takes more than maxSurplus.
+	Check(n int) error
+	// Consume consumes n units as of at, for which after has just said yes under the same lock.
+	Consume(at time.Time, n int)
+	// TakeBy is both in one: if n units were ready at a moment from at to now it takes them as of
+	// that moment. It returns a moment not after now if it took, else the one to ask again.
+	TakeBy(at, now time.Time, n int) (time.Time, error)
+	// GiveBack undoes an unused take(at, n); a unit whose window has ended by now is not given again.
+	GiveBack(at, now time.Time, n int)
+	// After predicts when a call of n units, which check has passed, starts if, from the moment from
+	// on, ahead units go first. A clock ahead of from lifts it. With nobody ahead it is the earliest
+	// moment at which n units may start; they may at any later one too.
+	After(from time.Time, ahead int64, n int) time.Time
+	// rate is the long-run rate, rate.Inf if there is none.
+	rate() rate.Limit
+	// Available returns the units that could be taken at now: negative under a debt, +Inf without limit.
+	Available(now time.Time) float64
+	// Fresh reports whether the limiter behaves as one just made, and no setter was ever called.
+	Fresh(now time.Time) bool
+}
+
+// What a limiter may be able to do; the library's users know these as Limiter, Adjuster and Notifier.
+type (
+	takes interface {
+		Take(ctx context.Context, n int) (wait time.Duration, err error)
+	}
+	adjusts  interface{ Adjust(n int) }
+	notifies interface {
+		Notify(changed func()) (stop func())
+	}
+)
+
+const (
+	// maxSurplus bounds what a single cost may block beyond its burst or window; more is an error.
+	maxSurplus = time.Hour
+	// Forever stands for waits that cannot be told: 146 years, so that sums do not overflow.
+	Forever = time.Duration(1 << 62)
+)
+
+// Core is the part that every limiter of the library has: 48 bytes, so that a Bucket has 80.
+type Core struct {
+	Mu       sync.Mutex
+	rank     [6]byte          // random: the one order in which All locks its limiters
+	changed  bool             // a setter was called: not fresh any more
+	last     time.Time        // the latest moment seen; never goes back
+	Watchers map[*func()]bool // who is told of changes; nil while nobody sleeps
+}
+
+// init draws the rank. Random instead of counted, because a counter would be package state.
+func (c *Core) init() {
+	for i, bits := 0, rand.Uint64(); i < len(c.rank); i, bits = i+1, bits>>8 {
+		c.rank[i] = byte(bits)
+	}
+}
+
+// lift returns at, or the limiter's own clock if that is ahead. Clocks are read before locks are
+// won, so moments can arrive out of order; an interval counted twice would be units made of nothing.
+func (c *Core) lift(at time.Time) time.Time { return moment.Latest(at, c.last) }
+
+// notify adds changed to those who are told; it stands behind every account's Notify.
+func (c *Core) notify(changed func()) (stop func()) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	if c.Watchers == nil {
+		c.Watchers = map[*func()]bool{}
+	}
+	c.Watchers[&changed] = true
+	return func() { c.forget(&changed) }
+}
+
+func (c *Core) forget(changed *func()) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	if delete(c.Watchers, changed); len(c.Watchers) == 0 {
+		c.Watchers = nil
+	}
+}
+
+// change does what f does under the lock, then tells the sleeping lines without it.
+func (c *Core) change(f func(now time.Time)) {
+	for _, changed := range c.changeLocked(f) {
+		changed()
+	}
+}
+
+// changeLocked returns whom to tell.
+func (c *Core) changeLocked(f func(now time.Time)) (tell []func()) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	now := c.lift(time.Now())
+	f(now)
+	c.last = now
+	for changed := range c.Watchers {
+		tell = append(tell, *changed)
+	}
+	return tell
+}
+
+// TakeNow is Take of each kind: the clock is read inside the lock.
+func TakeNow(o Account, n int) (wait time.Duration, err error) {
+	c := o.Core()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	now := c.lift(time.Now())
+	m, err := o.TakeBy(now, now, n)
+	if err != nil {
+		return 0, err
+	}
+	return m.Sub(now), nil
+}
+
+// takeReady is takeBy by way of after and take. A now behind the limiter's clock is lifted, else a
+// caller who lost the race for the lock would wait for nanoseconds; the answer is cut to its now.
+func takeReady(o Account, at, now time.Time, n int) (time.Time, error) {
+	if err := o.Check(n); err != nil {
+		return at, err
+	}
+	m := o.After(at, 0, n)
+	if m.After(o.Core().lift(now)) {
+		return m, nil
+	}
+	o.Consume(m, n)
+	return moment.Earliest(m, now), nil
+}
+
+// errNegative is every limiter's answer to a negative cost.
+func errNegative(n int) error { return fmt.Errorf("throttle: cost %d is negative", n) }

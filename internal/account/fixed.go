@@ -1,0 +1,95 @@
+package account
+
+import (
+	"time"
+
+	"github.com/go-throttle/throttle/internal/moment"
+)
+
+// A FixedWindow is the account of a FixedWindow.
+type FixedWindow struct {
+	quota
+	start time.Time // of the current window, or of the last one
+	used  int64     // units since start; more than n fill the windows that follow without a gap
+}
+
+// at returns the window open at the given moment: its start, and the units used from it on. With no
+// window open a new one would start now.
+func (w *FixedWindow) at(now time.Time) (start time.Time, used int64) {
+	if w.used == 0 {
+		return now, 0
+	}
+	ended := int64(now.Sub(w.start) / w.Per)
+	if ended >= w.windows(w.used) {
+		return now, 0
+	}
+	return w.start.Add(time.Duration(ended) * w.Per), w.used - ended*w.N
+}
+
+func (w *FixedWindow) Consume(at time.Time, n int) {
+	at = w.c.lift(at)
+	w.c.last = at
+	if start, used := w.at(at); n > 0 {
+		w.start, w.used = start, plus(used, int64(n))
+	}
+}
+
+func (w *FixedWindow) TakeBy(at, now time.Time, n int) (time.Time, error) {
+	return takeReady(w, at, now, n)
+}
+
+// GiveBack counts the windows that ended since the units were taken: what those held is gone, and
+// with it all of a cost that fits one window.
+func (w *FixedWindow) GiveBack(at, now time.Time, n int) {
+	now = w.c.lift(now)
+	start, used := w.at(now)
+	ended := w.windows(int64(n)) // if no window is open
+	if used > 0 {
+		ended = int64(max(0, start.Sub(at)+w.Per-1) / w.Per)
+	}
+	if ended < w.windows(int64(n)) {
+		w.start, w.used = start, max(0, used-(int64(n)-ended*w.N))
+		w.c.last = now
+	}
+}
+
+// After skips windows until the units fit, or until none is open for a cost above n. Under backlog
+// windows follow each other without a gap, as under a debt.
+func (w *FixedWindow) After(from time.Time, ahead int64, n int) time.Time {
+	from = w.c.lift(from)
+	if ahead == 0 && n == 0 {
+		return from
+	}
+	start, used := w.at(from)
+	used = plus(used, ahead)
+	full := w.windows(used)
+	if int64(n) <= w.N {
+		full = w.windows(max(0, plus(used, int64(n))-w.N))
+	}
+	return moment.Latest(from, start.Add(times(full, w.Per)))
+}
+
+func (w *FixedWindow) Available(now time.Time) float64 {
+	_, used := w.at(w.c.lift(now))
+	return float64(w.N - used)
+}
+
+func (w *FixedWindow) Fresh(now time.Time) bool {
+	_, used := w.at(w.c.lift(now))
+	return used == 0
+}
+
+// Adjust takes n units, as a debt if they do not fit; n < 0 gives units of the open window back.
+func (w *FixedWindow) Adjust(n int) {
+	w.c.change(func(now time.Time) {
+		if w.N == 0 { // the zero one
+			return
+		}
+		if n > 0 {
+			w.Consume(now, n)
+			return
+		}
+		start, used := w.at(now)
+		w.start, w.used = start, max(0, used+int64(n))
+	})
+}

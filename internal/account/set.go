@@ -1,0 +1,140 @@
+package account
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/moment"
+)
+
+// A Set of limiters that are paid together. The zero set is empty. Its methods lock the accounts
+// themselves, in one order.
+type Set struct {
+	Own     []Account // sorted by rank, no duplicates
+	Foreign []takes   // limiters of other kinds, in the order of joining, the one without Adjust last
+}
+
+// Join puts an account in its place, unless it is there already.
+func (s *Set) Join(o Account) {
+	if !slices.Contains(s.Own, o) {
+		s.Own = append(s.Own, o)
+		slices.SortFunc(s.Own, func(a, b Account) int { return bytes.Compare(a.Core().rank[:], b.Core().rank[:]) })
+	}
+}
+
+func (s *Set) lock() {
+	for _, o := range s.Own {
+		o.Core().Mu.Lock()
+	}
+}
+
+func (s *Set) unlock() {
+	for _, o := range s.Own {
+		o.Core().Mu.Unlock()
+	}
+}
+
+// TakeBy takes n units from all own limiters, as of the first moment from at to now at which all of
+// them are ready; as readiness is monotone, one pass finds it. A moment not after now means taken;
+// otherwise nothing was, and it is the one to ask again.
+func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
+	s.lock()
+	defer s.unlock()
+	m, err := s.readyLocked(at, n)
+	if err != nil {
+		return m, err
+	}
+	clock := now // the most advanced of theirs
+	for _, o := range s.Own {
+		clock = o.Core().lift(clock)
+	}
+	if m.After(clock) {
+		return m, nil
+	}
+	for _, o := range s.Own {
+		o.Consume(m, n)
+	}
+	return moment.Earliest(m, now), nil
+}
+
+// Ready is the latest of what all say.
+func (s *Set) Ready(at time.Time, n int) (m time.Time, err error) {
+	s.lock()
+	defer s.unlock()
+	return s.readyLocked(at, n)
+}
+
+func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
+	if n < 0 {
+		return at, errNegative(n)
+	}
+	m = at
+	for _, o := range s.Own {
+		if err := o.Check(n); err != nil {
+			return at, err
+		}
+		m = moment.Latest(m, o.After(at, 0, n))
+	}
+	return m, nil
+}
+
+// each visits all own limiters under their locks.
+func (s *Set) each(visit func(Account)) {
+	s.lock()
+	defer s.unlock()
+	for _, o := range s.Own {
+		visit(o)
+	}
+}
+
+// GiveBack returns an unused takeBy(…, n) that answered at. It tells nobody: it may be called under
+// the line's lock, and an All that is refused again and again must not wake its own line each time.
+func (s *Set) GiveBack(at, now time.Time, n int) {
+	s.each(func(o Account) { o.GiveBack(at, now, n) })
+}
+
+// After is the latest prediction.
+func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
+	m := from
+	s.each(func(o Account) { m = moment.Latest(m, o.After(from, ahead, n)) })
+	return m
+}
+
+// Rate is the slowest rate, rate.Inf if there is none.
+func (s *Set) Rate() rate.Limit {
+	slowest := rate.Inf
+	s.each(func(o Account) { slowest = min(slowest, o.rate()) })
+	return slowest
+}
+
+// easeIn is the time over which the gate spreads what a limiter has left when it
+// lets calls in again: a quota for a day must not slow them to one in minutes.
+const easeIn = 10 * time.Minute
+
+// Pace is the rate at which the gate lets calls in again: the slowest long-run rate,
+// of a limiter with much left what spends that within easeIn. rate.Inf if there is none.
+func (s *Set) Pace(now time.Time) rate.Limit {
+	slowest := rate.Inf
+	s.each(func(o Account) {
+		slowest = min(slowest, max(o.rate(), rate.Limit(o.Available(now)/easeIn.Seconds())))
+	})
+	return slowest
+}
+
+// Available is the smallest number of units that could be taken at now, +Inf without limit.
+func (s *Set) Available(now time.Time) float64 {
+	fewest := math.Inf(1)
+	s.each(func(o Account) { fewest = min(fewest, o.Available(now)) })
+	return fewest
+}
+
+// Fresh reports whether all own limiters are as new. Of foreign ones it knows nothing.
+func (s *Set) Fresh(now time.Time) bool {
+	fresh := true
+	s.each(func(o Account) { fresh = fresh && o.Fresh(now) })
+	return fresh
+}

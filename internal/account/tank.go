@@ -1,0 +1,235 @@
+package account
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/moment"
+)
+
+// A Tank is a token bucket: the account of a Bucket and of a Leaky. Its formulas are those of
+// rate.Limiter; the account is our own because that one has a second lock, reads its clock outside
+// it, loses units when a reservation is cancelled, and has no word for a debt.
+type Tank struct {
+	C      Core
+	limit  rate.Limit
+	burst  int
+	tokens float64 // at the moment c.last; below 0: a debt. Under rate.Inf they mean nothing
+}
+
+func (t *Tank) Core() *Core { return &t.C }
+
+// Init makes a full account. It panics for nonsense.
+func (t *Tank) Init(caller string, limit rate.Limit, burst int) {
+	limit = checkLimit(caller, limit, burst)
+	t.C.init()
+	t.limit, t.burst, t.tokens = limit, burst, float64(burst)
+}
+
+// tokensAt is min(burst, tokens + limit·(at − last)); at is not before last.
+func (t *Tank) tokensAt(at time.Time) float64 {
+	tokens := t.tokens + at.Sub(t.C.last).Seconds()*float64(t.limit)
+	if full := float64(t.burst); tokens > full {
+		return full
+	}
+	return tokens
+}
+
+// pay takes n units as of at, if they are there: the whole cost of a take that need not wait.
+func (t *Tank) pay(at time.Time, n int) bool {
+	at = t.C.lift(at)
+	tokens := t.tokensAt(at)
+	if n <= 0 || float64(n) > tokens || t.limit == 0 {
+		return false
+	}
+	t.tokens, t.C.last = tokens-float64(n), at
+	return true
+}
+
+func (t *Tank) TakeBy(at, now time.Time, n int) (time.Time, error) {
+	if t.pay(at, n) {
+		return moment.Earliest(t.C.last, now), nil
+	}
+	return takeReady(t, at, now, n)
+}
+
+func (t *Tank) Check(n int) error {
+	switch {
+	case n < 0:
+		return errNegative(n)
+	case n == 0 || t.limit == rate.Inf:
+		return nil
+	case t.limit == 0:
+		return fmt.Errorf("throttle: cost %d can never be paid: the limit is 0", n)
+	case span(float64(n)-float64(t.burst), t.limit) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, t.burst, t.limit, maxSurplus)
+	}
+	return nil
+}
+
+// Consume books n tokens as of at, whatever there is; a negative n adds tokens. What is above the
+// burst is cut by the next reckoning.
+func (t *Tank) Consume(at time.Time, n int) {
+	at = t.C.lift(at)
+	t.tokens, t.C.last = t.tokensAt(at)-float64(n), at
+}
+
+// GiveBack is exact, min(B, min(B, x−n) + n + r·Δt) being what the bucket would hold without the take,
+// unless it has filled up and been drawn on since: then up to n units come on top.
+func (t *Tank) GiveBack(_, now time.Time, n int) { t.Consume(now, -n) }
+
+// After: n units start when the tokens reach n, or the burst if that is less. Under backlog no token
+// is ever cut off, so the units ahead and our own simply add up.
+func (t *Tank) After(from time.Time, ahead int64, n int) time.Time {
+	from = t.C.lift(from)
+	if ahead == 0 && n == 0 {
+		return from
+	}
+	need := float64(ahead) + float64(min(n, t.burst))
+	return from.Add(span(need-t.tokensAt(from), t.limit))
+}
+
+func (t *Tank) rate() rate.Limit { return t.limit }
+
+func (t *Tank) Available(now time.Time) float64 {
+	switch tokens := t.tokensAt(t.C.lift(now)); t.limit {
+	case rate.Inf:
+		return math.Inf(1)
+	case 0:
+		return min(0, tokens)
+	default:
+		return tokens
+	}
+}
+
+func (t *Tank) Fresh(now time.Time) bool {
+	return !t.C.changed && (t.limit == rate.Inf || t.tokensAt(t.C.lift(now)) >= float64(t.burst))
+}
+
+// The methods that follow take the lock themselves.
+
+// PayAlone is pay.
+func (t *Tank) PayAlone(at time.Time, n int) bool {
+	t.C.Mu.Lock()
+	defer t.C.Mu.Unlock()
+	return t.pay(at, n)
+}
+
+// Locked runs f under the lock.
+func (t *Tank) Locked(f func()) {
+	t.C.Mu.Lock()
+	defer t.C.Mu.Unlock()
+	f()
+}
+
+// Adjust takes n units, whatever there is; a negative n gives them back.
+func (t *Tank) Adjust(n int) {
+	t.C.change(func(now time.Time) { t.Consume(now, n) })
+}
+
+// Notify has changed called after each change.
+func (t *Tank) Notify(changed func()) (stop func()) { return t.C.notify(changed) }
+
+// Limit returns the rate.
+func (t *Tank) Limit() (limit rate.Limit) {
+	t.Locked(func() { limit = t.limit })
+	return limit
+}
+
+// Burst returns the most units that are held.
+func (t *Tank) Burst() (burst int) {
+	t.Locked(func() { burst = t.burst })
+	return burst
+}
+
+// Tokens returns the units that could be taken now.
+func (t *Tank) Tokens() (tokens float64) {
+	t.Locked(func() { tokens = t.Available(time.Now()) })
+	return tokens
+}
+
+// SetLimit changes the rate; what was earned at the old one stays.
+func (t *Tank) SetLimit(limit rate.Limit) {
+	t.C.change(func(now time.Time) {
+		limit = checkLimit("SetLimit", limit, t.burst)
+		t.Consume(now, 0)
+		if t.limit == rate.Inf { // which fills the bucket in no time
+			t.tokens = float64(t.burst)
+		}
+		t.limit, t.C.changed = limit, true
+	})
+}
+
+// SetBurst changes the burst: a lower one cuts what is held.
+func (t *Tank) SetBurst(burst int) {
+	t.C.change(func(now time.Time) {
+		checkLimit("SetBurst", t.limit, burst)
+		t.Consume(now, 0)
+		t.burst, t.tokens = burst, min(t.tokens, float64(burst))
+		t.C.changed = true
+	})
+}
+
+// A Booking is n units taken whether they are there or not, until it is cancelled.
+type Booking struct {
+	Tank  *Tank     // nil: refused
+	Act   time.Time // when the units may be used; fixed
+	units int       // what cancel gives back; guarded by the tank's lock
+}
+
+// Book takes n units as of now, as a debt if they are not there.
+func (t *Tank) Book(n int) Booking {
+	t.C.Mu.Lock()
+	defer t.C.Mu.Unlock()
+	now := t.C.lift(time.Now())
+	if t.Check(n) != nil {
+		return Booking{}
+	}
+	b := Booking{Tank: t, Act: t.After(now, 0, n), units: n}
+	if t.limit == rate.Inf {
+		b.units = 0 // nothing is booked, so nothing can come back when a limit is set
+	}
+	t.Consume(now, n)
+	return b
+}
+
+// Cancel gives the units back, once.
+func (b *Booking) Cancel() {
+	if b.Tank == nil {
+		return
+	}
+	b.Tank.C.change(func(now time.Time) {
+		b.Tank.Consume(now, -b.units)
+		b.units = 0
+	})
+}
+
+// checkLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because
+// 0 s of a real infinity would make NaN of the tokens.
+func checkLimit(caller string, limit rate.Limit, burst int) rate.Limit {
+	if !(limit >= 0) { // NaN too
+		panic(fmt.Sprintf("throttle: %s: limit %v must not be negative or NaN", caller, float64(limit)))
+	}
+	limit = min(limit, rate.Inf)
+	if burst < 0 || burst < 1 && limit != rate.Inf {
+		panic(fmt.Sprintf("throttle: %s: burst %d must be at least 1 (0 goes with limit rate.Inf only)", caller, burst))
+	}
+	return limit
+}
+
+// span is the time in which limit makes so many units, rounded up to the next nanosecond, so that a
+// take at its end succeeds. What is less than 1/1024 ns is noise of the floats and not rounded up,
+// or a unit due in exactly 1 µs would often come after 1,001 ns.
+func span(units float64, limit rate.Limit) time.Duration {
+	if units <= 0 {
+		return 0
+	}
+	ns := math.Ceil(units/float64(limit)*float64(time.Second) - 1.0/1024)
+	if ns >= float64(Forever) {
+		return Forever
+	}
+	return time.Duration(ns)
+}

@@ -1,0 +1,140 @@
+package queue
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/learn"
+)
+
+// This file is what a queue makes of an attempt's answer.
+
+// Heard takes in what an attempt has shown: what it says of quotas, what a refusal
+// says of the rate, and what the gate makes of it. It returns the limits that are new.
+func (q *Queue) Heard(r *gate.Report, h *hint.Hint, p learn.Place, now time.Time) (news []learn.Known) {
+	if l := q.Learned; l != nil && p.Paid > 0 {
+		l.Landed(p.Paid-1, p.Cost)
+	}
+	p.Refused = r.Outcome == gate.Refusal
+	id := max(p.Paid, 1) - 1
+	if len(h.Quotas) > 0 && q.teachable(h) {
+		known := len(q.Learned.Lanes)
+		id, news = q.Learned.Hear(h.Quotas, id, p, float64(q.Counters.Sent), now)
+		if known == 1 && q.Line != nil && id > 0 { // until more is known, all fall under these quotas
+			q.Line.move(id)
+		}
+	}
+	if q.Learned != nil {
+		q.Learned.Trip(r.Trip)
+	}
+	pace := q.Pace()
+	q.Gate.Closed(now, pace) // if it is over, the rate that was found is the one to reopen at
+	answer := *r
+	if r.Outcome == gate.Refusal {
+		q.Counters.throttled++
+		pace = q.Limits.Pace(now) // a first refusal closes for one unit's time
+		if r.Told == 0 {
+			r.Told = resetOf(h)
+			answer.Told = r.Told
+		}
+		if q.Learned != nil && q.Learned.Shut(id, h, now) {
+			answer.Outcome = gate.Success // the quota holds its calls back: the others' may go on
+		}
+	}
+	current := r.Epoch == q.Gate.Epoch
+	stopped := q.Gate.Learn(answer, now, pace)
+	if stopped && q.Gate.Cause == gate.Failing {
+		q.Gate.Flow = q.Flow(now)
+	}
+	if f := q.search(r, id, now); f != nil {
+		switch r.Outcome {
+		case gate.Refusal:
+			if f.Refuse(p.Sent, now, q.Gate.Reopens(now), current, r.Told > 0, q.Gate.Srtt) {
+				news = append(news, f.View(now))
+			}
+		case gate.Success:
+			f.Accept(max(1, p.Cost), current)
+		}
+	}
+	if stopped || q.Learned != nil && q.Room.MaxPause >= 0 && !q.Learned.Spent(id, now).IsZero() {
+		q.Expel(now)
+	}
+	return news
+}
+
+// teachable makes room for what h tells; false if nothing of it can be kept.
+func (q *Queue) teachable(h *hint.Hint) bool {
+	if q.Learned == nil && slices.ContainsFunc(h.Quotas, func(t hint.Quota) bool { return learn.Useful(&t) }) {
+		q.learn()
+	}
+	return q.Learned != nil
+}
+
+func (q *Queue) learn() {
+	q.Learned = learn.New()
+	q.Gate.Listens = true
+	q.Gate.Watch()
+}
+
+// search returns the finder, and makes it at the first refusal that neither a
+// limit of ours nor a told quota explains.
+func (q *Queue) search(r *gate.Report, id uint8, now time.Time) *learn.Finder {
+	known := len(q.Limits.Own)+len(q.Limits.Foreign) > 0
+	if r.Outcome == gate.Refusal && !known && (q.Learned == nil || q.Learned.Find == nil && !q.Learned.Explains(id, now)) {
+		if q.Learned == nil {
+			q.learn()
+		}
+		window := math.Inf(1)
+		if r.Told > 0 {
+			window = (now.Sub(q.Room.Base) - q.Gate.Met + r.Told).Seconds()
+		}
+		q.Learned.Find = learn.NewFinder(now, q.Gate.Reopens(now), q.served(), window, q.Flow(now))
+	}
+	if q.Learned == nil {
+		return nil
+	}
+	return q.Learned.Find
+}
+
+// served is how many calls have been, about: those sent, neither refused nor under way.
+func (q *Queue) served() float64 {
+	under := int(q.Calls-q.Ended.Load()) - int(q.Resting.Load())
+	if q.Line != nil {
+		under -= q.Line.Count
+	}
+	return max(0, float64(q.Counters.Sent)-float64(q.Counters.throttled)-float64(max(0, under)))
+}
+
+// Flow is the rate that the upstream has answered so far while the gate was open, 0 if that
+// has not been long. Where nothing was refused, it is a rate that the upstream bears.
+func (q *Queue) Flow(now time.Time) float64 {
+	t := now.Sub(q.Room.Base) - q.Gate.Met - q.Gate.ClosedTime(now)
+	if t < learn.LongEnough {
+		return 0
+	}
+	return q.served() / t.Seconds()
+}
+
+// resetOf is the reset of a quota of which nothing remains, where a refusal tells
+// no other time.
+func resetOf(h *hint.Hint) (reset time.Duration) {
+	for i := range h.Quotas {
+		if h.Quotas[i].Remaining == 0 {
+			reset = max(reset, h.Quotas[i].Reset)
+		}
+	}
+	return reset
+}
+
+// AllLearned is for Stats.
+func (q *Queue) AllLearned() []learn.Known {
+	q.Room.Mu.Lock()
+	defer q.Room.Mu.Unlock()
+	if q.Learned == nil {
+		return nil
+	}
+	return q.Learned.All(time.Now())
+}

@@ -1,0 +1,42 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/moment"
+)
+
+// This file tells a table whether a queue may be dropped.
+
+// Busy reports whether calls wait, are under way or rest.
+func (q *Queue) Busy() bool {
+	return q.Line != nil || q.Slots > 0 || q.Calls != q.Ended.Load()
+}
+
+// AsNew reports whether a queue made anew would behave the same.
+func (q *Queue) AsNew(now time.Time) bool {
+	g := &q.Gate
+	if q.Busy() || g.Closed(now, q.Pace()) {
+		return false
+	}
+	g.LineEmpty(now)
+	return (g.Trouble == nil || g.Mode != gate.Paced && g.Flying == 0) && q.Own.Fresh(now)
+}
+
+// ClosedFor is why the gate is closed at now; open if it is not, or may open at once.
+func (q *Queue) ClosedFor(now time.Time) gate.Cause {
+	g := &q.Gate
+	if g.Trouble == nil || !g.Probing && !now.Before(g.Until) {
+		return gate.Open
+	}
+	return g.Cause
+}
+
+// OpenPaced makes the gate of a new queue let the first calls through as after a
+// closing: its past may have been dropped, a burst just spent with it.
+func (q *Queue) OpenPaced(now time.Time) {
+	pace := q.Limits.Pace(now)
+	q.Gate.Trouble = new(gate.Trouble)
+	q.Gate.OpenPaced(now.Add(moment.UnitTime(1, pace)), pace)
+}
