@@ -101,7 +101,7 @@ func (c *call) arrive(ctx context.Context) (*queue.Line, *queue.Waiter, error) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	since := time.Since(t.Base)
-	now := t.Base.Add(since) // as room.now
+	now := t.Base.Add(since) // as Room.Now
 	if c.k == nil {
 		k := t.find(c.key, since)
 		if k == nil {

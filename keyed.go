@@ -29,7 +29,7 @@ const (
 
 // A keyState is a queue in a Transport's table.
 type keyState struct {
-	used  time.Duration // when last, since the room's base
+	used  time.Duration // when last, since Room.Base
 	place int           // in table.order
 	spent float64       // of the retry budget
 	queue.Queue
@@ -62,7 +62,7 @@ func (k *keyState) worth(now time.Time) int {
 	return 1
 }
 
-// A table holds the queues of a Transport's keys. They share one lock, room.mu:
+// A table holds the queues of a Transport's keys. They share one lock, Room.Mu:
 // it is held for well under a microsecond, as that of http.Transport's idle
 // connections is, and makes one critical section of looking up, waiting and taking.
 type table struct {
@@ -88,7 +88,7 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	return t
 }
 
-// find returns the state of key at that time since base, nil if there is none. Of its use it keeps no
+// find returns the state of key at that time since Base, nil if there is none. Of its use it keeps no
 // more than the moment: an order of use would cost writes to other keys.
 func (t *table) find(key string, since time.Duration) *keyState {
 	k := t.recent

@@ -20,28 +20,29 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// An Account is what stands behind a limiter of the library: of what may start, and when.
-// Everything below core is called with core's lock held.
+// An Account is what stands behind a limiter of the library: it says what may start, and when.
+// Everything below Core is called with that core's lock held; Adjust and Notify take it themselves.
 type Account interface {
 	adjusts
 	notifies
 	Core() *Core
 	// Check returns why n units can never be taken: n is negative, the limit 0, or the surplus over
-	// burst or window takes more than maxSurplus.
+	// burst or window takes more than maxSurplus. nil: they can.
 	Check(n int) error
-	// Consume consumes n units as of at, for which after has just said yes under the same lock.
+	// Consume takes n units as of at, there or not. A caller whose units must be there has asked
+	// After under the same lock; what is not there becomes a debt.
 	Consume(at time.Time, n int)
-	// TakeBy is both in one: if n units were ready at a moment from at to now it takes them as of
-	// that moment. It returns a moment not after now if it took, else the one to ask again.
+	// TakeBy is Check, After and Consume in one: if n units were ready at a moment from at to now it takes
+	// them as of that moment. It returns a moment not after now if it took, else the one to ask again.
 	TakeBy(at, now time.Time, n int) (time.Time, error)
-	// GiveBack undoes an unused take(at, n); a unit whose window has ended by now is not given again.
+	// GiveBack undoes an unused take of n units as of at; a unit whose window has ended by now is not given again.
 	GiveBack(at, now time.Time, n int)
-	// After predicts when a call of n units, which check has passed, starts if, from the moment from
+	// After predicts when a call of n units, which Check has passed, starts if, from the moment from
 	// on, ahead units go first. A clock ahead of from lifts it. With nobody ahead it is the earliest
 	// moment at which n units may start; they may at any later one too.
 	After(from time.Time, ahead int64, n int) time.Time
-	// rate is the long-run rate, rate.Inf if there is none.
-	rate() rate.Limit
+	// Rate is the long-run rate, rate.Inf if there is none.
+	Rate() rate.Limit
 	// Available returns the units that could be taken at now: negative under a debt, +Inf without limit.
 	Available(now time.Time) float64
 	// Fresh reports whether the limiter behaves as one just made, and no setter was ever called.
@@ -66,10 +67,10 @@ const (
 	Forever = time.Duration(1 << 62)
 )
 
-// Core is the part that every limiter of the library has: 48 bytes, so that a Bucket has 80.
+// Core is the part that every account has: 48 bytes, so that a Bucket has 80.
 type Core struct {
 	Mu       sync.Mutex
-	rank     [6]byte          // random: the one order in which All locks its limiters
+	rank     [6]byte          // random: the one order in which a Set locks its accounts
 	changed  bool             // a setter was called: not fresh any more
 	last     time.Time        // the latest moment seen; never goes back
 	Watchers map[*func()]bool // who is told of changes; nil while nobody sleeps
@@ -138,7 +139,7 @@ func TakeNow(o Account, n int) (wait time.Duration, err error) {
 	return m.Sub(now), nil
 }
 
-// takeReady is takeBy by way of after and take. A now behind the limiter's clock is lifted, else a
+// takeReady is TakeBy by way of Check, After and Consume. A now behind the limiter's clock is lifted, else a
 // caller who lost the race for the lock would wait for nanoseconds; the answer is cut to its now.
 func takeReady(o Account, at, now time.Time, n int) (time.Time, error) {
 	if err := o.Check(n); err != nil {

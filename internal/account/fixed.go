@@ -6,11 +6,11 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// A FixedWindow is the account of a FixedWindow.
+// A FixedWindow is the account of a throttle.FixedWindow.
 type FixedWindow struct {
 	quota
 	start time.Time // of the current window, or of the last one
-	used  int64     // units since start; more than n fill the windows that follow without a gap
+	used  int64     // units since start; more than N fill the windows that follow without a gap
 }
 
 // at returns the window open at the given moment: its start, and the units used from it on. With no
@@ -26,6 +26,7 @@ func (w *FixedWindow) at(now time.Time) (start time.Time, used int64) {
 	return w.start.Add(time.Duration(ended) * w.Per), w.used - ended*w.N
 }
 
+// Consume implements [Account].
 func (w *FixedWindow) Consume(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
@@ -34,6 +35,7 @@ func (w *FixedWindow) Consume(at time.Time, n int) {
 	}
 }
 
+// TakeBy implements [Account].
 func (w *FixedWindow) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(w, at, now, n)
 }
@@ -53,7 +55,7 @@ func (w *FixedWindow) GiveBack(at, now time.Time, n int) {
 	}
 }
 
-// After skips windows until the units fit, or until none is open for a cost above n. Under backlog
+// After skips windows until the units fit, or until none is open for a cost above N. Under backlog
 // windows follow each other without a gap, as under a debt.
 func (w *FixedWindow) After(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
@@ -69,11 +71,13 @@ func (w *FixedWindow) After(from time.Time, ahead int64, n int) time.Time {
 	return moment.Latest(from, start.Add(times(full, w.Per)))
 }
 
+// Available implements [Account].
 func (w *FixedWindow) Available(now time.Time) float64 {
 	_, used := w.at(w.c.lift(now))
 	return float64(w.N - used)
 }
 
+// Fresh implements [Account].
 func (w *FixedWindow) Fresh(now time.Time) bool {
 	_, used := w.at(w.c.lift(now))
 	return used == 0

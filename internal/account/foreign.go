@@ -57,7 +57,8 @@ func (s *Set) Take(ctx context.Context, n int) (time.Duration, error) {
 	return wait, err
 }
 
-// Silent reports whether a foreign limiter cannot tell that what it said before no longer holds.
+// Silent reports whether one of the foreign limiters cannot tell that what it said before no longer
+// holds.
 func (s *Set) Silent() bool {
 	return slices.ContainsFunc(s.Foreign, func(l takes) bool { _, tells := l.(notifies); return !tells })
 }
@@ -84,7 +85,7 @@ func TakeForeign(ctx context.Context, ls []takes, n int) (wait time.Duration, er
 	return 0, nil
 }
 
-// Adjust does so with those that can.
+// Adjust adjusts those limiters that can be.
 func Adjust[L any](ls []L, n int) {
 	for _, l := range ls {
 		if l, ok := any(l).(adjusts); ok {
@@ -93,7 +94,7 @@ func Adjust[L any](ls []L, n int) {
 	}
 }
 
-// Watch has changed called by those that can.
+// Watch has changed called by those that can tell of changes, until stop.
 func Watch[L any](ls []L, changed func()) (stop func()) {
 	var stops []func()
 	for _, l := range ls {

@@ -7,16 +7,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// quota is what both windows share: n units per time per.
+// quota is what both windows share: N units per time Per.
 type quota struct {
 	c   Core
 	N   int64
 	Per time.Duration
 }
 
+// Core implements [Account].
 func (q *quota) Core() *Core { return &q.c }
 
-// Init panics for nonsense, as time.NewTicker does.
+// Init panics for nonsense, as time.NewTicker does; caller is the constructor to be named.
 func (q *quota) Init(caller string, n int, per time.Duration) {
 	if n < 1 {
 		panic(fmt.Sprintf("throttle: %s: n %d must be at least 1", caller, n))
@@ -29,7 +30,7 @@ func (q *quota) Init(caller string, n int, per time.Duration) {
 }
 
 // Check returns the error of a cost that is negative or blocks for too long. The zero window has
-// n = 0 and refuses all.
+// N = 0 and refuses all.
 func (q *quota) Check(n int) error {
 	switch {
 	case n < 0:
@@ -42,7 +43,7 @@ func (q *quota) Check(n int) error {
 	return nil
 }
 
-// windows is ⌈units/n⌉: how many windows so many units fill.
+// windows is ⌈units/N⌉: how many windows so many units fill.
 func (q *quota) windows(units int64) int64 {
 	w := units / q.N
 	if units%q.N > 0 {
@@ -51,7 +52,8 @@ func (q *quota) windows(units int64) int64 {
 	return w
 }
 
-func (q *quota) rate() rate.Limit {
+// Rate implements [Account].
+func (q *quota) Rate() rate.Limit {
 	if q.N == 0 {
 		return 0
 	}
@@ -61,7 +63,7 @@ func (q *quota) rate() rate.Limit {
 // Notify has changed called after each change.
 func (q *quota) Notify(changed func()) (stop func()) { return q.c.notify(changed) }
 
-// times is k·per, capped so that sums of it do not overflow.
+// times is k·per, capped at Forever so that sums of it do not overflow.
 func times(k int64, per time.Duration) time.Duration {
 	if k > int64(Forever)/int64(per) {
 		return Forever

@@ -11,8 +11,8 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// A Set of limiters that are paid together. The zero set is empty. Its methods lock the accounts
-// themselves, in one order.
+// A Set is limiters that a call pays together. The zero Set is empty. The methods that read or change
+// accounts lock them, in one order; a Set itself must not be changed once it is in use.
 type Set struct {
 	Own     []Account // sorted by rank, no duplicates
 	Foreign []takes   // limiters of other kinds, in the order of joining, the one without Adjust last
@@ -91,8 +91,9 @@ func (s *Set) each(visit func(Account)) {
 	}
 }
 
-// GiveBack returns an unused takeBy(…, n) that answered at. It tells nobody: it may be called under
-// the line's lock, and an All that is refused again and again must not wake its own line each time.
+// GiveBack undoes an unused TakeBy of n units that answered at. It tells nobody: it may be called
+// under the line's lock, and a Set whose foreign limiters refuse again and again must not wake its own
+// line each time.
 func (s *Set) GiveBack(at, now time.Time, n int) {
 	s.each(func(o Account) { o.GiveBack(at, now, n) })
 }
@@ -107,7 +108,7 @@ func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
 // Rate is the slowest rate, rate.Inf if there is none.
 func (s *Set) Rate() rate.Limit {
 	slowest := rate.Inf
-	s.each(func(o Account) { slowest = min(slowest, o.rate()) })
+	s.each(func(o Account) { slowest = min(slowest, o.Rate()) })
 	return slowest
 }
 
@@ -120,7 +121,7 @@ const easeIn = 10 * time.Minute
 func (s *Set) Pace(now time.Time) rate.Limit {
 	slowest := rate.Inf
 	s.each(func(o Account) {
-		slowest = min(slowest, max(o.rate(), rate.Limit(o.Available(now)/easeIn.Seconds())))
+		slowest = min(slowest, max(o.Rate(), rate.Limit(o.Available(now)/easeIn.Seconds())))
 	})
 	return slowest
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A SlidingWindow is the account of a SlidingWindow: the moment of every unit until per has passed.
+// A SlidingWindow is the account of a throttle.SlidingWindow: the moment of every unit until Per has
+// passed.
 type SlidingWindow struct {
 	quota
 	base time.Time // the moment 0 of the stamps: that of the first unit ever
-	Log  stamps    // when the units in use started, in order; at most n; future ones are a debt
+	Log  stamps    // when the units in use started, in order; at most N; future ones are a debt
 }
 
 // since is the stamp of a moment.
@@ -25,8 +26,8 @@ func (w *SlidingWindow) since(at time.Time) int64 {
 func (w *SlidingWindow) expired(stamp int64) int { return w.Log.search(stamp - int64(w.Per) + 1) }
 
 // Consume also books what does not fit, as a debt: such a unit has the place of the oldest one from the
-// moment on that this expires. So n stamps hold any debt, and a cost of (k−1)·n + r of an empty
-// window leaves r stamps at at + (k−1)·per, with those before them expiring just then.
+// moment on that this expires. So N stamps hold any debt, and a cost of (k−1)·N + r of an empty
+// window leaves r stamps at at + (k−1)·Per, with those before them expiring just then.
 func (w *SlidingWindow) Consume(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
@@ -52,6 +53,7 @@ func (w *SlidingWindow) Consume(at time.Time, n int) {
 	}
 }
 
+// TakeBy implements [Account].
 func (w *SlidingWindow) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(w, at, now, n)
 }
@@ -74,7 +76,7 @@ func (w *SlidingWindow) periods(stamp, now int64) int64 {
 	return (stamp - now + int64(w.Per) - 1) / int64(w.Per)
 }
 
-// unbook takes the debt off the log, the reverse of what take did, and returns it. Places that are
+// unbook takes the debt off the log, the reverse of what Consume did, and returns it. Places that are
 // to fall free must not be given to new units before the units owed have had them.
 func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
 	now := w.since(at)
@@ -89,8 +91,8 @@ func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
 	return debt
 }
 
-// After: slot i of the window is free at first(i), and each unit in it frees it per later, so that
-// unit number k of the backlog, from 0 on, starts at first(k mod n) + ⌊k/n⌋·per. A cost above n
+// After: slot i of the window is free at first(i), and each unit in it frees it Per later, so that
+// unit number k of the backlog, from 0 on, starts at first(k mod N) + ⌊k/N⌋·Per. A cost above N
 // waits for all.
 func (w *SlidingWindow) After(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
@@ -103,7 +105,7 @@ func (w *SlidingWindow) After(from time.Time, ahead int64, n int) time.Time {
 	}
 	gone := w.expired(w.since(from))
 	free := w.N - int64(w.Log.len()-gone)
-	if last == 0 { // a cost above n with nobody ahead
+	if last == 0 { // a cost above N with nobody ahead
 		if last, extra = w.N, 0; free == w.N {
 			return from
 		}
@@ -126,6 +128,7 @@ func (w *SlidingWindow) Available(now time.Time) float64 {
 	return units
 }
 
+// Fresh implements [Account].
 func (w *SlidingWindow) Fresh(now time.Time) bool {
 	return w.expired(w.since(w.c.lift(now))) == w.Log.len()
 }
@@ -150,7 +153,7 @@ func (w *SlidingWindow) Adjust(n int) {
 // stamps is a queue of moments in order. It takes 8 to 16 bytes for each one in use.
 type stamps struct {
 	Buf  []int64
-	head int // buf[head:] are in use
+	head int // Buf[head:] are in use
 }
 
 func (s *stamps) live() []int64 { return s.Buf[s.head:] }

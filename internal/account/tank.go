@@ -10,19 +10,20 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// A Tank is a token bucket: the account of a Bucket and of a Leaky. Its formulas are those of
+// A Tank is a token bucket: the account of a throttle.Bucket and of a throttle.Leaky. Its formulas are those of
 // rate.Limiter; the account is our own because that one has a second lock, reads its clock outside
 // it, loses units when a reservation is cancelled, and has no word for a debt.
 type Tank struct {
 	C      Core
 	limit  rate.Limit
 	burst  int
-	tokens float64 // at the moment c.last; below 0: a debt. Under rate.Inf they mean nothing
+	tokens float64 // at the moment C.last; below 0: a debt. Under rate.Inf they mean nothing
 }
 
+// Core implements [Account].
 func (t *Tank) Core() *Core { return &t.C }
 
-// Init makes a full account. It panics for nonsense.
+// Init makes a full account. It panics for nonsense; caller is the constructor to be named.
 func (t *Tank) Init(caller string, limit rate.Limit, burst int) {
 	limit = checkLimit(caller, limit, burst)
 	t.C.init()
@@ -49,6 +50,7 @@ func (t *Tank) pay(at time.Time, n int) bool {
 	return true
 }
 
+// TakeBy implements [Account].
 func (t *Tank) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if t.pay(at, n) {
 		return moment.Earliest(t.C.last, now), nil
@@ -56,6 +58,7 @@ func (t *Tank) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(t, at, now, n)
 }
 
+// Check implements [Account].
 func (t *Tank) Check(n int) error {
 	switch {
 	case n < 0:
@@ -92,8 +95,10 @@ func (t *Tank) After(from time.Time, ahead int64, n int) time.Time {
 	return from.Add(span(need-t.tokensAt(from), t.limit))
 }
 
-func (t *Tank) rate() rate.Limit { return t.limit }
+// Rate implements [Account]: it is Limit, for those who hold the lock.
+func (t *Tank) Rate() rate.Limit { return t.limit }
 
+// Available implements [Account].
 func (t *Tank) Available(now time.Time) float64 {
 	switch tokens := t.tokensAt(t.C.lift(now)); t.limit {
 	case rate.Inf:
@@ -105,13 +110,14 @@ func (t *Tank) Available(now time.Time) float64 {
 	}
 }
 
+// Fresh implements [Account].
 func (t *Tank) Fresh(now time.Time) bool {
 	return !t.C.changed && (t.limit == rate.Inf || t.tokensAt(t.C.lift(now)) >= float64(t.burst))
 }
 
 // The methods that follow take the lock themselves.
 
-// PayAlone is pay.
+// PayAlone is pay, for a call that pays nothing but this account.
 func (t *Tank) PayAlone(at time.Time, n int) bool {
 	t.C.Mu.Lock()
 	defer t.C.Mu.Unlock()
@@ -177,7 +183,7 @@ func (t *Tank) SetBurst(burst int) {
 type Booking struct {
 	Tank  *Tank     // nil: refused
 	Act   time.Time // when the units may be used; fixed
-	units int       // what cancel gives back; guarded by the tank's lock
+	units int       // what Cancel gives back; guarded by the tank's lock
 }
 
 // Book takes n units as of now, as a debt if they are not there.

@@ -2,7 +2,7 @@
 // once an event, and it lets the first ones through paced, or one by one where no limit is known.
 //
 // gate.go has its states and what time and calls do to them, report.go what answers do.
-// Nothing here but Alert has a lock: the queue that owns a Gate guards it.
+// Nothing here has a lock: the owner of a Gate guards it with its own, all but Alert, which is atomic.
 package gate
 
 import (
@@ -33,7 +33,7 @@ const (
 	Told      Cause = "told"      // the upstream told how long
 	Throttled Cause = "throttled" // the upstream refused and did not say how long
 	Failing   Cause = "failing"   // the upstream fails
-	Paused    Cause = "paused"    // Queue.Pause
+	Paused    Cause = "paused"    // somebody on this side asked for it
 )
 
 // A Reopening is how a gate that was closed lets the first calls through.
@@ -49,14 +49,14 @@ const (
 // Each attempt carries the epoch it was sent in; what an attempt of an older
 // epoch reports is an echo of an event that is known already.
 //
-// All but Alert is guarded by the queue's lock.
+// All but Alert is guarded by its owner's lock.
 type Gate struct {
 	Alert    atomic.Bool // a success must be told to the gate too
-	Listens  bool        // always, because something is learned from it
+	Listens  bool        // every answer must be, because something is learned from it
 	Epoch    uint32
 	Closings uint32        // begun or extended
 	Srtt     time.Duration // smoothed round trip; 0: no sample yet
-	Met      time.Duration // when the first call came, since the room's base
+	Met      time.Duration // when the first call came, on its owner's clock; not used here
 	*Trouble               // nil while nothing has ever gone wrong
 }
 
@@ -64,13 +64,13 @@ type Gate struct {
 type Trouble struct {
 	Cause   Cause
 	Until   time.Time     // closed until then; while probing: when the next probe is due
-	Slack   time.Duration // jitter within until
-	Floor   time.Time     // what was told or asked for: until is never earlier
+	Slack   time.Duration // jitter within Until
+	Floor   time.Time     // what was told or asked for: Until is never earlier
 	Since   time.Time     // when this closing began
-	total   time.Duration // time spent closed before since
+	total   time.Duration // time spent closed before Since
 	ExpelAt time.Time     // when the first of those waiting has spent its MaxPause; zero: nobody has one
 
-	Probing bool // at until, only one call goes, and its answer decides
+	Probing bool // at Until, only one call goes, and its answer decides
 	Probe   bool // one is on its way
 
 	row      int       // counted failures without a success between
@@ -155,7 +155,7 @@ func (g *Gate) probeAt(t time.Time) {
 	g.Until = moment.Latest(t, g.Floor)
 }
 
-// Watch sets the flag that makes answers come to the gate.
+// Watch sets Alert as things stand: whether a success must come to the gate.
 func (g *Gate) Watch() {
 	g.Alert.Store(g.Listens || g.wary())
 }
@@ -166,7 +166,7 @@ func (g *Gate) wary() bool {
 }
 
 // Moment returns when the next call may pass; ok is false if that depends on
-// an answer that is still out. The gate is either open or probing, or until
+// an answer that is still out. The gate is either open or probing, or Until
 // lies ahead.
 func (g *Gate) Moment(now time.Time, pace rate.Limit) (at time.Time, ok bool) {
 	switch {

@@ -147,7 +147,7 @@ func (g *Gate) refuse(r Report, current bool, now time.Time, pace rate.Limit) (s
 		return true
 	}
 	g.Epoch++
-	if g.Probing { // until was the probe's time, and it has been used
+	if g.Probing { // Until was the probe's time, and it has been used
 		g.probeAt(now)
 	}
 	if wait > 0 {

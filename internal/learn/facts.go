@@ -17,15 +17,15 @@ type Known struct {
 	Rate       rate.Limit
 }
 
-// A Place is where and when an attempt was made.
+// A Place is where and when an attempt was made, what it was counted as, and whether it was refused.
 type Place struct {
-	Paid       uint8 // see waiter
+	Paid       uint8 // 1 + the lane that its start was counted in; 0: none
 	Cost       int
 	Host, Path string
 	Sent       time.Time
 	Refused    bool
 }
 
-// Before is the units that go before a call: in its own line, those of them that
+// Before is the units that go before a call: all in its own line, those of them that
 // fall under the same told quotas, and in all lines at the shared limiter.
 type Before struct{ All, Lane, Shared int64 }

@@ -7,10 +7,10 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// This file is what a toldQuota makes of an answer.
+// This file is what a ToldQuota makes of an answer.
 
 // hear takes in what an answer, to a request of sent, has told. before is how many
-// calls went before the first of them.
+// attempts have been sent so far: it counts where the quota is told for the first time.
 func (q *ToldQuota) hear(t hint.Quota, p Place, now time.Time, before float64, spread time.Duration) {
 	sent, refused := p.Sent, p.Refused
 	first := q.leftAt.IsZero()

@@ -3,7 +3,7 @@
 // calls back, beside the limiters that are configured.
 //
 //	Learner    all of it: which calls fall under which quotas (routes, lanes)
-//	toldQuota  one quota: told.go sends within it, hear.go takes in what is told, guess.go its window
+//	ToldQuota  one quota: told.go sends within it, hear.go takes in what is told, guess.go its window
 //	Finder     the search for a rate that only refusals tell of
 //
 // Nothing here has a lock: the queue that owns a Learner guards it.
@@ -30,7 +30,7 @@ const (
 )
 
 // A Learner is what a key has learned of its upstream's limits. It only holds
-// calls back, beside the limiters that are configured. Guarded by the room's
+// calls back, beside the limiters that are configured. Guarded by its owner's
 // lock.
 //
 // A call falls under the quotas that its route was told of last: its lane. Lane 0
@@ -144,8 +144,9 @@ func (l *Learner) After(id uint8, from time.Time, before Before, n int) time.Tim
 	return at
 }
 
-// Hear takes in the quotas that an answer has told, to a request in lane id and
-// sent then, and returns the lane they make, and what is worth telling.
+// Hear takes in the quotas that the answer to an attempt at p, in lane id, has told,
+// and returns the lane they make, and what is worth telling. before is how many
+// attempts the key has sent so far.
 func (l *Learner) Hear(told []hint.Quota, id uint8, p Place, before float64, now time.Time) (lane uint8, news []Known) {
 	told = slices.DeleteFunc(slices.Clone(told), func(t hint.Quota) bool { return !Useful(&t) })
 	if len(told) == 0 {
@@ -201,7 +202,7 @@ func (q *ToldQuota) is(t *hint.Quota) bool {
 	return q.Name == t.Name && q.Unit == t.Unit && q.named == t.Window
 }
 
-// join finds the lane of the quotas told, or makes it; nil if there is no room.
+// join finds the lane of the quotas told, or makes it; nil if there is no place.
 func (l *Learner) join(told []hint.Quota, now time.Time) (uint8, *Lane) {
 	for i, a := range l.Lanes[1:] {
 		if a.matches(told) {

@@ -30,7 +30,7 @@ const (
 // ARCHITECTURE.md). One who is alone needs no reset: he sends at most the limit
 // in any window of his own, made longer by the spread of the round trips.
 //
-// All is guarded by the room's lock.
+// All is guarded by the lock of its Learner's owner.
 type ToldQuota struct {
 	hint.Quota               // as told last
 	named      time.Duration // the window that it was told with first, a part of its name

@@ -11,7 +11,7 @@ import (
 
 const (
 	// MaxLate is how far back a take that the timer delayed may be reckoned: a late
-	// timer is not lost quota. Any window admits at most its limit + rate × maxLate.
+	// timer is not lost quota. Any window admits at most its limit + rate × MaxLate.
 	MaxLate = 5 * time.Millisecond
 	// MaxBelief is how long the library believes what it was told: after it, one probe tests that.
 	MaxBelief = 24 * time.Hour
@@ -57,7 +57,7 @@ func Jitter(most time.Duration) time.Duration {
 	return rand.N(most)
 }
 
-// Jittered is a told wait with its jitter.
+// Jittered is a told wait, of at most MaxBelief, with its jitter: up to 5 %, at most 1 s.
 func Jittered(wait time.Duration) time.Duration {
 	wait = min(wait, MaxBelief)
 	return wait + Jitter(min(wait/20, time.Second))

@@ -12,7 +12,7 @@ import (
 
 // This file is the Queue as the rule of its line: who may start, when, and who
 // is put into it. refuse.go tells who is not, foreign.go what limiters that are
-// not ours add. Everything here is called with room.mu held.
+// not ours add. Everything here is called with Room.Mu held.
 
 // Pace is the rate at which the gate lets calls through after a closing. It is
 // looked up only where there has been one.
@@ -150,7 +150,7 @@ func (q *Queue) pastGate(at, now time.Time) (time.Time, Decision) {
 }
 
 // try lets one call go if slot, gate and limiters allow it, and returns as of
-// when. Where there are foreign limiters, it takes from the others and says ask.
+// when. Where there are foreign limiters, it takes from the others and says Ask.
 func (q *Queue) try(w *Waiter, at, now time.Time) (time.Time, Decision) {
 	at, d := q.Ready(w, at, now)
 	if d.Verdict != Grant {
@@ -246,7 +246,7 @@ func (q *Queue) orExpel(d Decision) Decision {
 }
 
 // queueUp enters the line for the shared limiter once w's own slot, gate and
-// limiter would let it go, steps out of it if they no longer do, and says grant
+// limiter would let it go, steps out of it if they no longer do, and says Grant
 // when w is at its head.
 func (q *Queue) queueUp(w *Waiter, at, now time.Time) Decision {
 	s := q.Room.Shared

@@ -65,7 +65,8 @@ func (q *Queue) Heard(r *gate.Report, h *hint.Hint, p learn.Place, now time.Time
 	return news
 }
 
-// teachable makes room for what h tells; false if nothing of it can be kept.
+// teachable reports whether there is a Learner for what h tells, and makes it if
+// something of that can be kept.
 func (q *Queue) teachable(h *hint.Hint) bool {
 	if q.Learned == nil && slices.ContainsFunc(h.Quotas, func(t hint.Quota) bool { return learn.Useful(&t) }) {
 		q.learn()
@@ -129,7 +130,7 @@ func resetOf(h *hint.Hint) (reset time.Duration) {
 	return reset
 }
 
-// AllLearned is for Stats.
+// AllLearned is what observers see of what is learned; nil: nothing is.
 func (q *Queue) AllLearned() []learn.Known {
 	q.Room.Mu.Lock()
 	defer q.Room.Mu.Unlock()

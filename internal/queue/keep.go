@@ -7,7 +7,7 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// This file tells a table whether a queue may be dropped.
+// This file tells who keeps many queues whether one may be dropped.
 
 // Busy reports whether calls wait, are under way or rest.
 func (q *Queue) Busy() bool {
@@ -24,7 +24,7 @@ func (q *Queue) AsNew(now time.Time) bool {
 	return (g.Trouble == nil || g.Mode != gate.Paced && g.Flying == 0) && q.Own.Fresh(now)
 }
 
-// ClosedFor is why the gate is closed at now; open if it is not, or may open at once.
+// ClosedFor is why the gate is closed at now; Open if it is not, or may open at once.
 func (q *Queue) ClosedFor(now time.Time) gate.Cause {
 	g := &q.Gate
 	if g.Trouble == nil || !g.Probing && !now.Before(g.Until) {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// FairEvery: each fairEvery-th grant goes to the call that has waited longest,
+// FairEvery: each FairEvery-th grant goes to the call that has waited longest,
 // whatever its priority, so that nobody starves.
 const FairEvery = 8
 
@@ -23,7 +23,7 @@ const (
 
 // A Waiter is one call in a line. Its fields are guarded by the line's lock;
 // once woken, its own goroutine may read them without. 64 bytes: the number of
-// waiters is what memory goes to, so times are offsets from the room's base, and
+// waiters is what memory goes to, so times are offsets from Room.Base, and
 // some fields mean another thing once it is granted.
 type Waiter struct {
 	wake   chan struct{}        // buffered by one; nil: left is called instead
@@ -31,14 +31,14 @@ type Waiter struct {
 	Seq    uint64               // place in the order of arrival; a retry keeps its first
 	Cost   int
 	moment time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
-	pause  time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; in an order and once granted: what it has spent
+	pause  time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; in an Order and once granted: what it has spent
 	Prio   int32
 	Index  int32 // in its level's heap, -1: not in a line
 	Epoch  uint32
 	tries  uint8 // sent before, at most 255
 	State  waitState
 	Wants  wish
-	Lane   uint8 // see learned.go
+	Lane   uint8 // of the quotas it falls under, see learn.Learner
 }
 
 // wish is what a waiter wants beside units, in bits.
@@ -75,9 +75,9 @@ func (w *Waiter) settle(s waitState, err error) {
 // A Decision is what a rule says about the head of a line.
 type Decision struct {
 	Verdict Verdict
-	until   time.Time // later: when it is worth looking again
-	told    bool      // later: a limiter has told that moment, so a late timer may be made up for
-	err     error     // deny
+	until   time.Time // Later: when it is worth looking again
+	told    bool      // Later: a limiter has told that moment, so a late timer may be made up for
+	err     error     // Deny: why
 }
 
 // A Verdict is what a Decision comes to.
@@ -94,13 +94,13 @@ const (
 // A rule decides who goes, and when. Its methods are called with the line's lock
 // held, but for those named below.
 type rule interface {
-	Head(now time.Time) *Waiter
+	Head(now time.Time) *Waiter                 // whose turn it is
 	pass(w *Waiter, at, now time.Time) Decision // may w go; if so, as of at
 	fail(w *Waiter, err error) error
 	undo(w *Waiter, now time.Time) // w was granted and cannot go: give all back, let the next go
 	gone(w *Waiter)                // w has left the line, whatever the reason
 	emptied()                      // nobody waits any more
-	Advance(now time.Time)         // line.advance, with all that hangs on it
+	Advance(now time.Time)         // Line.advance, with all that hangs on it
 	watch(changed func()) (stop func())
 
 	// For foreign limiters. They may block, so all but answered is called without the lock.
@@ -116,8 +116,8 @@ type rule interface {
 // nothing. It exists while somebody waits, and has one timer.
 //
 // Its methods are called with *mu held, but for those that a waiter's goroutine
-// or a callback runs, and that take it themselves: sleep, woken, abandon, askFor,
-// hear, reason and wakeUp.
+// or a callback runs, and that take it themselves: Sleep, woken, Abandon, AskFor,
+// hear, reason, unlisten and WakeUp.
 type Line struct {
 	ranks
 	mu     *sync.Mutex

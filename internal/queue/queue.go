@@ -25,7 +25,7 @@ import (
 )
 
 // A Queue is a waiting line before limiters, with a gate that can stop everyone.
-// All but resting, ended and the gate's alert is guarded by room.mu.
+// All that changes but Resting, Ended and Gate.Alert is guarded by Room.Mu.
 type Queue struct {
 	Room     *Room
 	Limits   *account.Set   // all that a call pays: the key's and the shared ones
@@ -98,7 +98,7 @@ func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 	return q.waitInLine(ctx, cost, prio)
 }
 
-// dash is wait in the two common cases: nobody waits and the units are there;
+// dash is Wait in the two common cases: nobody waits and the units are there;
 // or all is well, the deadline far enough, and the call goes to the end of its line. It is kept flat: a
 // goroutine that waits here needs no more stack than it was born with, which is
 // half the cost of a waiter.
@@ -189,7 +189,7 @@ func (q *Queue) change(f func(now time.Time)) {
 	q.Advance(now)
 }
 
-// Stats is a snapshot; throttle.QueueStats has the words.
+// Stats is a snapshot of a Queue; throttle.QueueStats has the words.
 type Stats struct {
 	Waiting   int
 	InFlight  int
@@ -233,7 +233,7 @@ type Order struct {
 	Retry    bool      // not its first attempt: never refused by MaxWaiting
 	Now      time.Time // when it was granted
 	Sample   bool      // its round trip is to be measured
-	Waited   bool
+	Waited   bool      // it has stood in the line
 }
 
 // Fill copies what w was granted.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ranks orders waiters: by priority, then by arrival, with every fairEvery-th
+// ranks orders waiters: by priority, then by arrival, with every FairEvery-th
 // turn for the oldest. One heap by arrival for each priority in use; priorities
 // are expected to be few.
 type ranks struct {
@@ -21,8 +21,8 @@ type Level struct {
 	prio  int32
 	Lane  uint8
 	units int64
-	heap  []*Waiter // by seq
-	last  uint64    // the latest seq that ever came
+	heap  []*Waiter // by Seq
+	last  uint64    // the latest Seq that ever came
 }
 
 func (r *ranks) find(w *Waiter) (int, bool) {

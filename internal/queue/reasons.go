@@ -5,14 +5,15 @@ import (
 	"errors"
 )
 
-// Reasons why a call is ended on this side.
+// Reasons why a call is ended on this side. The root exports them: ErrQueueFull,
+// ErrWaitTooLong, ErrPaused.
 var (
 	ErrFull    = errors.New("throttle: the queue is full")
 	ErrTooLong = errors.New("throttle: the wait would be too long")
 	ErrPaused  = errors.New("throttle: calls to this upstream are paused")
 )
 
-// errDeadline is errTooLong where it was the caller's deadline.
+// errDeadline is ErrTooLong where it was the caller's deadline.
 var errDeadline error = deadlineError{}
 
 type deadlineError struct{}

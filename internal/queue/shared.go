@@ -8,18 +8,18 @@ import (
 
 // A SharedLine orders the queues of a room whose heads wait for one limiter
 // that all of them pay (Transport.Limiter). Each queue has at most one entry,
-// for its head; only the queue at the head of the sharedLine takes, from its own
-// limiters and the shared one together. Guarded by the room's lock.
+// for its head; only the queue at the head of the SharedLine takes, from its own
+// limiters and the shared one together. Guarded by Room.Mu.
 type SharedLine struct {
 	ranks    // of entries
 	limits   *account.Set
-	Told     time.Time // the moment the limiter told for the head
-	Entries  map[*Queue]*Waiter
-	Queues   map[*Waiter]*Queue
-	Waiting  tally  // all calls that wait, in any queue
-	Asking   *Queue // whose head asks a foreign limiter: it stays the head meanwhile
-	Dirty    bool   // the head has left: the next one has to be asked
-	Settling bool
+	Told     time.Time          // the moment the limiter told for the head
+	Entries  map[*Queue]*Waiter // what stands in ranks for a queue's head
+	Queues   map[*Waiter]*Queue // the reverse
+	Waiting  tally              // all calls that wait, in any queue
+	Asking   *Queue             // whose head asks a foreign limiter: it stays the head meanwhile
+	Dirty    bool               // the head has left: the next one has to be asked
+	Settling bool               // settle is at work
 }
 
 // NewSharedLine returns the line before l.
@@ -65,6 +65,7 @@ func (s *SharedLine) leave(q *Queue) {
 	s.Dirty = true
 }
 
+// Head is the queue whose turn it is; nil: nobody's.
 func (s *SharedLine) Head() *Queue {
 	if s.Asking != nil {
 		return s.Asking
