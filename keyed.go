@@ -151,6 +151,13 @@ func (t *table) drop(k *keyState) {
 	}
 }
 
+// get returns the state of key, nil if there is none. It is no use of it.
+func (t *table) get(key string) *keyState {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.keys[key]
+}
+
 // all returns the states of all keys.
 func (t *table) all() []*keyState {
 	t.Mu.Lock()

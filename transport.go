@@ -123,10 +123,8 @@ func (t *Transport) CloseIdleConnections() {
 // call ask a quota that is spent. A key that is not known is left alone.
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
-	for _, k := range t.table.all() {
-		if k.Key == bounded(key) {
-			k.Resume()
-		}
+	if k := t.table.get(bounded(key)); k != nil {
+		k.Resume()
 	}
 }
 

@@ -66,6 +66,9 @@ func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *
 	oldest := r.Served%FairEvery == FairEvery-1
 	for _, l := range r.Levels {
 		w := l.heap[0]
+		if best != nil && !oldest && w.Prio < best.Prio {
+			break // levels go by priority
+		}
 		if ready != nil {
 			if w != r.first(l.Lane, oldest) {
 				continue // a costly one blocks those behind it in its lane
@@ -77,7 +80,7 @@ func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *
 				continue
 			}
 		}
-		if best == nil || w.Seq < best.Seq && (oldest || w.Prio == best.Prio) {
+		if best == nil || w.Seq < best.Seq {
 			best = w
 		}
 	}
