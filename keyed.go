@@ -21,7 +21,7 @@ const (
 	maxKeys     = 65536       // keys kept beside those with calls waiting or in flight
 	maxKeyLen   = 256         // bytes of a key
 	idleAfter   = time.Minute // a key unused for so long may be dropped
-	foreignIdle = time.Hour   // the same, where its limiter is foreign: nobody can say whether that is as new
+	foreignIdle = time.Hour   // the same, where its limiter is foreign or something was learned: nobody can say whether that is as new
 	evictTries  = 16          // keys that are looked at to find the one to drop
 	sweepEvery  = 16          // accesses from one look at a key that may be idle to the next
 	sweepMost   = 8           // idle keys dropped at one access

@@ -42,7 +42,7 @@ type Reopening uint8
 const (
 	Reopened Reopening = iota // nothing is held back any more
 	Paced                     // the limit is known: starts are spaced at its rate
-	Counted                   // it is not: one in flight, and one more for each success; for every fourth above twice the flow
+	Counted                   // it is not: one in flight, and one more for each success; for every fourth above twice Flow
 )
 
 // A Gate stops all calls of a key at once, for what one of them has learned.

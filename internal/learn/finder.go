@@ -7,7 +7,7 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// The constants of the finder, found by simulation; ARCHITECTURE.md has the table.
+// The constants of the finder, found by simulation; ARCHITECTURE.md tells what they reach.
 const (
 	rampStart    = 20.0                   // units per second with which the first search begins
 	rampDouble   = 160 * time.Millisecond // in which it doubles
@@ -34,8 +34,7 @@ const (
 // again, and keeps a learned share of the rate that was refused. What it does
 // before the first refusal is nothing: it does not exist.
 //
-// The law and its constants are simulated, see ARCHITECTURE.md; for the
-// comparison with AIMD and CUBIC too.
+// The law is our own; simulation has chosen it and its constants.
 type Finder struct {
 	phase findPhase
 	w     float64   // the rate that is held, units per second

@@ -8,15 +8,15 @@ import (
 	"github.com/go-throttle/throttle/internal/moment"
 )
 
-// The constants of told quotas; ARCHITECTURE.md tells where they come from.
+// The constants of told quotas, chosen by simulation.
 const (
-	shortWindow  = 2 * time.Second        // one who is alone on a window up to this length spends it at once
-	othersFade   = 300 * time.Millisecond // over which the rate of others is smoothed
-	resetGrain   = 1100 * time.Millisecond
-	minWindow    = 10 * time.Millisecond  // shorter ones are not worth a timer
-	maxLog       = 4096                   // own starts remembered one by one; above, starts are spaced
-	askAgain     = 200 * time.Millisecond // a rolling quota that seems empty is asked again after this long
-	noWindowTold = time.Minute            // where neither a window nor a reset is told
+	shortWindow  = 2 * time.Second         // one who is alone on a window up to this length spends it at once
+	othersFade   = 300 * time.Millisecond  // over which the rate of others is smoothed
+	resetGrain   = 1100 * time.Millisecond // by which a reset that is told in whole seconds may be off
+	minWindow    = 10 * time.Millisecond   // shorter ones are not worth a timer
+	maxLog       = 4096                    // own starts remembered one by one; above, starts are spaced
+	askAgain     = 200 * time.Millisecond  // a rolling quota that seems empty is asked again after this long
+	noWindowTold = time.Minute             // where neither a window nor a reset is told
 )
 
 // A ToldQuota is one limit that an upstream tells of. It holds calls back and never
@@ -26,8 +26,7 @@ const (
 //	rate = (remaining − in flight − ½·others·age) / time to the reset
 //
 // All who share the quota are told the same, so all get the same rate (Raghavan
-// et al., SIGCOMM 2007, has the problem; the law is our own, see
-// ARCHITECTURE.md). One who is alone needs no reset: he sends at most the limit
+// et al., SIGCOMM 2007, has the problem; the law is our own). One who is alone needs no reset: he sends at most the limit
 // in any window of his own, made longer by the spread of the round trips.
 //
 // All is guarded by the lock of its Learner's owner.
@@ -36,7 +35,7 @@ type ToldQuota struct {
 	named      time.Duration // the window that it was told with first, a part of its name
 
 	size   float64       // units in a window
-	window time.Duration // its length: told, or the longest reset seen
+	window time.Duration // its length: told, or guessed from the resets, see guess.go; 0: not known
 	left   float64       // told to remain, the least of this window
 	leftAt time.Time     // when that was told
 	began  time.Time     // this window, as far as is known

@@ -5,6 +5,7 @@
 //	admit.go, refuse.go        its rule: who may start, when, and who is turned away
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
 //	heard.go, undo.go, keep.go what an answer changes, what a leaving undoes, when a queue may be dropped
+//	reasons.go                 the errors that say why a call was ended on this side
 //
 // Units belong to nobody until the moment their call goes, so to leave, to pause and to change a rate
 // lose nothing.
@@ -30,7 +31,7 @@ type Queue struct {
 	Room     *Room
 	Limits   *account.Set   // all that a call pays: the key's and the shared ones
 	Sole     *account.Tank  // the only one of them, if it is one: it needs no detour; else nil
-	Own      *account.Set   // the key's alone
+	Own      *account.Set   // the key's alone; in a bare Queue the same
 	Line     *Line          // nil while nobody waits
 	Foreign  *ForeignView   // nil without foreign limiters
 	Learned  *learn.Learner // nil while nothing is
