@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -10,86 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/go-throttle/throttle/internal/moment"
 )
 
 const ms = time.Millisecond
-
-func TestBucketScripts(t *testing.T) {
-	tenPerSecond := func() Limiter { return NewBucket(10, 3) }
-	runScript(t, "burst, then the rate", tenPerSecond, []step{
-		{at: 0, do: "take", n: 1},
-		{at: 0, do: "take", n: 2},
-		{at: 0, do: "take", n: 1, want: 100 * ms},
-		{at: 0, do: "take", n: 3, want: 300 * ms}, // a refusal took nothing
-		{at: 50 * ms, do: "take", n: 1, want: 50 * ms},
-		{at: 100 * ms, do: "take", n: 1},
-		{at: 100 * ms, do: "take", n: 0},
-		{at: 250 * ms, do: "take", n: 1},
-		{at: 250 * ms, do: "take", n: 1, want: 50 * ms},
-		{at: 10 * time.Second, do: "avail", n: 3}, // never more than the burst
-	})
-	runScript(t, "a cost above the burst goes when full and leaves a debt", tenPerSecond, []step{
-		{at: 0, do: "take", n: 1},
-		{at: 0, do: "take", n: 13, want: 100 * ms},
-		{at: 100 * ms, do: "take", n: 13},
-		{at: 100 * ms, do: "avail", n: -10},
-		{at: 100 * ms, do: "take", n: 0},
-		{at: 100 * ms, do: "take", n: 1, want: 1100 * ms},
-		{at: 100 * ms, do: "take", n: 5, want: 1300 * ms},
-		{at: 1200 * ms, do: "take", n: 1},
-		{at: 9 * time.Second, do: "avail", n: 3}, // and the burst is what it was
-	})
-	runScript(t, "undo gives all back, also of a debt", tenPerSecond, []step{
-		{at: 0, do: "take", n: 13},
-		{at: 100 * ms, do: "undo"},
-		{at: 100 * ms, do: "avail", n: 3},
-		{at: 100 * ms, do: "take", n: 3},
-		{at: 100 * ms, do: "take", n: 1, want: 100 * ms},
-		{at: 100 * ms, do: "undo"},
-		{at: 100 * ms, do: "avail", n: 3},
-	})
-	runScript(t, "adjust", tenPerSecond, []step{
-		{at: 0, do: "adjust", n: 5},
-		{at: 0, do: "avail", n: -2},
-		{at: 0, do: "take", n: 1, want: 300 * ms},
-		{at: 0, do: "adjust", n: -4},
-		{at: 0, do: "take", n: 2},
-		{at: 0, do: "adjust", n: -1000},
-		{at: 0, do: "avail", n: 3},
-		{at: 0, do: "adjust", n: math.MinInt},
-		{at: 0, do: "take", n: 3},
-		{at: 0, do: "take", n: 1, want: 100 * ms},
-	})
-	runScript(t, "a new rate counts from now on", tenPerSecond, []step{
-		{at: 0, do: "take", n: 3},
-		{at: 50 * ms, do: "limit", n: 1},
-		{at: 50 * ms, do: "take", n: 1, want: 500 * ms}, // half of it earned at the old rate
-		{at: 250 * ms, do: "limit", n: 100},
-		{at: 250 * ms, do: "take", n: 1, want: 3 * ms},
-		{at: 253 * ms, do: "take", n: 1},
-	})
-	runScript(t, "limit 0 refuses, and what was saved comes back with the limit", tenPerSecond, []step{
-		{at: 0, do: "take", n: 1},
-		{at: 0, do: "limit", n: 0},
-		{at: 0, do: "take", n: 1, err: "limit is 0"},
-		{at: 0, do: "take", n: 0},
-		{at: 0, do: "avail", n: 0},
-		{at: time.Hour, do: "limit", n: 10},
-		{at: time.Hour, do: "take", n: 2},
-		{at: time.Hour, do: "take", n: 1, want: 100 * ms},
-	})
-	runScript(t, "a new burst", tenPerSecond, []step{
-		{at: 0, do: "burst", n: 5},
-		{at: 0, do: "take", n: 5, want: 200 * ms}, // filled at the rate
-		{at: 200 * ms, do: "take", n: 1},
-		{at: 200 * ms, do: "burst", n: 2},
-		{at: 200 * ms, do: "take", n: 2},
-		{at: 200 * ms, do: "take", n: 2, want: 200 * ms},
-		{at: time.Second, do: "avail", n: 2},
-	})
-}
 
 func TestInfiniteLimitAndBack(t *testing.T) {
 	for _, inf := range []rate.Limit{rate.Inf, rate.Limit(math.Inf(1))} {
@@ -125,119 +47,6 @@ func TestInfiniteLimitAndBack(t *testing.T) {
 				t.Errorf("the second time the bucket holds %v, want 2", got)
 			}
 		})
-	}
-}
-
-// bucketBound: burst + ∫rate + what one cost may exceed the burst by, and 1 ns of AllowN's tolerance.
-func bucketBound(limit rate.Limit, burst, largest int) func(from, to time.Time) float64 {
-	return func(from, to time.Time) float64 {
-		return float64(max(burst, largest)) + float64(limit)*(to.Sub(from)+1).Seconds() + 1e-6
-	}
-}
-
-func TestBucketWindowsHoldTheLimit(t *testing.T) {
-	for seed := range uint64(30) {
-		synctest.Test(t, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 5))
-			limit, burst, largest := rate.Limit(1+r.Float64()*300), 1+r.IntN(20), 1+r.IntN(30)
-			b := NewBucket(limit, burst)
-			unit := time.Duration(float64(time.Second) / float64(limit))
-			d := drive{seed: seed, lim: b, mean: unit * time.Duration(1+r.IntN(2*largest)), maxCost: largest, undo: 0.15}
-			d.late = time.Duration(r.IntN(2)) * 5 * ms
-			d.external = func(r *rand.Rand, g admission, _ time.Time) bool { b.Adjust(-g.n); return true }
-			checkWindows(t, d.run(1000), bucketBound(limit, burst, largest))
-		})
-	}
-}
-
-func TestBucketWindowsHoldTheIntegralOfAChangingRate(t *testing.T) {
-	for seed := range uint64(15) {
-		synctest.Test(t, func(t *testing.T) {
-			b := NewBucket(50, 4)
-			type change struct {
-				at    time.Time
-				limit rate.Limit
-			}
-			changes := []change{{time.Now(), 50}}
-			d := drive{seed: seed, lim: b, mean: 10 * ms, maxCost: 6, undo: 0.1}
-			d.change = func(r *rand.Rand, now time.Time) {
-				limit := rate.Limit(1 + r.IntN(200))
-				b.SetLimit(limit)
-				changes = append(changes, change{now, limit})
-			}
-			used := d.run(1000)
-			if len(changes) < 10 {
-				t.Fatal("the rate hardly changed")
-			}
-			integral := func(to time.Time) (units float64) {
-				for i, c := range changes {
-					end := to
-					if i+1 < len(changes) {
-						end = moment.Earliest(to, changes[i+1].at)
-					}
-					units += float64(c.limit) * max(0, end.Sub(c.at).Seconds())
-				}
-				return units
-			}
-			sums := make(map[time.Time]float64)
-			for _, g := range used {
-				sums[g.at] = integral(g.at)
-			}
-			checkWindows(t, used, func(from, to time.Time) float64 { return 6 + sums[to] - sums[from] + 1e-5 })
-		})
-	}
-}
-
-// Backlog reaches the rate, whatever it is, and over days too.
-func TestBucketBacklogReachesTheRate(t *testing.T) {
-	for _, c := range []struct {
-		limit rate.Limit
-		burst int
-		d     time.Duration
-	}{
-		{1, 1, 10 * time.Hour}, {3, 1, 3 * time.Hour}, {7, 7, time.Hour}, {0.001, 2, 365 * 24 * time.Hour},
-		{200, 10, time.Minute}, {5000, 1, 8 * time.Second}, {5000, 10, 8 * time.Second},
-		{1e6, 1, 50 * ms}, {7e5, 10, 50 * ms}, {130_000, 1, 300 * ms},
-	} {
-		t.Run(fmt.Sprintf("%v burst %d", c.limit, c.burst), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ideal := float64(c.limit) * c.d.Seconds()
-				got := float64(backlog(NewBucket(c.limit, c.burst), c.d, one))
-				if got < 0.9999*ideal-1 || got > ideal+float64(c.burst)+1e-6 {
-					t.Errorf("%v units in %v, ideal %v", got, c.d, ideal)
-				}
-			})
-		})
-	}
-	synctest.Test(t, func(t *testing.T) { // costs of every size lose nothing either
-		r := rand.New(rand.NewPCG(1, 1))
-		got := backlog(NewBucket(100, 5), 20*time.Minute, func() int { return 1 + r.IntN(15) })
-		if got < 120_000-30 || got > 120_000+30 {
-			t.Errorf("%d units in 20 min at 100/s", got)
-		}
-	})
-}
-
-// A timer that is late again and again costs nothing if the take is reckoned as of the moment told.
-func TestLateTimersCostNoQuota(t *testing.T) {
-	for _, limit := range []rate.Limit{200, 5000} {
-		b := flatten(NewBucket(limit, 1))
-		start := time.Unix(1000, 0)
-		told, now, units := start, start, 0
-		for now.Sub(start) < 10*time.Second {
-			m, err := b.TakeBy(told, now, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !m.After(now) {
-				units, told = units+1, m
-				continue
-			}
-			told, now = m, m.Add(1100*time.Microsecond) // as timers do here
-		}
-		if ideal := float64(limit) * 10; float64(units) < 0.995*ideal || float64(units) > ideal+float64(limit)*0.005+1 {
-			t.Errorf("%d units in 10 s at %v/s", units, limit)
-		}
 	}
 }
 

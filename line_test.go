@@ -138,7 +138,7 @@ func TestLineTimer(t *testing.T) {
 			if timer.Stop() {
 				t.Errorf("%s: the timer was still running", name)
 			}
-			if b.tank.C.Watchers != nil {
+			if q.q.Limits.Watchers() != 0 {
 				t.Errorf("%s: still watching the limiter", name)
 			}
 		})

@@ -104,10 +104,8 @@ func conserved(t *testing.T, q *Queue, inFlight int) {
 		if q.q.Line != nil || q.q.Slots != inFlight {
 			t.Errorf("line %v, slots %d, want none and %d", q.q.Line, q.q.Slots, inFlight)
 		}
-		for _, o := range q.q.Limits.Own {
-			if o.Core().Watchers != nil {
-				t.Errorf("%T is still watched", o)
-			}
+		if n := q.q.Limits.Watchers(); n != 0 {
+			t.Errorf("the limiters are still watched by %d", n)
 		}
 		if g := &q.q.Gate; g.Trouble != nil && g.Flying < 0 {
 			t.Errorf("flying %d", g.Flying)

@@ -422,7 +422,7 @@ func idle(t *testing.T, seed uint64, tr *Transport, shared *Bucket) {
 	tr.table.Mu.Lock()
 	defer tr.table.Mu.Unlock()
 	now := time.Now()
-	free := shared.tank.Available(now)
+	free := shared.Tokens()
 	for _, k := range tr.table.keys {
 		if k.Line == nil || k.Line.Asking != nil {
 			continue
@@ -454,7 +454,7 @@ func TestUnitsGivenBackReachOtherKeys(t *testing.T) {
 			c.tr.table.Mu.Lock()
 			defer c.tr.table.Mu.Unlock()
 			cancel()
-			c.tr.Limiter.(*Bucket).tank.Consume(time.Now(), -1)
+			c.tr.table.limits.GiveBack(time.Now(), time.Now(), 1) // tells nobody
 			c.tr.table.keys["a"].Advance(time.Now())
 		}()
 		c.wg.Wait()

@@ -52,7 +52,7 @@ func (s *soak) check() (broken bool) {
 		if wrong := m.settle(now); wrong != "" {
 			s.fail("%s; it is paid by %s", wrong, s.payers(m))
 		}
-		if n := m.watched(); n != lines[m] {
+		if n := m.set.Watchers(); n != lines[m] {
 			s.fail("%s is watched by %d, and %d lines wait for it", m.name, n, lines[m])
 		}
 	}

@@ -23,23 +23,13 @@ type soakAccount interface {
 	holds(actual float64, taken, back int, loose bool) (string, bool) // whether actual is what is left after this instant's takes
 }
 
-// own is one of the library's limiters with its account.
-type own struct {
-	Limiter
-	account.Account
-}
-
-func ownOf(l Limiter) own {
-	o, _ := asOwn(l)
-	return own{l, o}
-}
-
 // A soakModel watches one of the library's limiters. What happens in one instant of virtual time has
 // no order for an observer, so it is collected, and weighed when the instant is over. Guarded by
 // the soak's lock.
 type soakModel struct {
 	name  string
-	own   own
+	lim   Limiter
+	set   account.Set // of lim alone
 	acc   soakAccount
 	takes []int
 	backs []backed
@@ -52,7 +42,7 @@ type backed struct {
 }
 
 func newSoakModel(lim Limiter) *soakModel {
-	m := &soakModel{own: ownOf(lim)}
+	m := &soakModel{lim: lim, set: flatten(lim)}
 	switch l := lim.(type) {
 	case *Bucket:
 		m.name = fmt.Sprintf("Bucket(%v, %d)", l.Limit(), l.Burst())
@@ -61,11 +51,13 @@ func newSoakModel(lim Limiter) *soakModel {
 		m.name = fmt.Sprintf("Leaky(%v)", l.Limit())
 		m.acc = &tokenAccount{rate: float64(l.Limit()), burst: 1, tokens: 1, last: time.Now()}
 	case *FixedWindow:
-		m.name = fmt.Sprintf("FixedWindow(%d, %v)", l.window.N, l.window.Per)
-		m.acc = &windowAccount{n: int(l.window.N), per: l.window.Per}
+		n, per := windowOf(l)
+		m.name = fmt.Sprintf("FixedWindow(%d, %v)", n, per)
+		m.acc = &windowAccount{n: n, per: per}
 	case *SlidingWindow:
-		m.name = fmt.Sprintf("SlidingWindow(%d, %v)", l.window.N, l.window.Per)
-		m.acc = &slidingAccount{n: int(l.window.N), per: l.window.Per}
+		n, per := windowOf(l)
+		m.name = fmt.Sprintf("SlidingWindow(%d, %v)", n, per)
+		m.acc = &slidingAccount{n: n, per: per}
 	}
 	return m
 }
@@ -94,26 +86,12 @@ func (m *soakModel) settle(now time.Time) (wrong string) {
 	for _, n := range m.takes {
 		m.acc.take(now, n)
 	}
-	actual := m.available(now)
+	actual := m.set.Available(now)
 	if why, ok := m.acc.holds(actual, taken, back, m.loose); !ok && wrong == "" {
 		wrong = fmt.Sprintf("%s holds %v units, not %s, after calls of %v units have started and %v have come back", m.name, actual, why, m.takes, m.backs)
 	}
 	m.takes, m.backs = m.takes[:0], m.backs[:0]
 	return wrong
-}
-
-func (m *soakModel) available(now time.Time) float64 {
-	m.own.Core().Mu.Lock()
-	defer m.own.Core().Mu.Unlock()
-	return m.own.Available(now)
-}
-
-// watched counts the lines that listen to the limiter.
-func (m *soakModel) watched() int {
-	c := m.own.Core()
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	return len(c.Watchers)
 }
 
 // soakGrain is what rounding may cost, in units.
@@ -286,10 +264,10 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 		n := s.n(9) - 5
 		s.tell("%s Adjust(%d)", m.name, n)
 		m.acc.adjust(now, n)
-		m.own.Adjust(n)
+		m.lim.(Adjuster).Adjust(n)
 		return
 	case x == 1:
-		if b, ok := m.own.Limiter.(*Bucket); ok {
+		if b, ok := m.lim.(*Bucket); ok {
 			s.reserve(m, b, now)
 			return
 		}
@@ -302,7 +280,7 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 	if s.n(40) == 0 {
 		limit = 0
 	}
-	if b, ok := m.own.Limiter.(*Bucket); ok && s.n(2) == 0 {
+	if b, ok := m.lim.(*Bucket); ok && s.n(2) == 0 {
 		burst := 1 + s.n(12)
 		s.tell("%s SetBurst(%d)", m.name, burst)
 		a.burst, a.tokens = float64(burst), min(a.tokens, float64(burst))
@@ -311,5 +289,5 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 	}
 	s.tell("%s SetLimit(%v)", m.name, limit)
 	a.rate = float64(limit)
-	m.own.Limiter.(interface{ SetLimit(rate.Limit) }).SetLimit(limit)
+	m.lim.(interface{ SetLimit(rate.Limit) }).SetLimit(limit)
 }

@@ -89,7 +89,7 @@ func (s *soak) build() {
 			})
 		}
 		for _, m := range s.models {
-			if b, ok := m.own.Limiter.(*Bucket); ok && s.one(3) {
+			if b, ok := m.lim.(*Bucket); ok && s.one(3) {
 				s.buckets = append(s.buckets, &soakBucketLine{bucket: b, model: m})
 			}
 		}
@@ -199,7 +199,7 @@ func (s *soak) limit(plain bool) *soakLimit {
 			if !slices.Contains(l.models, m) {
 				l.models = append(l.models, m)
 			}
-			parts = append(parts, m.own.Limiter)
+			parts = append(parts, m.lim)
 			continue
 		}
 		var o Limiter
@@ -342,7 +342,7 @@ func (s *soak) calm() {
 		if a, ok := m.acc.(*tokenAccount); ok && a.rate < 5 {
 			m.acc.roll(time.Now())
 			a.rate = 5
-			m.own.Limiter.(interface{ SetLimit(rate.Limit) }).SetLimit(5)
+			m.lim.(interface{ SetLimit(rate.Limit) }).SetLimit(5)
 		}
 	}
 }

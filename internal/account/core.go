@@ -4,7 +4,7 @@
 //
 // A [Set] is several accounts, and limiters of other kinds, that a call pays together: all or none.
 //
-// Each account has one lock, in its [Core]. Where several are needed they are locked in the order of
+// Each account has one lock, in its core. Where several are needed they are locked in the order of
 // a random rank. Moments are given by the caller, and a clock that is behind an account's is lifted.
 package account
 
@@ -21,32 +21,32 @@ import (
 )
 
 // An Account is what stands behind a limiter of the library: it says what may start, and when.
-// Everything below Core is called with that core's lock held; Adjust and Notify take it themselves.
+// Everything below core is called with that core's lock held; Adjust and Notify take it themselves.
 type Account interface {
 	adjusts
 	notifies
-	Core() *Core
-	// Check returns why n units can never be taken: n is negative, the limit 0, or the surplus over
+	core() *core
+	// check returns why n units can never be taken: n is negative, the limit 0, or the surplus over
 	// burst or window takes more than maxSurplus. nil: they can.
-	Check(n int) error
-	// Consume takes n units as of at, there or not. A caller whose units must be there has asked
-	// After under the same lock; what is not there becomes a debt.
-	Consume(at time.Time, n int)
-	// TakeBy is Check, After and Consume in one: if n units were ready at a moment from at to now it takes
+	check(n int) error
+	// consume takes n units as of at, there or not. A caller whose units must be there has asked
+	// after under the same lock; what is not there becomes a debt.
+	consume(at time.Time, n int)
+	// takeBy is check, after and consume in one: if n units were ready at a moment from at to now it takes
 	// them as of that moment. It returns a moment not after now if it took, else the one to ask again.
-	TakeBy(at, now time.Time, n int) (time.Time, error)
-	// GiveBack undoes an unused take of n units as of at; a unit whose window has ended by now is not given again.
-	GiveBack(at, now time.Time, n int)
-	// After predicts when a call of n units, which Check has passed, starts if, from the moment from
+	takeBy(at, now time.Time, n int) (time.Time, error)
+	// giveBack undoes an unused take of n units as of at; a unit whose window has ended by now is not given again.
+	giveBack(at, now time.Time, n int)
+	// after predicts when a call of n units, which check has passed, starts if, from the moment from
 	// on, ahead units go first. A clock ahead of from lifts it. With nobody ahead it is the earliest
 	// moment at which n units may start; they may at any later one too.
-	After(from time.Time, ahead int64, n int) time.Time
-	// Rate is the long-run rate, rate.Inf if there is none.
-	Rate() rate.Limit
-	// Available returns the units that could be taken at now: negative under a debt, +Inf without limit.
-	Available(now time.Time) float64
-	// Fresh reports whether the limiter behaves as one just made, and no setter was ever called.
-	Fresh(now time.Time) bool
+	after(from time.Time, ahead int64, n int) time.Time
+	// rate is the long-run rate, rate.Inf if there is none.
+	rate() rate.Limit
+	// available returns the units that could be taken at now: negative under a debt, +Inf without limit.
+	available(now time.Time) float64
+	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
+	fresh(now time.Time) bool
 }
 
 // What a limiter may be able to do; the library's users know these as Limiter, Adjuster and Notifier.
@@ -67,17 +67,17 @@ const (
 	Forever = time.Duration(1 << 62)
 )
 
-// Core is the part that every account has: 48 bytes, so that a Bucket has 80.
-type Core struct {
-	Mu       sync.Mutex
+// core is the part that every account has: 48 bytes, so that a Bucket has 80.
+type core struct {
+	mu       sync.Mutex
 	rank     [6]byte          // random: the one order in which a Set locks its accounts
 	changed  bool             // a setter was called: not fresh any more
 	last     time.Time        // the latest moment seen; never goes back
-	Watchers map[*func()]bool // who is told of changes; nil while nobody sleeps
+	watchers map[*func()]bool // who is told of changes; nil while nobody sleeps
 }
 
 // init draws the rank. Random instead of counted, because a counter would be package state.
-func (c *Core) init() {
+func (c *core) init() {
 	for i, bits := 0, rand.Uint64(); i < len(c.rank); i, bits = i+1, bits>>8 {
 		c.rank[i] = byte(bits)
 	}
@@ -85,42 +85,42 @@ func (c *Core) init() {
 
 // lift returns at, or the limiter's own clock if that is ahead. Clocks are read before locks are
 // won, so moments can arrive out of order; an interval counted twice would be units made of nothing.
-func (c *Core) lift(at time.Time) time.Time { return moment.Latest(at, c.last) }
+func (c *core) lift(at time.Time) time.Time { return moment.Latest(at, c.last) }
 
 // notify adds changed to those who are told; it stands behind every account's Notify.
-func (c *Core) notify(changed func()) (stop func()) {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	if c.Watchers == nil {
-		c.Watchers = map[*func()]bool{}
+func (c *core) notify(changed func()) (stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watchers == nil {
+		c.watchers = map[*func()]bool{}
 	}
-	c.Watchers[&changed] = true
+	c.watchers[&changed] = true
 	return func() { c.forget(&changed) }
 }
 
-func (c *Core) forget(changed *func()) {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	if delete(c.Watchers, changed); len(c.Watchers) == 0 {
-		c.Watchers = nil
+func (c *core) forget(changed *func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.watchers, changed); len(c.watchers) == 0 {
+		c.watchers = nil
 	}
 }
 
 // change does what f does under the lock, then tells the sleeping lines without it.
-func (c *Core) change(f func(now time.Time)) {
+func (c *core) change(f func(now time.Time)) {
 	for _, changed := range c.changeLocked(f) {
 		changed()
 	}
 }
 
 // changeLocked returns whom to tell.
-func (c *Core) changeLocked(f func(now time.Time)) (tell []func()) {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+func (c *core) changeLocked(f func(now time.Time)) (tell []func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.lift(time.Now())
 	f(now)
 	c.last = now
-	for changed := range c.Watchers {
+	for changed := range c.watchers {
 		tell = append(tell, *changed)
 	}
 	return tell
@@ -128,28 +128,28 @@ func (c *Core) changeLocked(f func(now time.Time)) (tell []func()) {
 
 // TakeNow is Take of each kind: the clock is read inside the lock.
 func TakeNow(o Account, n int) (wait time.Duration, err error) {
-	c := o.Core()
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c := o.core()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.lift(time.Now())
-	m, err := o.TakeBy(now, now, n)
+	m, err := o.takeBy(now, now, n)
 	if err != nil {
 		return 0, err
 	}
 	return m.Sub(now), nil
 }
 
-// takeReady is TakeBy by way of Check, After and Consume. A now behind the limiter's clock is lifted, else a
+// takeReady is takeBy by way of check, after and consume. A now behind the limiter's clock is lifted, else a
 // caller who lost the race for the lock would wait for nanoseconds; the answer is cut to its now.
 func takeReady(o Account, at, now time.Time, n int) (time.Time, error) {
-	if err := o.Check(n); err != nil {
+	if err := o.check(n); err != nil {
 		return at, err
 	}
-	m := o.After(at, 0, n)
-	if m.After(o.Core().lift(now)) {
+	m := o.after(at, 0, n)
+	if m.After(o.core().lift(now)) {
 		return m, nil
 	}
-	o.Consume(m, n)
+	o.consume(m, n)
 	return moment.Earliest(m, now), nil
 }
 

@@ -10,7 +10,7 @@ import (
 type FixedWindow struct {
 	quota
 	start time.Time // of the current window, or of the last one
-	used  int64     // units since start; more than N fill the windows that follow without a gap
+	used  int64     // units since start; more than n fill the windows that follow without a gap
 }
 
 // at returns the window open at the given moment: its start, and the units used from it on. With no
@@ -19,15 +19,14 @@ func (w *FixedWindow) at(now time.Time) (start time.Time, used int64) {
 	if w.used == 0 {
 		return now, 0
 	}
-	ended := int64(now.Sub(w.start) / w.Per)
+	ended := int64(now.Sub(w.start) / w.per)
 	if ended >= w.windows(w.used) {
 		return now, 0
 	}
-	return w.start.Add(time.Duration(ended) * w.Per), w.used - ended*w.N
+	return w.start.Add(time.Duration(ended) * w.per), w.used - ended*w.n
 }
 
-// Consume implements [Account].
-func (w *FixedWindow) Consume(at time.Time, n int) {
+func (w *FixedWindow) consume(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
 	if start, used := w.at(at); n > 0 {
@@ -35,29 +34,28 @@ func (w *FixedWindow) Consume(at time.Time, n int) {
 	}
 }
 
-// TakeBy implements [Account].
-func (w *FixedWindow) TakeBy(at, now time.Time, n int) (time.Time, error) {
+func (w *FixedWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(w, at, now, n)
 }
 
-// GiveBack counts the windows that ended since the units were taken: what those held is gone, and
+// giveBack counts the windows that ended since the units were taken: what those held is gone, and
 // with it all of a cost that fits one window.
-func (w *FixedWindow) GiveBack(at, now time.Time, n int) {
+func (w *FixedWindow) giveBack(at, now time.Time, n int) {
 	now = w.c.lift(now)
 	start, used := w.at(now)
 	ended := w.windows(int64(n)) // if no window is open
 	if used > 0 {
-		ended = int64(max(0, start.Sub(at)+w.Per-1) / w.Per)
+		ended = int64(max(0, start.Sub(at)+w.per-1) / w.per)
 	}
 	if ended < w.windows(int64(n)) {
-		w.start, w.used = start, max(0, used-(int64(n)-ended*w.N))
+		w.start, w.used = start, max(0, used-(int64(n)-ended*w.n))
 		w.c.last = now
 	}
 }
 
-// After skips windows until the units fit, or until none is open for a cost above N. Under backlog
+// after skips windows until the units fit, or until none is open for a cost above n. Under backlog
 // windows follow each other without a gap, as under a debt.
-func (w *FixedWindow) After(from time.Time, ahead int64, n int) time.Time {
+func (w *FixedWindow) after(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
 	if ahead == 0 && n == 0 {
 		return from
@@ -65,20 +63,18 @@ func (w *FixedWindow) After(from time.Time, ahead int64, n int) time.Time {
 	start, used := w.at(from)
 	used = plus(used, ahead)
 	full := w.windows(used)
-	if int64(n) <= w.N {
-		full = w.windows(max(0, plus(used, int64(n))-w.N))
+	if int64(n) <= w.n {
+		full = w.windows(max(0, plus(used, int64(n))-w.n))
 	}
-	return moment.Latest(from, start.Add(times(full, w.Per)))
+	return moment.Latest(from, start.Add(times(full, w.per)))
 }
 
-// Available implements [Account].
-func (w *FixedWindow) Available(now time.Time) float64 {
+func (w *FixedWindow) available(now time.Time) float64 {
 	_, used := w.at(w.c.lift(now))
-	return float64(w.N - used)
+	return float64(w.n - used)
 }
 
-// Fresh implements [Account].
-func (w *FixedWindow) Fresh(now time.Time) bool {
+func (w *FixedWindow) fresh(now time.Time) bool {
 	_, used := w.at(w.c.lift(now))
 	return used == 0
 }
@@ -86,11 +82,11 @@ func (w *FixedWindow) Fresh(now time.Time) bool {
 // Adjust takes n units, as a debt if they do not fit; n < 0 gives units of the open window back.
 func (w *FixedWindow) Adjust(n int) {
 	w.c.change(func(now time.Time) {
-		if w.N == 0 { // the zero one
+		if w.n == 0 { // the zero one
 			return
 		}
 		if n > 0 {
-			w.Consume(now, n)
+			w.consume(now, n)
 			return
 		}
 		start, used := w.at(now)

@@ -7,15 +7,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// quota is what both windows share: N units per time Per.
+// quota is what both windows share: n units per time per.
 type quota struct {
-	c   Core
-	N   int64
-	Per time.Duration
+	c   core
+	n   int64
+	per time.Duration
 }
 
-// Core implements [Account].
-func (q *quota) Core() *Core { return &q.c }
+func (q *quota) core() *core { return &q.c }
 
 // Init panics for nonsense, as time.NewTicker does; caller is the constructor to be named.
 func (q *quota) Init(caller string, n int, per time.Duration) {
@@ -26,38 +25,37 @@ func (q *quota) Init(caller string, n int, per time.Duration) {
 		panic(fmt.Sprintf("throttle: %s: per %v must be above 0", caller, per))
 	}
 	q.c.init()
-	q.N, q.Per = int64(n), min(per, Forever/4) // 36 years, so that sums do not overflow
+	q.n, q.per = int64(n), min(per, Forever/4) // 36 years, so that sums do not overflow
 }
 
-// Check returns the error of a cost that is negative or blocks for too long. The zero window has
-// N = 0 and refuses all.
-func (q *quota) Check(n int) error {
+// check returns the error of a cost that is negative or blocks for too long. The zero window has
+// n = 0 and refuses all.
+func (q *quota) check(n int) error {
 	switch {
 	case n < 0:
 		return errNegative(n)
-	case n > 0 && q.N == 0:
+	case n > 0 && q.n == 0:
 		return fmt.Errorf("throttle: cost %d can never be paid: the window was not made by its constructor", n)
-	case n > 0 && times(q.windows(int64(n))-1, q.Per) > maxSurplus:
-		return fmt.Errorf("throttle: cost %d is above the %d per %v, and its surplus blocks windows for more than %v", n, q.N, q.Per, maxSurplus)
+	case n > 0 && times(q.windows(int64(n))-1, q.per) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above the %d per %v, and its surplus blocks windows for more than %v", n, q.n, q.per, maxSurplus)
 	}
 	return nil
 }
 
-// windows is ⌈units/N⌉: how many windows so many units fill.
+// windows is ⌈units/n⌉: how many windows so many units fill.
 func (q *quota) windows(units int64) int64 {
-	w := units / q.N
-	if units%q.N > 0 {
+	w := units / q.n
+	if units%q.n > 0 {
 		w++
 	}
 	return w
 }
 
-// Rate implements [Account].
-func (q *quota) Rate() rate.Limit {
-	if q.N == 0 {
+func (q *quota) rate() rate.Limit {
+	if q.n == 0 {
 		return 0
 	}
-	return rate.Limit(float64(q.N) / q.Per.Seconds())
+	return rate.Limit(float64(q.n) / q.per.Seconds())
 }
 
 // Notify has changed called after each change.

@@ -22,19 +22,19 @@ type Set struct {
 func (s *Set) Join(o Account) {
 	if !slices.Contains(s.Own, o) {
 		s.Own = append(s.Own, o)
-		slices.SortFunc(s.Own, func(a, b Account) int { return bytes.Compare(a.Core().rank[:], b.Core().rank[:]) })
+		slices.SortFunc(s.Own, func(a, b Account) int { return bytes.Compare(a.core().rank[:], b.core().rank[:]) })
 	}
 }
 
 func (s *Set) lock() {
 	for _, o := range s.Own {
-		o.Core().Mu.Lock()
+		o.core().mu.Lock()
 	}
 }
 
 func (s *Set) unlock() {
 	for _, o := range s.Own {
-		o.Core().Mu.Unlock()
+		o.core().mu.Unlock()
 	}
 }
 
@@ -50,13 +50,13 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	}
 	clock := now // the most advanced of theirs
 	for _, o := range s.Own {
-		clock = o.Core().lift(clock)
+		clock = o.core().lift(clock)
 	}
 	if m.After(clock) {
 		return m, nil
 	}
 	for _, o := range s.Own {
-		o.Consume(m, n)
+		o.consume(m, n)
 	}
 	return moment.Earliest(m, now), nil
 }
@@ -74,10 +74,10 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 	}
 	m = at
 	for _, o := range s.Own {
-		if err := o.Check(n); err != nil {
+		if err := o.check(n); err != nil {
 			return at, err
 		}
-		m = moment.Latest(m, o.After(at, 0, n))
+		m = moment.Latest(m, o.after(at, 0, n))
 	}
 	return m, nil
 }
@@ -95,20 +95,20 @@ func (s *Set) each(visit func(Account)) {
 // under the line's lock, and a Set whose foreign limiters refuse again and again must not wake its own
 // line each time.
 func (s *Set) GiveBack(at, now time.Time, n int) {
-	s.each(func(o Account) { o.GiveBack(at, now, n) })
+	s.each(func(o Account) { o.giveBack(at, now, n) })
 }
 
 // After is the latest prediction.
 func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
 	m := from
-	s.each(func(o Account) { m = moment.Latest(m, o.After(from, ahead, n)) })
+	s.each(func(o Account) { m = moment.Latest(m, o.after(from, ahead, n)) })
 	return m
 }
 
 // Rate is the slowest rate, rate.Inf if there is none.
 func (s *Set) Rate() rate.Limit {
 	slowest := rate.Inf
-	s.each(func(o Account) { slowest = min(slowest, o.Rate()) })
+	s.each(func(o Account) { slowest = min(slowest, o.rate()) })
 	return slowest
 }
 
@@ -121,7 +121,7 @@ const easeIn = 10 * time.Minute
 func (s *Set) Pace(now time.Time) rate.Limit {
 	slowest := rate.Inf
 	s.each(func(o Account) {
-		slowest = min(slowest, max(o.Rate(), rate.Limit(o.Available(now)/easeIn.Seconds())))
+		slowest = min(slowest, max(o.rate(), rate.Limit(o.available(now)/easeIn.Seconds())))
 	})
 	return slowest
 }
@@ -129,13 +129,20 @@ func (s *Set) Pace(now time.Time) rate.Limit {
 // Available is the smallest number of units that could be taken at now, +Inf without limit.
 func (s *Set) Available(now time.Time) float64 {
 	fewest := math.Inf(1)
-	s.each(func(o Account) { fewest = min(fewest, o.Available(now)) })
+	s.each(func(o Account) { fewest = min(fewest, o.available(now)) })
 	return fewest
+}
+
+// Watchers counts those who are to be told of changes.
+func (s *Set) Watchers() int {
+	n := 0
+	s.each(func(o Account) { n += len(o.core().watchers) })
+	return n
 }
 
 // Fresh reports whether all own limiters are as new. Of foreign ones it knows nothing.
 func (s *Set) Fresh(now time.Time) bool {
 	fresh := true
-	s.each(func(o Account) { fresh = fresh && o.Fresh(now) })
+	s.each(func(o Account) { fresh = fresh && o.fresh(now) })
 	return fresh
 }

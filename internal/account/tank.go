@@ -14,25 +14,24 @@ import (
 // rate.Limiter; the account is our own because that one has a second lock, reads its clock outside
 // it, loses units when a reservation is cancelled, and has no word for a debt.
 type Tank struct {
-	C      Core
+	c      core
 	limit  rate.Limit
 	burst  int
-	tokens float64 // at the moment C.last; below 0: a debt. Under rate.Inf they mean nothing
+	tokens float64 // at the moment c.last; below 0: a debt. Under rate.Inf they mean nothing
 }
 
-// Core implements [Account].
-func (t *Tank) Core() *Core { return &t.C }
+func (t *Tank) core() *core { return &t.c }
 
 // Init makes a full account. It panics for nonsense; caller is the constructor to be named.
 func (t *Tank) Init(caller string, limit rate.Limit, burst int) {
 	limit = checkLimit(caller, limit, burst)
-	t.C.init()
+	t.c.init()
 	t.limit, t.burst, t.tokens = limit, burst, float64(burst)
 }
 
 // tokensAt is min(burst, tokens + limit·(at − last)); at is not before last.
 func (t *Tank) tokensAt(at time.Time) float64 {
-	tokens := t.tokens + at.Sub(t.C.last).Seconds()*float64(t.limit)
+	tokens := t.tokens + at.Sub(t.c.last).Seconds()*float64(t.limit)
 	if full := float64(t.burst); tokens > full {
 		return full
 	}
@@ -41,25 +40,23 @@ func (t *Tank) tokensAt(at time.Time) float64 {
 
 // pay takes n units as of at, if they are there: the whole cost of a take that need not wait.
 func (t *Tank) pay(at time.Time, n int) bool {
-	at = t.C.lift(at)
+	at = t.c.lift(at)
 	tokens := t.tokensAt(at)
 	if n <= 0 || float64(n) > tokens || t.limit == 0 {
 		return false
 	}
-	t.tokens, t.C.last = tokens-float64(n), at
+	t.tokens, t.c.last = tokens-float64(n), at
 	return true
 }
 
-// TakeBy implements [Account].
-func (t *Tank) TakeBy(at, now time.Time, n int) (time.Time, error) {
+func (t *Tank) takeBy(at, now time.Time, n int) (time.Time, error) {
 	if t.pay(at, n) {
-		return moment.Earliest(t.C.last, now), nil
+		return moment.Earliest(t.c.last, now), nil
 	}
 	return takeReady(t, at, now, n)
 }
 
-// Check implements [Account].
-func (t *Tank) Check(n int) error {
+func (t *Tank) check(n int) error {
 	switch {
 	case n < 0:
 		return errNegative(n)
@@ -73,21 +70,21 @@ func (t *Tank) Check(n int) error {
 	return nil
 }
 
-// Consume books n tokens as of at, whatever there is; a negative n adds tokens. What is above the
+// consume books n tokens as of at, whatever there is; a negative n adds tokens. What is above the
 // burst is cut by the next reckoning.
-func (t *Tank) Consume(at time.Time, n int) {
-	at = t.C.lift(at)
-	t.tokens, t.C.last = t.tokensAt(at)-float64(n), at
+func (t *Tank) consume(at time.Time, n int) {
+	at = t.c.lift(at)
+	t.tokens, t.c.last = t.tokensAt(at)-float64(n), at
 }
 
-// GiveBack is exact, min(B, min(B, x−n) + n + r·Δt) being what the bucket would hold without the take,
+// giveBack is exact, min(B, min(B, x−n) + n + r·Δt) being what the bucket would hold without the take,
 // unless it has filled up and been drawn on since: then up to n units come on top.
-func (t *Tank) GiveBack(_, now time.Time, n int) { t.Consume(now, -n) }
+func (t *Tank) giveBack(_, now time.Time, n int) { t.consume(now, -n) }
 
-// After: n units start when the tokens reach n, or the burst if that is less. Under backlog no token
+// after: n units start when the tokens reach n, or the burst if that is less. Under backlog no token
 // is ever cut off, so the units ahead and our own simply add up.
-func (t *Tank) After(from time.Time, ahead int64, n int) time.Time {
-	from = t.C.lift(from)
+func (t *Tank) after(from time.Time, ahead int64, n int) time.Time {
+	from = t.c.lift(from)
 	if ahead == 0 && n == 0 {
 		return from
 	}
@@ -95,12 +92,11 @@ func (t *Tank) After(from time.Time, ahead int64, n int) time.Time {
 	return from.Add(span(need-t.tokensAt(from), t.limit))
 }
 
-// Rate implements [Account]: it is Limit, for those who hold the lock.
-func (t *Tank) Rate() rate.Limit { return t.limit }
+// rate implements [Account]: it is Limit, for those who hold the lock.
+func (t *Tank) rate() rate.Limit { return t.limit }
 
-// Available implements [Account].
-func (t *Tank) Available(now time.Time) float64 {
-	switch tokens := t.tokensAt(t.C.lift(now)); t.limit {
+func (t *Tank) available(now time.Time) float64 {
+	switch tokens := t.tokensAt(t.c.lift(now)); t.limit {
 	case rate.Inf:
 		return math.Inf(1)
 	case 0:
@@ -110,34 +106,33 @@ func (t *Tank) Available(now time.Time) float64 {
 	}
 }
 
-// Fresh implements [Account].
-func (t *Tank) Fresh(now time.Time) bool {
-	return !t.C.changed && (t.limit == rate.Inf || t.tokensAt(t.C.lift(now)) >= float64(t.burst))
+func (t *Tank) fresh(now time.Time) bool {
+	return !t.c.changed && (t.limit == rate.Inf || t.tokensAt(t.c.lift(now)) >= float64(t.burst))
 }
 
 // The methods that follow take the lock themselves.
 
 // PayAlone is pay, for a call that pays nothing but this account.
 func (t *Tank) PayAlone(at time.Time, n int) bool {
-	t.C.Mu.Lock()
-	defer t.C.Mu.Unlock()
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
 	return t.pay(at, n)
 }
 
 // Locked runs f under the lock.
 func (t *Tank) Locked(f func()) {
-	t.C.Mu.Lock()
-	defer t.C.Mu.Unlock()
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
 	f()
 }
 
 // Adjust takes n units, whatever there is; a negative n gives them back.
 func (t *Tank) Adjust(n int) {
-	t.C.change(func(now time.Time) { t.Consume(now, n) })
+	t.c.change(func(now time.Time) { t.consume(now, n) })
 }
 
 // Notify has changed called after each change.
-func (t *Tank) Notify(changed func()) (stop func()) { return t.C.notify(changed) }
+func (t *Tank) Notify(changed func()) (stop func()) { return t.c.notify(changed) }
 
 // Limit returns the rate.
 func (t *Tank) Limit() (limit rate.Limit) {
@@ -153,29 +148,29 @@ func (t *Tank) Burst() (burst int) {
 
 // Tokens returns the units that could be taken now.
 func (t *Tank) Tokens() (tokens float64) {
-	t.Locked(func() { tokens = t.Available(time.Now()) })
+	t.Locked(func() { tokens = t.available(time.Now()) })
 	return tokens
 }
 
 // SetLimit changes the rate; what was earned at the old one stays.
 func (t *Tank) SetLimit(limit rate.Limit) {
-	t.C.change(func(now time.Time) {
+	t.c.change(func(now time.Time) {
 		limit = checkLimit("SetLimit", limit, t.burst)
-		t.Consume(now, 0)
+		t.consume(now, 0)
 		if t.limit == rate.Inf { // which fills the bucket in no time
 			t.tokens = float64(t.burst)
 		}
-		t.limit, t.C.changed = limit, true
+		t.limit, t.c.changed = limit, true
 	})
 }
 
 // SetBurst changes the burst: a lower one cuts what is held.
 func (t *Tank) SetBurst(burst int) {
-	t.C.change(func(now time.Time) {
+	t.c.change(func(now time.Time) {
 		checkLimit("SetBurst", t.limit, burst)
-		t.Consume(now, 0)
+		t.consume(now, 0)
 		t.burst, t.tokens = burst, min(t.tokens, float64(burst))
-		t.C.changed = true
+		t.c.changed = true
 	})
 }
 
@@ -188,17 +183,17 @@ type Booking struct {
 
 // Book takes n units as of now, as a debt if they are not there.
 func (t *Tank) Book(n int) Booking {
-	t.C.Mu.Lock()
-	defer t.C.Mu.Unlock()
-	now := t.C.lift(time.Now())
-	if t.Check(n) != nil {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	now := t.c.lift(time.Now())
+	if t.check(n) != nil {
 		return Booking{}
 	}
-	b := Booking{Tank: t, Act: t.After(now, 0, n), units: n}
+	b := Booking{Tank: t, Act: t.after(now, 0, n), units: n}
 	if t.limit == rate.Inf {
 		b.units = 0 // nothing is booked, so nothing can come back when a limit is set
 	}
-	t.Consume(now, n)
+	t.consume(now, n)
 	return b
 }
 
@@ -207,8 +202,8 @@ func (b *Booking) Cancel() {
 	if b.Tank == nil {
 		return
 	}
-	b.Tank.C.change(func(now time.Time) {
-		b.Tank.Consume(now, -b.units)
+	b.Tank.c.change(func(now time.Time) {
+		b.Tank.consume(now, -b.units)
 		b.units = 0
 	})
 }

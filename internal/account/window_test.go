@@ -1,4 +1,4 @@
-package throttle
+package account
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestFixedWindowScripts(t *testing.T) {
-	fivePerSecond := func() Limiter { return NewFixedWindow(5, time.Second) }
+	fivePerSecond := func() Account { return fixed(5, time.Second) }
 	runScript(t, "a window starts with its first unit", fivePerSecond, []step{
 		{at: 300 * ms, do: "take", n: 4},
 		{at: 500 * ms, do: "take", n: 1},
@@ -98,7 +98,7 @@ func TestFixedWindowScripts(t *testing.T) {
 }
 
 func TestSlidingWindowScripts(t *testing.T) {
-	fivePerSecond := func() Limiter { return NewSlidingWindow(5, time.Second) }
+	fivePerSecond := func() Account { return sliding(5, time.Second) }
 	runScript(t, "every unit blocks its place for a window", fivePerSecond, []step{
 		{at: 300 * ms, do: "take", n: 3},
 		{at: 500 * ms, do: "take", n: 2},
@@ -122,7 +122,7 @@ func TestSlidingWindowScripts(t *testing.T) {
 		{at: 3000 * ms, do: "take", n: 3},
 		{at: 3000 * ms, do: "take", n: 1, want: 1000 * ms},
 	})
-	runScript(t, "to the nanosecond", func() Limiter { return NewSlidingWindow(2, time.Second) }, []step{
+	runScript(t, "to the nanosecond", func() Account { return sliding(2, time.Second) }, []step{
 		{at: 0, do: "take", n: 1},
 		{at: 1, do: "take", n: 1},
 		{at: 1, do: "take", n: 1, want: time.Second - 1},
@@ -250,8 +250,8 @@ func TestFixedWindowHoldsItsWindows(t *testing.T) {
 			n := 1 + r.IntN(20)
 			largest := 1 + r.IntN(2*n)
 			per := time.Duration(1 + r.IntN(1e9))
-			w := NewFixedWindow(n, per)
-			d := drive{seed: seed, lim: w, mean: per / time.Duration(n) * time.Duration(1+r.IntN(largest)), maxCost: largest}
+			w := fixed(n, per)
+			d := drive{seed: seed, lim: set(w), mean: per / time.Duration(n) * time.Duration(1+r.IntN(largest)), maxCost: largest}
 			used := d.run(1500)
 			fixedShape(t, used, n, per)
 			checkWindows(t, used, func(from, to time.Time) float64 {
@@ -267,8 +267,8 @@ func TestFixedWindowWithUnitsGivenBackHoldsTwiceNRolling(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			n, per := 8, time.Second
-			w := NewFixedWindow(n, per)
-			d := drive{seed: seed, lim: w, mean: 60 * ms, maxCost: 4, undo: 0.2}
+			w := fixed(n, per)
+			d := drive{seed: seed, lim: set(w), mean: 60 * ms, maxCost: 4, undo: 0.2}
 			d.external = func(_ *rand.Rand, g admission, _ time.Time) bool { w.Adjust(-g.n); return true } // at once, in its window
 			used := d.run(1500)
 			checkWindows(t, used, func(from, to time.Time) float64 { return float64(n * (2 + int(to.Sub(from)/per))) })
@@ -283,8 +283,8 @@ func TestSlidingWindowHoldsEveryWindow(t *testing.T) {
 			n := 1 + r.IntN(30)
 			largest := 1 + r.IntN(2*n)
 			per := time.Duration(1 + r.IntN(1e9))
-			w := NewSlidingWindow(n, per)
-			d := drive{seed: seed, lim: w, mean: per / time.Duration(n) * time.Duration(1+r.IntN(largest)), maxCost: largest, undo: 0.15}
+			w := sliding(n, per)
+			d := drive{seed: seed, lim: set(w), mean: per / time.Duration(n) * time.Duration(1+r.IntN(largest)), maxCost: largest, undo: 0.15}
 			d.late = time.Duration(r.IntN(2)) * 5 * ms
 			d.external = func(_ *rand.Rand, g admission, _ time.Time) bool { w.Adjust(-g.n); return true }
 			used := d.run(1500)
@@ -312,14 +312,14 @@ func slidingUnits(used []admission, n int, per time.Duration) (units []time.Time
 }
 
 func TestWindowsUnderBacklogUseTheirQuota(t *testing.T) {
-	for name, mk := range map[string]func() Limiter{
-		"fixed":   func() Limiter { return NewFixedWindow(40, time.Second) },
-		"sliding": func() Limiter { return NewSlidingWindow(40, time.Second) },
+	for name, mk := range map[string]func() Account{
+		"fixed":   func() Account { return fixed(40, time.Second) },
+		"sliding": func() Account { return sliding(40, time.Second) },
 	} {
 		for _, largest := range []int{1, 3, 10, 40} {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(largest), 4))
-				got := backlog(mk(), 1000*time.Second, func() int { return 1 + r.IntN(largest) })
+				got := backlog(alone(mk()), 1000*time.Second, func() int { return 1 + r.IntN(largest) })
 				want := 0.995
 				if largest > 1 {
 					want = 1 - float64(largest)/40
@@ -334,26 +334,26 @@ func TestWindowsUnderBacklogUseTheirQuota(t *testing.T) {
 
 // The log holds 8 bytes a unit in use, twice that at worst, and lets go what it no longer needs.
 func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
-	w := &NewSlidingWindow(10_000, time.Second).window
+	w := sliding(10_000, time.Second)
 	now := time.Unix(1000, 0)
 	steady := 0
 	for i := range 100_000 {
 		now = now.Add(150 * time.Microsecond) // 6,667 in use
-		w.Consume(now, 1)
+		w.consume(now, 1)
 		if i == 50_000 {
-			steady = cap(w.Log.Buf)
+			steady = cap(w.log.buf)
 		}
 	}
-	if got := cap(w.Log.Buf); got > 2*6667 || got != steady {
+	if got := cap(w.log.buf); got > 2*6667 || got != steady {
 		t.Errorf("%d places for 6,667 stamps, %d before", got, steady)
 	}
-	w.Consume(now.Add(time.Minute), 1)
-	if got := cap(w.Log.Buf); got > 64 {
+	w.consume(now.Add(time.Minute), 1)
+	if got := cap(w.log.buf); got > 64 {
 		t.Errorf("%d places for one stamp", got)
 	}
-	idle := &NewSlidingWindow(1<<40, time.Hour).window
-	idle.Consume(now, 3)
-	if got := cap(idle.Log.Buf); got > 8 {
+	idle := sliding(1<<40, time.Hour)
+	idle.consume(now, 3)
+	if got := cap(idle.log.buf); got > 8 {
 		t.Errorf("%d places for three stamps", got)
 	}
 }

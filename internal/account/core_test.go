@@ -1,0 +1,283 @@
+package account
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/moment"
+)
+
+// What after predicts is what happens when the units ahead are really taken one by one.
+func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		n := 1 + r.IntN(12)
+		asked, taken := everyKind(n), everyKind(n)
+		for name, a := range asked {
+			b := taken[name]
+			now := time.Unix(1000, 0)
+			for range r.IntN(30) { // the same past for both
+				now = now.Add(time.Duration(r.Int64N(int64(time.Second))))
+				cost := 1 + r.IntN(2*n)
+				debt := r.IntN(8) == 0
+				for _, l := range []Account{a, b} {
+					if m, _ := readyAt(l, now, cost); debt || !m.After(now) {
+						l.consume(now, cost)
+					}
+				}
+			}
+			from := now.Add(time.Duration(r.Int64N(int64(time.Second))))
+			ahead, cost := r.IntN(5*n), r.IntN(3*n)
+			got := a.after(from, int64(ahead), cost)
+			want := from
+			for range ahead {
+				want, _ = readyAt(b, want, 1)
+				b.consume(want, 1)
+			}
+			want, _ = readyAt(b, want, cost)
+			slack := time.Duration(0)
+			if _, ok := a.(*Tank); ok {
+				slack = time.Duration(ahead + 1) // rounded up unit by unit
+			}
+			if diff := want.Sub(got); diff < -slack || diff > slack {
+				t.Fatalf("seed %d, %s, n %d: %d ahead, cost %d: predicted %v, came %v", seed, name, n, ahead, cost, got.Sub(from), want.Sub(from))
+			}
+		}
+	}
+}
+
+// ready never lies: at the moment told a take succeeds, at any later one too, and 1 ns before it not.
+func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		n := 1 + r.IntN(900)
+		for name, l := range everyKind(n) {
+			now := time.Unix(1000, 0)
+			for range 40 {
+				cost := 1 + r.IntN(1+n/2)
+				m, err := readyAt(l, now, cost)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.After(now) {
+					before := m.Add(-2) // AllowN's grain is 1 ns
+					if got, _ := l.takeBy(moment.Latest(now, before), moment.Latest(now, before), cost); m.After(now.Add(2)) && !got.After(before) {
+						t.Fatalf("seed %d %s: cost %d told %v, yet taken 2 ns before", seed, name, cost, m)
+					}
+				}
+				y := m.Add(time.Duration(r.IntN(2) * r.IntN(1e6)))
+				if again, _ := readyAt(l, y, cost); !again.Equal(y) {
+					t.Fatalf("seed %d %s: ready at %v but at %v not before %v", seed, name, m, y, again)
+				}
+				if got, _ := l.takeBy(y, y, cost); got.After(y) {
+					t.Fatalf("seed %d %s: told %v, refused at %v until %v", seed, name, m, y, got)
+				}
+				now = y
+			}
+		}
+	}
+}
+
+// A clock that lags behind the limiter's counts no interval twice, and its owner need not wait for it.
+func TestClockNeverRunsBackwards(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, l := range everyKind(1) {
+		first := start.Add(10 * time.Second)
+		if m, _ := l.takeBy(first, first, 1); m.After(first) {
+			t.Fatalf("%s: the first take is refused", name)
+		}
+		for _, back := range []time.Duration{0, 3 * time.Second, 9 * time.Second} {
+			at := start.Add(back)
+			if m, _ := l.takeBy(at, at, 1); !m.Equal(start.Add(11 * time.Second)) {
+				t.Errorf("%s: a take at %v is told %v, want 11s", name, back, m.Sub(start))
+			}
+		}
+		l.consume(start.Add(11*time.Second), 1)
+		l.giveBack(start.Add(11*time.Second), start.Add(10*time.Second), 1)
+		behind := start.Add(11*time.Second - 1)
+		if m, _ := l.takeBy(behind, behind, 1); m.After(behind) {
+			t.Errorf("%s: refused until %v though free, because the caller's clock was 1 ns behind", name, m)
+		}
+	}
+}
+
+func TestCostsThatAreErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		take taker
+		n    int
+		want []string
+	}{
+		"negative, bucket":     {alone(bucket(1, 1)), -3, []string{"throttle:", "-3", "negative"}},
+		"negative, leaky":      {alone(leaky(1)), -3, []string{"-3", "negative"}},
+		"negative, fixed":      {alone(fixed(1, time.Second)), -3, []string{"-3", "negative"}},
+		"negative, sliding":    {alone(sliding(1, time.Second)), -3, []string{"-3", "negative"}},
+		"negative, set":        {together(set(bucket(1, 1), leaky(1))), -3, []string{"-3", "negative"}},
+		"negative, empty set":  {together(set()), -3, []string{"-3", "negative"}},
+		"negative, Inf":        {alone(bucket(rate.Inf, 0)), -3, []string{"-3", "negative"}},
+		"limit 0":              {alone(bucket(0, 5)), 1, []string{"throttle:", "cost 1", "limit is 0"}},
+		"limit 0, leaky":       {alone(leaky(0)), 1, []string{"limit is 0"}},
+		"zero tank":            {alone(new(Tank)), 1, []string{"limit is 0"}},
+		"zero window":          {alone(new(FixedWindow)), 1, []string{"constructor"}},
+		"zero sliding window":  {alone(new(SlidingWindow)), 1, []string{"constructor"}},
+		"surplus over an hour": {alone(bucket(1, 10)), 3611, []string{"cost 3611", "burst 10", "1h"}},
+		"leaky over an hour":   {alone(leaky(1)), 3602, []string{"cost 3602", "1h"}},
+		"fixed over an hour":   {alone(fixed(10, time.Minute)), 611, []string{"cost 611", "10 per 1m"}},
+		"sliding over an hour": {alone(sliding(10, time.Minute)), 611, []string{"cost 611", "10 per 1m"}},
+		"enormous":             {alone(sliding(1, time.Hour)), math.MaxInt, []string{"cost"}},
+	} {
+		wait, err := c.take(c.n)
+		if err == nil || wait != 0 {
+			t.Errorf("%s: Take(%d) = %v, %v, want an error", name, c.n, wait, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q does not say %q", name, err, want)
+			}
+		}
+	}
+	for _, o := range []Account{new(Tank), new(FixedWindow), new(SlidingWindow)} {
+		if got := o.available(time.Now()); got != 0 {
+			t.Errorf("%v units available in a zero %T", got, o)
+		}
+	}
+	for name, c := range map[string]struct {
+		o Account
+		n int
+	}{
+		"surplus of an hour": {bucket(1, 10), 3610},
+		"leaky":              {leaky(1), 3601},
+		"fixed":              {fixed(10, time.Minute), 610},
+		"sliding":            {sliding(10, time.Minute), 610},
+		"long window":        {sliding(10, 100*time.Hour), 10},
+		"0 at limit 0":       {bucket(0, 5), 0},
+		"Inf":                {bucket(rate.Inf, 0), math.MaxInt},
+		"real infinity":      {bucket(rate.Limit(math.Inf(1)), 1), math.MaxInt},
+	} {
+		if wait, err := TakeNow(c.o, c.n); err != nil || wait != 0 {
+			t.Errorf("%s: Take(%d) = %v, %v, want it to go", name, c.n, wait, err)
+		}
+	}
+}
+
+// Many callers at once, under -race: never more than the limit, nothing lost.
+func TestManyCallersAtOnceGetTheLimitAndNoMore(t *testing.T) {
+	for name := range everyKind(50) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := everyKind(50)[name]
+				var mu sync.Mutex
+				var used []admission
+				var wg sync.WaitGroup
+				start := time.Now()
+				for range 20 {
+					wg.Go(func() {
+						for range 25 {
+							for wait := time.Duration(-1); wait != 0; {
+								if wait, _ = TakeNow(l, 1); wait > 0 {
+									time.Sleep(wait)
+								}
+							}
+							mu.Lock()
+							used = append(used, admission{time.Now(), 1})
+							mu.Unlock()
+							set(l).After(time.Now(), 3, 1)
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(start); took > 10*time.Second || took < 8900*time.Millisecond {
+					t.Errorf("500 units at 50/s took %v", took)
+				}
+			})
+		})
+	}
+	b := bucket(1e-9, 1000) // nothing comes in the time of this test
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	granted := 0
+	for range 8 {
+		wg.Go(func() {
+			mine := 0
+			for range 1000 {
+				if wait, _ := TakeNow(b, 1); wait == 0 {
+					mine++
+				}
+				b.Tokens()
+			}
+			mu.Lock()
+			granted += mine
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if granted != 1000 {
+		t.Errorf("8 callers got %d of 1000 units", granted)
+	}
+}
+
+func TestNotifyTellsEveryWatcherOutsideTheLockUntilItStops(t *testing.T) {
+	for name, l := range everyKind(10) {
+		var told [4]int
+		var stops [4]func()
+		for i := range told {
+			stops[i] = l.Notify(func() {
+				TakeNow(l, 0) // deadlocks if the lock is held
+				told[i]++
+			})
+		}
+		l.Adjust(1)
+		stops[1]()
+		stops[1]()
+		l.Adjust(-1)
+		stops[3]()
+		stops[0]()
+		stops[1]()
+		l.Adjust(1)
+		stops[2]()
+		l.Adjust(-1)
+		if told != [4]int{2, 1, 3, 2} {
+			t.Errorf("%s: told %v times, want [2 1 3 2]", name, told)
+		}
+		if l.core().watchers != nil {
+			t.Errorf("%s: a watcher is left", name)
+		}
+	}
+}
+
+func TestFreshUntilUsedOrSet(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, l := range everyKind(3) {
+		if !l.fresh(now) {
+			t.Errorf("%s: not fresh when new", name)
+		}
+		l.consume(now, 1)
+		if l.fresh(now) || l.fresh(now.Add(100*time.Millisecond)) {
+			t.Errorf("%s: fresh though used", name)
+		}
+		if !l.fresh(now.Add(time.Second)) {
+			t.Errorf("%s: not fresh a second after one unit", name)
+		}
+		l.consume(now.Add(time.Second), 9)
+		if l.fresh(now.Add(3 * time.Second)) {
+			t.Errorf("%s: fresh under a debt", name)
+		}
+		if !l.fresh(now.Add(5 * time.Second)) {
+			t.Errorf("%s: not fresh after the debt", name)
+		}
+	}
+	b := bucket(1, 1)
+	b.SetLimit(1)
+	c := bucket(1, 1)
+	c.SetBurst(2)
+	if far := time.Now().Add(time.Hour); b.fresh(far) || c.fresh(far) {
+		t.Error("fresh though a setter was called")
+	}
+}
