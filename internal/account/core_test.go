@@ -120,6 +120,7 @@ func TestCostsThatAreErrors(t *testing.T) {
 		"negative, sliding":    {alone(sliding(1, time.Second)), -3, []string{"-3", "negative"}},
 		"negative, set":        {together(set(bucket(1, 1), leaky(1))), -3, []string{"-3", "negative"}},
 		"negative, empty set":  {together(set()), -3, []string{"-3", "negative"}},
+		"limit 0 in a set":     {together(set(leaky(1), bucket(0, 5))), 1, []string{"limit is 0"}},
 		"negative, Inf":        {alone(bucket(rate.Inf, 0)), -3, []string{"-3", "negative"}},
 		"limit 0":              {alone(bucket(0, 5)), 1, []string{"throttle:", "cost 1", "limit is 0"}},
 		"limit 0, leaky":       {alone(leaky(0)), 1, []string{"limit is 0"}},
@@ -149,19 +150,22 @@ func TestCostsThatAreErrors(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		o Account
-		n int
+		take taker
+		n    int
 	}{
-		"surplus of an hour": {bucket(1, 10), 3610},
-		"leaky":              {leaky(1), 3601},
-		"fixed":              {fixed(10, time.Minute), 610},
-		"sliding":            {sliding(10, time.Minute), 610},
-		"long window":        {sliding(10, 100*time.Hour), 10},
-		"0 at limit 0":       {bucket(0, 5), 0},
-		"Inf":                {bucket(rate.Inf, 0), math.MaxInt},
-		"real infinity":      {bucket(rate.Limit(math.Inf(1)), 1), math.MaxInt},
+		"surplus of an hour": {alone(bucket(1, 10)), 3610},
+		"leaky":              {alone(leaky(1)), 3601},
+		"fixed":              {alone(fixed(10, time.Minute)), 610},
+		"sliding":            {alone(sliding(10, time.Minute)), 610},
+		"long window":        {alone(sliding(10, 100*time.Hour)), 10},
+		"0 from a set":       {together(set(bucket(1, 1), leaky(1))), 0},
+		"0, zero window":     {alone(new(FixedWindow)), 0},
+		"0, zero sliding":    {alone(new(SlidingWindow)), 0},
+		"0 at limit 0":       {alone(bucket(0, 5)), 0},
+		"Inf":                {alone(bucket(rate.Inf, 0)), math.MaxInt},
+		"real infinity":      {alone(bucket(rate.Limit(math.Inf(1)), 1)), math.MaxInt},
 	} {
-		if wait, err := TakeNow(c.o, c.n); err != nil || wait != 0 {
+		if wait, err := c.take(c.n); err != nil || wait != 0 {
 			t.Errorf("%s: Take(%d) = %v, %v, want it to go", name, c.n, wait, err)
 		}
 	}
@@ -188,7 +192,9 @@ func TestManyCallersAtOnceGetTheLimitAndNoMore(t *testing.T) {
 							mu.Lock()
 							used = append(used, admission{time.Now(), 1})
 							mu.Unlock()
-							set(l).After(time.Now(), 3, 1)
+							s := set(l)
+							s.After(time.Now(), 3, 1)
+							s.Ready(time.Now(), 1)
 						}
 					})
 				}

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -355,5 +356,26 @@ func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
 	idle.consume(now, 3)
 	if got := cap(idle.log.buf); got > 8 {
 		t.Errorf("%d places for three stamps", got)
+	}
+}
+
+// A window may be as long as a time.Duration; it is cut to 36 years, and nothing overflows.
+func TestLongestWindow(t *testing.T) {
+	for name, w := range map[string]Account{"fixed": fixed(2, math.MaxInt64), "sliding": sliding(2, math.MaxInt64)} {
+		now := time.Unix(1000, 0)
+		for range 2 {
+			now = now.Add(time.Second)
+			if m, err := w.takeBy(now, now, 1); m.After(now) || err != nil {
+				t.Fatalf("%s: %v, %v, want taken at once", name, m.Sub(now), err)
+			}
+		}
+		for _, ahead := range []int64{0, 1, 1 << 40} {
+			if m := w.after(now, ahead, 1); m.Sub(now) < Forever/5 {
+				t.Errorf("%s: with %d ahead one starts after %v", name, ahead, m.Sub(now))
+			}
+		}
+		if w.giveBack(now, now.Add(time.Hour), 1); w.available(now) != 1 {
+			t.Errorf("%s: %v units after one of two came back", name, w.available(now))
+		}
 	}
 }
