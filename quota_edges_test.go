@@ -179,3 +179,27 @@ func TestCostAboveToldQuota(t *testing.T) {
 		}
 	})
 }
+
+// Where a policy is told and never what remains, calls go at once within it, instead of waiting for its window.
+func TestPolicyAloneStopsNobody(t *testing.T) {
+	for policy, most := range map[string]time.Duration{`"a";q=100;w=60`: 18 * time.Second, `"a";q=100;w=1`: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				time.Sleep(10 * time.Millisecond)
+				return answer(req, 200, "Ratelimit-Policy", policy), nil
+			})}
+			for range 20 {
+				start := time.Now()
+				for range 30 {
+					if _, err := get(t.Context(), tr, "http://a.test/"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if d := time.Since(start); d > most {
+					t.Errorf("%s: thirty calls took %v, want at most %v", policy, d, most)
+				}
+				time.Sleep(3 * time.Second)
+			}
+		})
+	}
+}

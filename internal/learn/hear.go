@@ -17,11 +17,14 @@ func (q *ToldQuota) hear(t hint.Quota, p Place, now time.Time, before float64, s
 	q.turn(now)
 	q.measure(&t, now, first)
 	left := float64(t.Remaining)
-	if t.Remaining < 0 { // not told: counted here
+	switch {
+	case t.Remaining >= 0:
+	case first: // not told: own starts are all that is known
+		left = q.size
+	case q.roll || q.until.IsZero(): // nothing would give it back
 		left = q.left
-		if !first && !q.roll {
-			left = q.left - q.weight(1)
-		}
+	default: // counted here
+		left = q.left - q.weight(1)
 	}
 	left = max(0, min(left, q.size))
 	var until time.Time
@@ -31,7 +34,7 @@ func (q *ToldQuota) hear(t hint.Quota, p Place, now time.Time, before float64, s
 	q.Quota = t
 	q.look(left, sent, now, first)
 	if first {
-		q.left, q.leftAt, q.until, q.answers = left, now, until, 0
+		q.left, q.leftAt, q.until = left, now, until
 		if left < 1 && before < q.size*3/4 { // others have spent it
 			q.shared = moment.Latest(q.shared, until)
 		}
@@ -98,7 +101,7 @@ func (q *ToldQuota) tell(left float64, until, sent, now time.Time) {
 	case q.fresh:
 		q.until, q.fresh = until, false
 	case left > q.left+1 && sent.After(q.leftAt):
-		if !q.until.IsZero() && now.Before(q.until.Add(-resetGrain)) && left < q.size*3/4 {
+		if now.Before(q.until.Add(-resetGrain)) && left < q.size*3/4 {
 			q.roll = true // more remains before the reset
 		} else {
 			q.began, q.until, q.answers = sent, until, 0 // it has ended before we thought
