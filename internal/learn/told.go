@@ -130,7 +130,7 @@ func (q *ToldQuota) own(now time.Time) bool { return q.alone(now) && (q.sure() |
 func (q *ToldQuota) ready(n int, at, now time.Time, spread time.Duration) time.Time {
 	q.turn(now)
 	at = moment.Latest(at, q.shut)
-	need := min(q.weight(n), max(q.size, 1))
+	need := min(q.weight(n), q.size)
 	alone := q.alone(now)
 	if !alone || !q.sure() {
 		switch {
@@ -150,7 +150,6 @@ func (q *ToldQuota) ready(n int, at, now time.Time, spread time.Duration) time.T
 	if !q.logs() {
 		return moment.Latest(at, q.next)
 	}
-	q.trim(now, spread)
 	sum := q.sum
 	for i := 0; i < len(q.log) && sum+need > q.size; i++ {
 		sum -= q.log[i].units
@@ -197,10 +196,7 @@ func (q *ToldQuota) mine(now time.Time) float64 { return q.sent.sum(now, q.windo
 
 // pace is the rate at which starts are spaced at now; +Inf: not at all.
 func (q *ToldQuota) pace(now time.Time, spread time.Duration) float64 {
-	even := math.Inf(1)
-	if q.window > 0 && q.size > 0 {
-		even = q.size / (q.window + spread + q.late()).Seconds()
-	}
+	even := q.size / (q.window + spread + q.late()).Seconds() // +Inf while no window is known
 	if q.own(now) {
 		if q.logs() {
 			return math.Inf(1)
@@ -219,7 +215,7 @@ func (q *ToldQuota) pace(now time.Time, spread time.Duration) float64 {
 	default:
 		return even
 	}
-	r := max(left, 1) / h
+	r := left / h
 	if q.Window > shortWindow { // told: no faster, whatever remaining and reset say
 		r = min(r, q.size/q.window.Seconds())
 	}
@@ -229,11 +225,11 @@ func (q *ToldQuota) pace(now time.Time, spread time.Duration) float64 {
 // take counts a start of n units at at.
 func (q *ToldQuota) take(n int, at time.Time, spread time.Duration) {
 	u := q.weight(n)
-	if q.asks(at, spread) && q.remaining(at) < min(u, max(q.size, 1)) {
+	if q.asks(at, spread) && q.remaining(at) < min(u, q.size) {
 		q.asked = at
 	}
 	q.step = 0
-	if r := q.pace(at, spread); !math.IsInf(r, 1) && r > 0 {
+	if r := q.pace(at, spread); !math.IsInf(r, 1) {
 		q.step = time.Duration(min(u/r*1e9, float64(moment.MaxBelief)))
 		q.next = moment.Latest(q.next, at.Add(-q.credit(u, at))).Add(q.step)
 	}
@@ -248,7 +244,7 @@ func (q *ToldQuota) count(units float64, at time.Time) {
 	if q.sent.add(units, at, q.span()); q.logs() {
 		q.log = append(q.log, start{at, units})
 		q.sum += units
-	} else if len(q.log) > 0 {
+	} else {
 		q.log, q.sum = nil, 0
 	}
 }
@@ -300,7 +296,7 @@ func (q *ToldQuota) spent(now time.Time) (until time.Time, yes bool) {
 	if q.shut.After(now) {
 		return q.shut, true
 	}
-	if q.roll || q.until.IsZero() || q.alone(now) && q.logs() || q.remaining(now) >= 1 || q.left >= 1 {
+	if q.roll || q.until.IsZero() || q.alone(now) && q.logs() || q.left >= 1 {
 		return time.Time{}, false
 	}
 	return q.until, true
@@ -309,13 +305,13 @@ func (q *ToldQuota) spent(now time.Time) (until time.Time, yes bool) {
 // after predicts when a call of n units starts that has ahead units before it.
 func (q *ToldQuota) after(from time.Time, ahead int64, n int, spread time.Duration) time.Time {
 	m := moment.Latest(from, q.shut)
-	if r := q.pace(from, spread); !math.IsInf(r, 1) && r > 0 {
+	if r := q.pace(from, spread); !math.IsInf(r, 1) {
 		m = moment.Latest(m, q.next).Add(time.Duration(min(float64(ahead)*q.weight(1)/r*1e9, float64(moment.MaxBelief))))
 	}
 	lack := float64(ahead)*q.weight(1) + q.weight(n) - q.remaining(from)
-	if lack <= 0 || q.roll || q.until.IsZero() {
+	if lack <= 0 || q.roll {
 		return m
 	}
-	windows := max(0, math.Ceil(lack/max(1, q.size))-1)
+	windows := math.Ceil(lack/q.size) - 1 // more than the next one
 	return moment.Latest(m, q.until.Add(time.Duration(min(windows*float64(q.window), float64(moment.MaxBelief)))))
 }
