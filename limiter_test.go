@@ -406,13 +406,6 @@ func describe(l Limiter) string {
 	return fmt.Sprintf("%T", l)
 }
 
-// windowOf is what an unused window was made with.
-func windowOf(l Limiter) (n int, per time.Duration) {
-	set := flatten(l)
-	units := set.Available(time.Now())
-	return int(units), time.Duration(math.Round(units / float64(set.Rate()) * float64(time.Second)))
-}
-
 // Whatever the text, ParseLimit does not panic, and what it returns is a limit that works.
 func FuzzParseLimit(f *testing.F) {
 	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h"} {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/account"
 	"github.com/go-throttle/throttle/internal/moment"
 	"github.com/go-throttle/throttle/internal/queue"
 )
@@ -104,8 +105,8 @@ func TestLineTimer(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *Queue, context.CancelFunc){
 		"cancelled": func(t *testing.T, q *Queue, cancel context.CancelFunc) { cancel() },
 		"doomed":    func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.Pause(24 * time.Hour) },
-		"granted":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.q.Sole.SetLimit(1e9) },
-		"refused":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.q.Sole.SetLimit(0) },
+		"granted":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.q.Own.Own[0].(*account.Tank).SetLimit(1e9) },
+		"refused":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.q.Own.Own[0].(*account.Tank).SetLimit(0) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := NewBucket(0.1, 1)
@@ -251,4 +252,35 @@ func (j *journal) ids() (ids []int) {
 		ids = append(ids, e.id)
 	}
 	return ids
+}
+
+// A timer that came late is asked for less often, and nothing is lost by that. One that is exact, as
+// those in a bubble are, is not.
+func TestLateTimerRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := NewQueue(NewBucket(100_000, 1), QueueOptions{})
+		for range 301 {
+			go q.Wait(ctx)
+		}
+		waiting := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if n := q.Stats().Waiting; n != want {
+				t.Fatalf("%d wait, want %d", n, want)
+			}
+		}
+		waiting(0, 300)
+		waiting(10*time.Microsecond, 299)
+		waiting(10*time.Microsecond, 298)
+		q.q.Line.Timer.Stop() // it was due in 10 us
+		time.Sleep(time.Millisecond)
+		q.q.Line.WakeUp()
+		waiting(0, 198)
+		waiting(99*time.Microsecond, 198)
+		waiting(time.Microsecond, 188)
+		cancel()
+		synctest.Wait()
+	})
 }

@@ -28,7 +28,7 @@ var faults = []struct{ name, file, old, new string }{
 	{"an answer left open", "call.go", `c.resp.Body.Close()`, `if !PLANTED { c.resp.Body.Close() }`},
 	{"an answer not read to its end", "resend.go", `keep(c.resp)`, `if !PLANTED { keep(c.resp) }`},
 	{"a watch that does not end", "internal/queue/line.go", `	l.stop()`, `	if !PLANTED { l.stop() }`},
-	{"a line that forgets its timer", "internal/queue/line.go", `l.Timer.Reset(d.until.Sub(now))`, `if !PLANTED { l.Timer.Reset(d.until.Sub(now)) }`},
+	{"a line that forgets its timer", "internal/queue/line.go", `l.Timer.Reset(wait)`, `if !PLANTED { l.Timer.Reset(wait) }`},
 	{"nobody's turn after one has left", "internal/queue/line.go", `	l.rule.Advance(now)
 }`, `	if !PLANTED { l.rule.Advance(now) }
 }`},

@@ -26,7 +26,7 @@ func (s *soak) checkOrder(st *station, q *queue.Queue) {
 		switch {
 		case w.State == queue.Granted:
 			gone = append(gone, w)
-		case w.Index < 0: // cancelled or refused
+		case w.Index == -1: // cancelled or refused
 			return
 		}
 	}

@@ -291,3 +291,10 @@ func (m *soakModel) meddle(s *soak, now time.Time) {
 	a.rate = float64(limit)
 	m.lim.(interface{ SetLimit(rate.Limit) }).SetLimit(limit)
 }
+
+// windowOf is what an unused window was made with.
+func windowOf(l Limiter) (n int, per time.Duration) {
+	set := flatten(l)
+	units := set.Available(time.Now())
+	return int(units), time.Duration(math.Round(units / float64(set.Rate()) * float64(time.Second)))
+}

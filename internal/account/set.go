@@ -16,6 +16,7 @@ import (
 type Set struct {
 	Own     []Account // sorted by rank, no duplicates
 	Foreign []takes   // limiters of other kinds, in the order of joining, the one without Adjust last
+	sole    *Tank     // the only account, where it is of this kind: it is asked without a detour; else nil
 }
 
 // Join puts an account in its place, unless it is there already.
@@ -23,6 +24,9 @@ func (s *Set) Join(o Account) {
 	if !slices.Contains(s.Own, o) {
 		s.Own = append(s.Own, o)
 		slices.SortFunc(s.Own, func(a, b Account) int { return bytes.Compare(a.core().rank[:], b.core().rank[:]) })
+	}
+	if s.sole = nil; len(s.Own) == 1 {
+		s.sole, _ = s.Own[0].(*Tank)
 	}
 }
 
@@ -42,6 +46,9 @@ func (s *Set) unlock() {
 // them are ready; as readiness is monotone, one pass finds it. A moment not after now means taken;
 // otherwise nothing was, and it is the one to ask again.
 func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
+	if s.sole != nil {
+		return s.sole.takeByAlone(at, now, n)
+	}
 	s.lock()
 	defer s.unlock()
 	m, err := s.readyLocked(at, n)
@@ -100,6 +107,9 @@ func (s *Set) GiveBack(at, now time.Time, n int) {
 
 // After is the latest prediction.
 func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
+	if s.sole != nil {
+		return s.sole.afterAlone(from, ahead, n)
+	}
 	m := from
 	s.each(func(o Account) { m = moment.Latest(m, o.after(from, ahead, n)) })
 	return m

@@ -112,11 +112,18 @@ func (t *Tank) fresh(now time.Time) bool {
 
 // The methods that follow take the lock themselves.
 
-// PayAlone is pay, for a call that pays nothing but this account.
-func (t *Tank) PayAlone(at time.Time, n int) bool {
+// takeByAlone is takeBy, for a call that pays nothing but this account.
+func (t *Tank) takeByAlone(at, now time.Time, n int) (time.Time, error) {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
-	return t.pay(at, n)
+	return t.takeBy(at, now, n)
+}
+
+// afterAlone is after likewise.
+func (t *Tank) afterAlone(from time.Time, ahead int64, n int) time.Time {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	return t.after(from, ahead, n)
 }
 
 // Locked runs f under the lock.

@@ -42,10 +42,8 @@ func (q *Queue) Unshared() bool {
 
 // pay takes n units as of now, if they are there.
 func (q *Queue) pay(n int, now time.Time) bool {
-	if q.Sole == nil || !q.Sole.PayAlone(now, n) {
-		if at, err := q.Limits.TakeBy(now, now, n); err != nil || at.After(now) {
-			return false
-		}
+	if at, err := q.Limits.TakeBy(now, now, n); err != nil || at.After(now) {
+		return false
 	}
 	q.Counters.Sent++
 	return true
@@ -102,6 +100,7 @@ func (q *Queue) Admit(ctx context.Context, o *Order, now time.Time, left func(*W
 func (q *Queue) join(w *Waiter, urgent bool, now time.Time) *Line {
 	if q.Line == nil {
 		q.Line = newLine(&q.Room.Mu, q)
+		q.crowded.Store(q.Gate.Trouble == nil)
 	}
 	l := q.Line
 	l.push(w)

@@ -33,7 +33,7 @@ type Waiter struct {
 	moment time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
 	pause  time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; in an Order and once granted: what it has spent
 	Prio   int32
-	Index  int32 // in its level's heap, -1: not in a line
+	Index  int32 // see Level; -1: not in a line
 	Epoch  uint32
 	tries  uint8 // sent before, at most 255
 	State  waitState
@@ -179,7 +179,7 @@ func (l *Line) advance(now time.Time) {
 			l.Asking = w
 			w.settle(Asking, nil)
 		default:
-			l.plan(d, now)
+			l.plan(d, now, now.Sub(at))
 			return
 		}
 	}
@@ -211,10 +211,14 @@ func (l *Line) reasonLocked(w *Waiter) error {
 	return err
 }
 
-func (l *Line) plan(d Decision, now time.Time) {
+// plan sets the timer. Where it came late, it is asked for less often: what would
+// be told meanwhile is made up for, and a firing costs as much as several grants.
+func (l *Line) plan(d Decision, now time.Time, late time.Duration) {
 	l.Told = time.Time{}
+	wait := d.until.Sub(now)
 	if d.told {
 		l.Told = d.until
+		wait = max(wait, min(late/4, moment.MaxLate/50))
 	}
 	switch {
 	case d.Verdict == Block:
@@ -222,9 +226,9 @@ func (l *Line) plan(d Decision, now time.Time) {
 			l.Timer.Stop()
 		}
 	case l.Timer == nil:
-		l.Timer = time.AfterFunc(d.until.Sub(now), l.WakeUp)
+		l.Timer = time.AfterFunc(wait, l.WakeUp)
 	default:
-		l.Timer.Reset(d.until.Sub(now))
+		l.Timer.Reset(wait)
 	}
 }
 

@@ -30,7 +30,6 @@ import (
 type Queue struct {
 	Room     *Room
 	Limits   *account.Set   // all that a call pays: the key's and the shared ones
-	Sole     *account.Tank  // the only one of them, if it is one: it needs no detour; else nil
 	Own      *account.Set   // the key's alone; in a bare Queue the same
 	Line     *Line          // nil while nobody waits
 	Foreign  *ForeignView   // nil without foreign limiters
@@ -41,6 +40,7 @@ type Queue struct {
 	Key      string        // as observers see it; "" for a bare Queue
 	Resting  atomic.Int64  // in their own backoff
 	Slots    int           // in-flight slots held
+	crowded  atomic.Bool   // there is a line, and dash may be the way into it; only a hint
 	Ended    atomic.Uint64 // of calls. Counted without the lock, so kept away from what is written under it
 }
 
@@ -74,9 +74,6 @@ func (r *Room) Now() time.Time { return r.Base.Add(time.Since(r.Base)) }
 // Init puts the queue into a room. Its calls pay l, of which own is theirs alone.
 func (q *Queue) Init(r *Room, l, own *account.Set) {
 	q.Room, q.Limits, q.Own = r, l, own
-	if len(l.Own) == 1 {
-		q.Sole, _ = l.Own[0].(*account.Tank)
-	}
 	if len(l.Foreign) > 0 {
 		q.Foreign = new(ForeignView)
 	}
@@ -85,10 +82,16 @@ func (q *Queue) Init(r *Room, l, own *account.Set) {
 // Wait waits for a start that takes no slot.
 func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 	if ctx.Err() == nil {
-		switch l, w, ok := q.dash(ctx, cost, prio); {
+		var w *Waiter
+		var now time.Time
+		if q.crowded.Load() {
+			w = &Waiter{wake: make(chan struct{}, 1), Cost: cost, Prio: prio}
+			now = time.Now()
+		}
+		switch l, ok := q.dash(ctx, w, cost, now); {
 		case ok:
 			return nil
-		case w != nil:
+		case l != nil:
 			err := l.Sleep(ctx, w)
 			if err == nil && q.Gate.Alert.Load() {
 				q.Finish(false, w.Epoch)
@@ -99,33 +102,33 @@ func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 	return q.waitInLine(ctx, cost, prio)
 }
 
-// dash is Wait in the two common cases: nobody waits and the units are there;
-// or all is well, the deadline far enough, and the call goes to the end of its line. It is kept flat: a
-// goroutine that waits here needs no more stack than it was born with, which is
-// half the cost of a waiter.
-func (q *Queue) dash(ctx context.Context, cost int, prio int32) (l *Line, w *Waiter, ok bool) {
+// dash is Wait in the two common cases: nobody waits and the units are there; or all is well, the
+// deadline far enough, and the call goes to the end of its line as w. That was made before, as was
+// now: whoever allocates may have to do a share of the garbage collector's work, and all others would
+// wait for the lock meanwhile. dash is kept flat: a goroutine that waits here needs no more stack than
+// it was born with, which is half the cost of a waiter.
+func (q *Queue) dash(ctx context.Context, w *Waiter, cost int, now time.Time) (l *Line, ok bool) {
 	q.Room.Mu.Lock()
 	defer q.Room.Mu.Unlock()
 	if q.clear() {
-		return nil, nil, q.pay(cost, q.Room.Now())
+		return nil, q.pay(cost, q.Room.Now())
 	}
 	opts := &q.Room.Opts
-	if l = q.Line; l == nil || q.Gate.Trouble != nil || cost != 1 || prio > l.Levels[0].prio ||
+	if l = q.Line; w == nil || l == nil || q.Gate.Trouble != nil || cost != 1 || w.Prio > l.Levels[0].prio ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
-		return nil, nil, false // enter knows
+		return nil, false // enter knows
 	}
 	q.Room.Arrivals++
-	w = &Waiter{Seq: q.Room.Arrivals, Cost: cost, Prio: prio}
+	w.Seq = q.Room.Arrivals
 	if d, ok := ctx.Deadline(); ok {
 		ahead, _ := l.ahead(w.Prio, w.Seq, 0)
-		if q.Foreign != nil || q.Own.After(time.Now(), ahead, w.Cost).After(d) {
-			return nil, nil, false
+		if q.Foreign != nil || q.Own.After(now, ahead, cost).After(d) {
+			return nil, false
 		}
 		w.moment = max(1, d.Sub(q.Room.Base))
 	}
-	w.wake = make(chan struct{}, 1)
 	l.push(w)
-	return l, w, false
+	return l, false
 }
 
 func (q *Queue) waitInLine(ctx context.Context, cost int, prio int32) error {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -133,5 +134,31 @@ func TestAsOf(t *testing.T) {
 		if got := asOf(c.told, now); !got.Equal(c.want) {
 			t.Errorf("told %v: as of %v, want %v", c.told.Sub(now), got.Sub(now), c.want.Sub(now))
 		}
+	}
+}
+
+// A Level whose line never empties counts past 2^31 waiters.
+func TestLevelWrapsAround(t *testing.T) {
+	var r ranks
+	var all []*Waiter
+	for seq := range uint64(9) {
+		w := &Waiter{Seq: seq + 1, Cost: 1}
+		r.push(w)
+		if seq == 0 {
+			w.Index, r.Levels[0].begin = math.MaxInt32-2, math.MaxInt32-2
+		}
+		all = append(all, w)
+	}
+	for _, i := range []int{4, 1, 3, 0, 7, 6} {
+		r.remove(all[i])
+	}
+	for _, seq := range []uint64{3, 6, 9} {
+		if w := r.next(); w.Seq != seq {
+			t.Fatalf("the turn is that of call %d, want %d", w.Seq, seq)
+		}
+		r.remove(r.next())
+	}
+	if r.Count != 0 || len(r.Levels) != 0 {
+		t.Errorf("%d waiters and %d levels are left", r.Count, len(r.Levels))
 	}
 }

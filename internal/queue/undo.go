@@ -18,6 +18,7 @@ func (q *Queue) gone(w *Waiter) {
 // emptied implements rule.
 func (q *Queue) emptied() {
 	q.Line = nil
+	q.crowded.Store(false)
 	if s := q.Room.Shared; s != nil {
 		s.stepOut(q)
 	}
