@@ -106,6 +106,23 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 			t.Errorf("%s: refused until %v though free, because the caller's clock was 1 ns behind", name, m)
 		}
 	}
+	for name, l := range everyKind(1) { // a take that was late is reckoned from the account's own clock on
+		l.consume(start.Add(2*time.Second), 0)
+		if m, err := l.takeBy(start, start.Add(3*time.Second), 1); !m.Equal(start.Add(2*time.Second)) || err != nil {
+			t.Errorf("%s: taken as of %v, %v, want 2s", name, m.Sub(start), err)
+		}
+	}
+	for name, l := range everyKind(1) {
+		clock := start.Add(2 * time.Second)
+		l.consume(clock, 0)
+		if m := l.after(start, 0, 1); !m.Equal(clock) || l.available(start) != l.available(clock) || !l.fresh(start) {
+			t.Errorf("%s: ready at %v with %v units of %v, fresh %v, though it was at 2s", name, m.Sub(start), l.available(start), l.available(clock), l.fresh(start))
+		}
+		l.consume(start, 1) // counts from the account's own clock on
+		if m := l.after(start.Add(2500*ms), 0, 1); !m.Equal(start.Add(3 * time.Second)) {
+			t.Errorf("%s: the second one goes at %v, want 3s", name, m.Sub(start))
+		}
+	}
 }
 
 func TestCostsThatAreErrors(t *testing.T) {
@@ -206,6 +223,7 @@ func TestManyCallersAtOnceGetTheLimitAndNoMore(t *testing.T) {
 		})
 	}
 	b := bucket(1e-9, 1000) // nothing comes in the time of this test
+	alone := set(b)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	granted := 0
@@ -213,7 +231,8 @@ func TestManyCallersAtOnceGetTheLimitAndNoMore(t *testing.T) {
 		wg.Go(func() {
 			mine := 0
 			for range 1000 {
-				if wait, _ := TakeNow(b, 1); wait == 0 {
+				now := time.Now()
+				if m, err := alone.TakeBy(now, now, 1); !m.After(now) && err == nil {
 					mine++
 				}
 				b.Tokens()
@@ -285,5 +304,22 @@ func TestFreshUntilUsedOrSet(t *testing.T) {
 	c.SetBurst(2)
 	if far := time.Now().Add(time.Hour); b.fresh(far) || c.fresh(far) {
 		t.Error("fresh though a setter was called")
+	}
+}
+
+func TestEndlessDebtsDoNotOverflow(t *testing.T) {
+	for name, o := range everyKind(3) {
+		for range 3 {
+			o.Adjust(math.MaxInt)
+			now := time.Now()
+			if units := o.available(now); units > -1e9 {
+				t.Errorf("%s: %v units available", name, units)
+			}
+			for _, ahead := range []int64{0, 5, math.MaxInt64} {
+				if wait := o.after(now, ahead, 1).Sub(now); wait < 10*365*24*time.Hour {
+					t.Errorf("%s: with %d ahead one starts in %v", name, ahead, wait)
+				}
+			}
+		}
 	}
 }

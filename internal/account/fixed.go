@@ -29,9 +29,8 @@ func (w *FixedWindow) at(now time.Time) (start time.Time, used int64) {
 func (w *FixedWindow) consume(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
-	if start, used := w.at(at); n > 0 {
-		w.start, w.used = start, plus(used, int64(n))
-	}
+	start, used := w.at(at)
+	w.start, w.used = start, plus(used, int64(n))
 }
 
 func (w *FixedWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
@@ -43,10 +42,7 @@ func (w *FixedWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
 func (w *FixedWindow) giveBack(at, now time.Time, n int) {
 	now = w.c.lift(now)
 	start, used := w.at(now)
-	ended := w.windows(int64(n)) // if no window is open
-	if used > 0 {
-		ended = int64(max(0, start.Sub(at)+w.per-1) / w.per)
-	}
+	ended := int64((start.Sub(at) + w.per - 1) / w.per)
 	if ended < w.windows(int64(n)) {
 		w.start, w.used = start, max(0, used-(int64(n)-ended*w.n))
 		w.c.last = now

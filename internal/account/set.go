@@ -102,7 +102,9 @@ func (s *Set) each(visit func(Account)) {
 // under the line's lock, and a Set whose foreign limiters refuse again and again must not wake its own
 // line each time.
 func (s *Set) GiveBack(at, now time.Time, n int) {
-	s.each(func(o Account) { o.giveBack(at, now, n) })
+	if n > 0 { // a zero window has let 0 units go, and cannot reckon
+		s.each(func(o Account) { o.giveBack(at, now, n) })
+	}
 }
 
 // After is the latest prediction.

@@ -52,6 +52,14 @@ func TestSetsLockInOneOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	for range 2000 {
+		for name, x := range everyKind(1) {
+			y := everyKind(1)[name]
+			if set(x, y).Own[0] != set(y, x).Own[0] {
+				t.Fatalf("%s: the order is that of joining", name)
+			}
+		}
+	}
 }
 
 func TestSetTakesAtTheLatestOfAllMomentsAndNeverBefore(t *testing.T) {
@@ -114,6 +122,7 @@ func TestSetSaysTheLeastOfWhatItsAccountsSay(t *testing.T) {
 		check("the rate of none", set().Rate(), rate.Inf)
 		check("the zero window's rate", new(FixedWindow).rate(), rate.Limit(0))
 		check("what is left", s.Available(now), 10.)
+		check("what is left without limit", set(bucket(rate.Inf, 0)).Available(now), math.Inf(1))
 		check("what none has left", set().Available(now), math.Inf(1))
 		check("fresh", s.Fresh(now), true)
 		check("with 4 ahead 8 units go", s.After(now, 4, 8).Sub(now), time.Second)
@@ -221,7 +230,12 @@ func TestSetWithStrangers(t *testing.T) {
 			t.Errorf("%s: a second one that cannot give back is merged: %v", name, err)
 		}
 	}
-	s := new(Set)
+	s := set(new(FixedWindow), new(SlidingWindow))
+	s.JoinForeign(&stranger{wait: time.Second})
+	if wait, err := s.Take(context.Background(), 0); wait != time.Second || err != nil { // with nothing to give back
+		t.Errorf("0 units of a set with zero windows: %v, %v", wait, err)
+	}
+	s = new(Set)
 	s.JoinForeign(new(telling))
 	if s.JoinForeign(new(telling)); s.Silent() || len(s.Foreign) != 2 {
 		t.Errorf("silent %v, %d strangers", s.Silent(), len(s.Foreign))

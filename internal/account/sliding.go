@@ -10,17 +10,12 @@ import (
 // passed.
 type SlidingWindow struct {
 	quota
-	base time.Time // the moment 0 of the stamps: that of the first unit ever
+	base time.Time // the moment 0 of the stamps: that of the first take ever
 	log  stamps    // when the units in use started, in order; at most n; future ones are a debt
 }
 
-// since is the stamp of a moment.
-func (w *SlidingWindow) since(at time.Time) int64 {
-	if w.base.IsZero() {
-		return 0
-	}
-	return int64(at.Sub(w.base))
-}
+// since is the stamp of a moment; before the first take it means nothing, and the log is empty.
+func (w *SlidingWindow) since(at time.Time) int64 { return int64(at.Sub(w.base)) }
 
 // expired counts the stamps that no longer matter at the given one.
 func (w *SlidingWindow) expired(stamp int64) int { return w.log.search(stamp - int64(w.per) + 1) }
@@ -31,9 +26,6 @@ func (w *SlidingWindow) expired(stamp int64) int { return w.log.search(stamp - i
 func (w *SlidingWindow) consume(at time.Time, n int) {
 	at = w.c.lift(at)
 	w.c.last = at
-	if n == 0 {
-		return
-	}
 	if w.base.IsZero() {
 		w.base = at
 	}

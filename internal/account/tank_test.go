@@ -72,6 +72,9 @@ func TestBucketScripts(t *testing.T) {
 		{at: 0, do: "take", n: 1, err: "limit is 0"},
 		{at: 0, do: "take", n: 0},
 		{at: 0, do: "avail", n: 0},
+		{at: 0, do: "adjust", n: 5},
+		{at: 0, do: "avail", n: -3}, // a debt is seen
+		{at: 0, do: "adjust", n: -5},
 		{at: time.Hour, do: "limit", n: 10},
 		{at: time.Hour, do: "take", n: 2},
 		{at: time.Hour, do: "take", n: 1, want: 100 * ms},
@@ -84,6 +87,9 @@ func TestBucketScripts(t *testing.T) {
 		{at: 200 * ms, do: "take", n: 2},
 		{at: 200 * ms, do: "take", n: 2, want: 200 * ms},
 		{at: time.Second, do: "avail", n: 2},
+		{at: time.Second, do: "take", n: 2},
+		{at: 1100 * ms, do: "burst", n: 5},
+		{at: 1100 * ms, do: "avail", n: 1}, // what was earned before stays
 	})
 }
 

@@ -62,6 +62,13 @@ func TestFixedWindowScripts(t *testing.T) {
 		{at: 3600 * ms, do: "undo"},
 		{at: 3600 * ms, do: "avail", n: 1},
 	})
+	runScript(t, "undo of units of the last moment of the window before", fivePerSecond, []step{
+		{at: 0, do: "take", n: 1},
+		{at: 1000*ms - 1, do: "take", n: 2},
+		{at: 1000 * ms, do: "adjust", n: 4},
+		{at: 1000 * ms, do: "undo"},
+		{at: 1000 * ms, do: "avail", n: 1},
+	})
 	runScript(t, "undo of a cost above n", fivePerSecond, []step{
 		{at: 0, do: "take", n: 12},
 		{at: 1500 * ms, do: "undo"}, // one window is gone
