@@ -69,17 +69,19 @@ func waiters() scenario.Scenario {
 	return scenario.Scenario{
 		Name:  "waiters",
 		Title: "100,000 goroutines that wait at once",
-		About: "They are let go at 100,000 a second, and each has a far deadline. CPU is all that the process used from the first arrival to the last departure. Of the heap, " +
+		About: "They are let go at 100,000 a second, and each has a far deadline. CPU is all that the process used from the first arrival to the last departure. " +
+			"The ratio is to x/time/rate, measured right before and right after: what waiters cost rises with the age of the process. Of the heap, " +
 			"own is what the library allocated or had the standard library allocate; the rest are the runtime's notes of who waits for which channel. " +
 			"The row http.Client stands for a goroutine that waits for a channel to be closed, without any library. resty cannot be made to owe units: " +
 			"its waiters poll.",
 		Metrics: []scenario.Metric{
 			{Name: "cpu", Title: "CPU a waiter", Unit: "µs", Better: -1, Digits: 1},
+			{Name: "cpu_x", Title: "ratio", Better: -1, Digits: 2},
 			{Name: "heap", Title: "heap a waiter", Unit: "B", Better: -1},
 			{Name: "own", Title: "own", Unit: "B", Better: -1},
 			{Name: "stack", Title: "stack", Unit: "B", Better: -1},
 		},
-		Takes: 7 * time.Second, Alone: true,
+		Takes: 13 * time.Second, Alone: true,
 		Fits: only(nothing, reference, uber, failsafe, library),
 		Run:  runWaiters,
 	}
@@ -92,12 +94,17 @@ func runWaiters(ctx context.Context, c client.Client, o scenario.Options) (scena
 	if o.Short {
 		many, some, debt = many/10, some/10, 1
 	}
-	cpu, err := cpuOf(ctx, c.Name, many, debt)
-	if err != nil {
-		return r, err
+	var used [3]time.Duration
+	for i, name := range []string{reference, c.Name, reference} {
+		cpu, err := cpuOf(ctx, name, many, debt)
+		if err != nil {
+			return r, err
+		}
+		used[i] = cpu
 	}
-	if cpu > 0 { // the system tells it
-		r.Values["cpu"] = cpu.Seconds() * 1e6 / float64(many)
+	if used[1] > 0 { // the system tells it
+		r.Values["cpu"] = used[1].Seconds() * 1e6 / float64(many)
+		r.Values["cpu_x"] = 2 * used[1].Seconds() / (used[0] + used[2]).Seconds()
 	}
 	return r, bytesOf(ctx, c.Name, some, debt, r.Values)
 }
