@@ -19,12 +19,12 @@ func (q *ToldQuota) guess(reset time.Duration) {
 	if q.Window > 0 || q.Rate > 0 || reset >= moment.MaxBelief {
 		return
 	}
-	if whole := reset.Truncate(time.Second); whole > q.longest || reset > q.longest && q.longest < time.Second {
-		if w := max(min(reset, time.Second), whole-time.Second, minWindow); w > q.window {
+	if reset > q.longest {
+		q.longest = reset
+		if w := max(min(reset, time.Second), reset.Truncate(time.Second)-time.Second, minWindow); w > q.window {
 			q.window, q.found = w, false
 		}
 	}
-	q.longest = max(q.longest, reset)
 	switch {
 	case q.found:
 	case !q.roll:
@@ -45,9 +45,9 @@ func (q *ToldQuota) asks(at time.Time, spread time.Duration) bool {
 // answered takes in whether the call that asked was refused.
 func (q *ToldQuota) answered(refused bool, sent time.Time) {
 	switch {
-	case q.asked.IsZero() || sent.Before(q.asked):
+	case sent.Before(q.asked):
 		return
-	case q.began.After(q.asked): // the told reset came first
+	case q.began.After(q.asked): // nobody asked, or the told reset came first
 	case !refused:
 		q.found = true
 	default:

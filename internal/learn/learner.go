@@ -76,7 +76,7 @@ func (l *Learner) Trip(d time.Duration) {
 // Ready returns when a call of n units may go in that lane, not before at.
 func (l *Learner) Ready(id uint8, n int, at, now time.Time) time.Time {
 	for _, q := range l.Lanes[id].Quotas {
-		at = moment.Latest(at, q.ready(n, at, now, l.slack(q)))
+		at = q.ready(n, at, now, l.slack(q))
 	}
 	if l.Find != nil {
 		at = moment.Latest(at, l.Find.next)
@@ -123,9 +123,7 @@ func (l *Learner) Landed(id uint8, n int) {
 // Spent returns until when a quota of the lane has nothing left; zero if all have.
 func (l *Learner) Spent(id uint8, now time.Time) (until time.Time) {
 	for _, q := range l.Lanes[id].Quotas {
-		if u, yes := q.spent(now); yes {
-			until = moment.Latest(until, u)
-		}
+		until = moment.Latest(until, q.spent(now))
 	}
 	return until
 }
@@ -165,11 +163,12 @@ func (l *Learner) Hear(told []hint.Quota, id uint8, p Place, before float64, now
 	}
 	for i, q := range mine.Quotas {
 		t := told[i]
-		changed := q.Source != t.Source || q.Limit != t.Limit || q.Window != t.Window
-		if changed {
-			t.Name, t.Unit, t.Source = strings.Clone(t.Name), strings.Clone(t.Unit), strings.Clone(t.Source)
+		changed := q.Source != t.Source || q.Limit != t.Limit
+		t.Name, t.Unit = q.Name, q.Unit // its own may keep a whole header alive
+		if t.Source == q.Source {
+			t.Source = q.Source
 		} else {
-			t.Name, t.Unit, t.Source = q.Name, q.Unit, q.Source // its own may keep a whole header alive
+			t.Source = strings.Clone(t.Source)
 		}
 		q.hear(t, p, now, before, l.slack(q))
 		if changed {
@@ -226,7 +225,7 @@ func (l *Learner) join(told []hint.Quota, now time.Time) (uint8, *Lane) {
 func (l *Learner) replace(a *Lane, now time.Time) (uint8, *Lane) {
 	oldest := 0
 	for i, b := range l.Lanes {
-		if i > 0 && b.Out == 0 && (oldest == 0 || b.heard().Before(l.Lanes[oldest].heard())) {
+		if b.Out == 0 && (oldest == 0 || b.heard().Before(l.Lanes[oldest].heard())) {
 			oldest = i
 		}
 	}

@@ -171,6 +171,7 @@ func TestReady(t *testing.T) {
 		"one was left when we came":           {func(q *ToldQuota) { spent(q); q.left = 1 }, 1, 1},
 		"spent before we came, no end told":   {func(q *ToldQuota) { spent(q); q.until = time.Time{} }, 1, 1},
 		"spent before we came":                {spent, 1, 8},
+		"spent before we came, shut":          {func(q *ToldQuota) { spent(q); q.shut = sec(9) }, 1, 9},
 		"spent, own calls are out":            {func(q *ToldQuota) { spent(q); q.Calls = 1 }, 1, 1},
 		"spent by ourselves":                  {func(q *ToldQuota) { spent(q); q.count(1, sec(0.5)) }, 1, 1},
 		"spent, and over":                     {func(q *ToldQuota) { spent(q); q.until = sec(0.5) }, 1, 1},
@@ -357,9 +358,9 @@ func TestSpent(t *testing.T) {
 		"the window has turned": {func(q *ToldQuota) { q.left, q.until = 0, sec(1) }, -1},
 	} {
 		q := with(told(100, 10), c.q)
-		until, yes := q.spent(sec(1))
-		if yes != (c.want > 0) || yes && !until.Equal(sec(c.want)) || !yes && !until.IsZero() {
-			t.Errorf("%s: %v until %v, want %v", name, yes, until.Sub(zero), span(c.want))
+		until := q.spent(sec(1))
+		if until.IsZero() != (c.want < 0) || c.want > 0 && !until.Equal(sec(c.want)) {
+			t.Errorf("%s: until %v, want %v", name, until.Sub(zero), span(c.want))
 		}
 	}
 }

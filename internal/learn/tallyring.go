@@ -50,9 +50,6 @@ func (r *tallyRing) move(now time.Time) {
 
 // sum is the units counted in the span before now, rounded up to whole slots.
 func (r *tallyRing) sum(now time.Time, span time.Duration) (units float64) {
-	if r.last.IsZero() {
-		return 0
-	}
 	from := now.Add(-span)
 	for i := range r.slots {
 		if begun := r.last.Add(-time.Duration(i) * r.width); begun.Add(r.width).Before(from) {

@@ -145,7 +145,7 @@ func (q *ToldQuota) ready(n int, at, now time.Time, spread time.Duration) time.T
 		return moment.Latest(at, q.next)
 	}
 	if q.left <= 0 && !q.roll && q.Calls == 0 && now.Before(q.until) && q.mine(now) == 0 {
-		return q.until // all was spent before we came
+		return moment.Latest(at, q.until) // all was spent before we came
 	}
 	if !q.logs() {
 		return moment.Latest(at, q.next)
@@ -290,16 +290,16 @@ func (q *ToldQuota) landed(n int) {
 	q.answers += q.weight(n)
 }
 
-// spent returns until when nothing is left of the quota, if that is so.
-func (q *ToldQuota) spent(now time.Time) (until time.Time, yes bool) {
+// spent returns until when nothing is left of the quota; zero if something is.
+func (q *ToldQuota) spent(now time.Time) time.Time {
 	q.turn(now)
 	if q.shut.After(now) {
-		return q.shut, true
+		return q.shut
 	}
 	if q.roll || q.until.IsZero() || q.alone(now) && q.logs() || q.left >= 1 {
-		return time.Time{}, false
+		return time.Time{}
 	}
-	return q.until, true
+	return q.until
 }
 
 // after predicts when a call of n units starts that has ahead units before it.
