@@ -219,12 +219,16 @@ func TestPace(t *testing.T) {
 		"alone, rolling, guessed":        {func(q *ToldQuota) { q.roll, q.Window, q.left = true, 0, 50; q.leftAt = sec(1) }, 100 / 10.11 * 1.5},
 		"alone, rolling, guessed, spent": {func(q *ToldQuota) { q.roll, q.Window, q.left, q.Calls, q.Units = true, 0, 0, 9, 9; q.leftAt = sec(1) }, 100 / 10.11},
 		"rolling, half left":             {func(q *ToldQuota) { q.roll, q.shared, q.Window, q.left, q.leftAt = true, sec(9), 0, 50, sec(1) }, 10},
-		"rolling, full":                  {func(q *ToldQuota) { q.roll, q.shared, q.Window, q.leftAt = true, sec(9), 0, sec(1) }, 100 / 1e-3},
-		"shared, told, short":            {func(q *ToldQuota) { *q = *told(100, 2); q.shared = sec(9) }, 100},
-		"shared, told, above 2 s":        {func(q *ToldQuota) { *q = *told(100, 3); q.shared, q.until = sec(9), sec(1.5) }, 100 / 3.0},
-		"shared, told, slower":           {func(q *ToldQuota) { q.shared, q.left = sec(9), 45 }, 5},
-		"shared, no end told":            {func(q *ToldQuota) { q.shared, q.until = sec(9), time.Time{} }, 100 / 10.11},
-		"shared, nothing told":           {func(q *ToldQuota) { q.until, q.window = time.Time{}, 0 }, math.Inf(1)},
+		"rolling, of no known length": {func(q *ToldQuota) {
+			q.roll, q.shared, q.Window, q.window, q.left = true, sec(9), 0, 0, 45
+			q.leftAt = sec(1)
+		}, 5},
+		"rolling, full":           {func(q *ToldQuota) { q.roll, q.shared, q.Window, q.leftAt = true, sec(9), 0, sec(1) }, 100 / 1e-3},
+		"shared, told, short":     {func(q *ToldQuota) { *q = *told(100, 2); q.shared = sec(9) }, 100},
+		"shared, told, above 2 s": {func(q *ToldQuota) { *q = *told(100, 3); q.shared, q.until = sec(9), sec(1.5) }, 100 / 3.0},
+		"shared, told, slower":    {func(q *ToldQuota) { q.shared, q.left = sec(9), 45 }, 5},
+		"shared, no end told":     {func(q *ToldQuota) { q.shared, q.until = sec(9), time.Time{} }, 100 / 10.11},
+		"shared, nothing told":    {func(q *ToldQuota) { q.until, q.window = time.Time{}, 0 }, math.Inf(1)},
 	} {
 		q := with(told(100, 10), c.q)
 		if got := q.pace(sec(1), min(span(0.1), q.window)); !near(got, c.want) {
@@ -310,6 +314,10 @@ func TestUndo(t *testing.T) {
 	if q.take(3, sec(6), 0); !q.asked.Equal(sec(6)) {
 		t.Fatalf("asked at %v", q.asked)
 	}
+	full := guessed(1, 5, 10)
+	if full.take(3, sec(6), 0); !full.asked.IsZero() {
+		t.Error("a call that costs more than the limit asks, though all of it is left")
+	}
 	if q.undo(1, sec(5)); q.asked.IsZero() {
 		t.Error("another call that was not made ends the asking")
 	}
@@ -380,6 +388,7 @@ func TestPrediction(t *testing.T) {
 		"one more than is left":           {func(q *ToldQuota) { *q = *told(100, 2) }, 100, 2},
 		"two windows":                     {func(q *ToldQuota) { *q = *told(100, 2) }, 199, 2},
 		"three windows":                   {func(q *ToldQuota) { *q = *told(100, 2) }, 200, 4},
+		"within a guess":                  {func(q *ToldQuota) { *q = *guessed(100, 2, 10) }, 0, 1},
 		"alone again":                     {func(q *ToldQuota) { *q = *told(100, 2); q.next = sec(5) }, 0, 1},
 		"shut for longer":                 {func(q *ToldQuota) { *q = *told(100, 2); q.shut = sec(5) }, 100, 5},
 		"spaced, counted by the upstream": {func(q *ToldQuota) { q.Unit, q.perCall, q.shared = "tokens", 2, sec(9) }, 25, 6},

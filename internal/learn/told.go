@@ -296,7 +296,7 @@ func (q *ToldQuota) spent(now time.Time) time.Time {
 	if q.shut.After(now) {
 		return q.shut
 	}
-	if q.roll || q.until.IsZero() || q.alone(now) && q.logs() || q.left >= 1 {
+	if q.roll || q.alone(now) && q.logs() || q.left >= 1 {
 		return time.Time{}
 	}
 	return q.until
