@@ -122,6 +122,12 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 		if m := l.after(start.Add(2500*ms), 0, 1); !m.Equal(start.Add(3 * time.Second)) {
 			t.Errorf("%s: the second one goes at %v, want 3s", name, m.Sub(start))
 		}
+		if l.available(start) != 0 || l.fresh(start) {
+			t.Errorf("%s: %v units available, fresh %v, though one of 1 was taken at 2s", name, l.available(start), l.fresh(start))
+		}
+		if l.consume(start.Add(3*time.Second), 0); !l.fresh(start) {
+			t.Errorf("%s: not fresh though it was at 3s", name)
+		}
 	}
 }
 
@@ -164,6 +170,13 @@ func TestCostsThatAreErrors(t *testing.T) {
 	for _, o := range []Account{new(Tank), new(FixedWindow), new(SlidingWindow)} {
 		if got := o.available(time.Now()); got != 0 {
 			t.Errorf("%v units available in a zero %T", got, o)
+		}
+	}
+	for _, o := range []Account{new(FixedWindow), new(SlidingWindow)} {
+		o.Adjust(5)
+		o.Adjust(-5)
+		if got := o.available(time.Now()); got != 0 {
+			t.Errorf("%v units available in a zero %T that was adjusted", got, o)
 		}
 	}
 	for name, c := range map[string]struct {

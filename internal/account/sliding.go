@@ -54,7 +54,7 @@ func (w *SlidingWindow) takeBy(at, now time.Time, n int) (time.Time, error) {
 // side: later ones stay in their place.
 func (w *SlidingWindow) giveBack(at, now time.Time, n int) {
 	now = w.c.lift(now)
-	ended := int64(max(0, now.Sub(at)) / w.per)
+	ended := int64(now.Sub(at) / w.per)
 	if left := int64(n) - min(ended, w.windows(int64(n)))*w.n; left > 0 {
 		debt := w.unbook(now)
 		left -= w.log.cut(w.log.search(w.since(at)), left)
@@ -97,9 +97,7 @@ func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
 	gone := w.expired(w.since(from))
 	free := w.n - int64(w.log.len()-gone)
 	if last == 0 { // a cost above n with nobody ahead
-		if last, extra = w.n, 0; free == w.n {
-			return from
-		}
+		last, extra = w.n, 0
 	}
 	cycle, slot := (last-1)/w.n, (last-1)%w.n
 	start := from

@@ -386,3 +386,44 @@ func TestLongestWindow(t *testing.T) {
 		}
 	}
 }
+
+func TestUnitsComeBackByALaggingClock(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, w := range map[string]Account{"fixed": fixed(2, time.Second), "sliding": sliding(2, time.Second)} {
+		w.consume(start.Add(500*ms), 1)
+		w.consume(start.Add(1000*ms), 1)
+		w.giveBack(start.Add(1000*ms), start.Add(200*ms), 1)
+		if m := w.after(start.Add(1000*ms), 0, 2); !m.Equal(start.Add(1500 * ms)) {
+			t.Errorf("%s: two start at %v, want 1.5s, when the one that is left has gone", name, m.Sub(start))
+		}
+	}
+}
+
+func TestUnitsThatComeBackLongAfterTheirWindowTakeNoOthersPlace(t *testing.T) {
+	start, n := time.Unix(1000, 0), 1<<30
+	for name, w := range map[string]Account{"fixed": fixed(n, 1), "sliding": sliding(n, 1)} {
+		w.consume(start, 1)
+		now := start.Add(100 * time.Second) // 2⁶⁶ units later
+		w.consume(now, 1)
+		w.giveBack(start, now, 1)
+		if got := w.available(now); got != float64(n-1) {
+			t.Errorf("%s: %v of %d units", name, got, n)
+		}
+	}
+}
+
+// A debt that is due in 1 ns is one still.
+func TestSlidingWindowOwesUntilTheLastMoment(t *testing.T) {
+	start := time.Unix(1000, 0)
+	now := start.Add(time.Second - 1)
+	w := sliding(1, time.Second)
+	w.consume(start, 1)
+	w.consume(start, 1)
+	if got := w.available(now); got != -1 {
+		t.Errorf("%v units, want -1", got)
+	}
+	w.giveBack(start, now, 1)
+	if m := w.after(now, 0, 1); !m.Equal(now.Add(time.Second)) {
+		t.Errorf("the next one starts in %v, want 1s after the one that was owed", m.Sub(now))
+	}
+}
