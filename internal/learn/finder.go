@@ -99,14 +99,6 @@ func (f *Finder) Rate(now time.Time) float64 {
 	return f.w
 }
 
-// sentAt is the rate at which a call went at that moment.
-func (f *Finder) sentAt(sent time.Time) float64 {
-	if f.phase == probing && sent.Before(f.since) {
-		return f.w
-	}
-	return f.Rate(sent)
-}
-
 // take counts a start of n units. A rate that nobody uses is not raised.
 func (f *Finder) take(n int, at time.Time) {
 	r := f.Rate(at)
@@ -141,7 +133,7 @@ func (f *Finder) Accept(n int, current bool) {
 // event is a new one.
 func (f *Finder) Refuse(sent, now, until time.Time, current, told bool, srtt time.Duration) (cut bool) {
 	f.refused++
-	rs := f.sentAt(sent)
+	rs := f.Rate(sent)
 	if current {
 		since := now.Sub(f.lastCut)
 		same := !f.accepted || !told && f.phase == holding && since.Seconds() < max(4*srtt.Seconds(), 3/f.w)
@@ -156,7 +148,7 @@ func (f *Finder) Refuse(sent, now, until time.Time, current, told bool, srtt tim
 		f.pause = until.Sub(now).Seconds()
 		cut = !same
 	}
-	if until.After(now) && (cut || f.phase != probing) {
+	if until.After(now) && f.phase != probing {
 		f.since = until
 	}
 	f.next = moment.Latest(f.next, until.Add(f.weight()))
@@ -239,10 +231,10 @@ func (f *Finder) lower(acc float64, now time.Time, told bool) {
 	if !told && f.units >= 20 { // two refusals bracket the true rate
 		w = min(max(keepMost*acc, 0.5*f.w), 0.99*f.w)
 	} else {
-		e := min(0.4, min(max(4/max(1, f.current), 0.01), 0.2)*math.Exp2(float64(f.row)))
+		e := min(0.4, min(max(4/f.current, 0.01), 0.2)*math.Exp2(float64(f.row)))
 		w = min(0.99*f.w, max(f.w*(1-e), 0.98*acc))
 	}
-	if f.row == 1 && 0 < f.good && f.good < f.w { // back to the last rate that was held
+	if f.row == 1 && f.good < f.w { // back to the last rate that was held
 		w = min(0.995*f.w, max(w, f.good))
 	}
 	if f.row > 1 {

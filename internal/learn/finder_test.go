@@ -37,7 +37,7 @@ func TestFirstRefusal(t *testing.T) {
 		if f.phase != c.phase || !near(f.Rate(sec(2)), c.rate) || f.hold != c.hold || f.short != (c.phase == holding) || c.phase == holding && f.top != f.w {
 			t.Errorf("%s: phase %d at %v a second for %v s; short %v of %v", name, f.phase, f.Rate(sec(2)), f.hold, f.short, f.top)
 		}
-		if !f.next.Equal(sec(2)) || !f.since.Equal(sec(2)) || !f.lastCut.Equal(zero) || f.pause != 2 || f.refused != 1 || f.usual != 1 {
+		if !f.next.Equal(sec(2)) || !f.since.Equal(sec(2)) || !f.lastCut.Equal(zero) || f.pause != 2 || f.keep != 0.88 || f.gain != 0.3 || f.refused != 1 || f.usual != 1 {
 			t.Errorf("%s: next after %v, from %v, pause %v", name, f.next.Sub(zero), f.since.Sub(zero), f.pause)
 		}
 	}
@@ -73,10 +73,10 @@ func TestPhases(t *testing.T) {
 		if rate != 100 || f.phase != probing || !f.since.Equal(sec(10)) || f.refused != 0 || !near(f.usual, usual) {
 			t.Errorf("short %v: %v a second in phase %d from %v, %v refused, usually %v", short, rate, f.phase, f.since.Sub(zero), f.refused, f.usual)
 		}
-		if got := f.sentAt(sec(9)); got != 100 {
+		if got := f.Rate(sec(9)); got != 100 {
 			t.Errorf("sent in the hold before: at %v", got)
 		}
-		if got := f.sentAt(sec(15)); !near(got, 200) {
+		if got := f.Rate(sec(15)); !near(got, 200) {
 			t.Errorf("sent in the probe: at %v", got)
 		}
 	}
@@ -205,9 +205,9 @@ func TestOneCutAnEvent(t *testing.T) {
 		t.Errorf("a refusal that closes nothing: from %v, next after %v", f.since.Sub(zero), f.next.Sub(zero))
 	}
 	f = held(99)
-	f.w = 0.1
-	if f.Refuse(sec(0.6), sec(100), sec(101), true, true, 0); f.w != leastRate {
-		t.Errorf("%v a second, want no less than %v", f.w, leastRate)
+	f.w, f.short = 0.1, true
+	if f.Refuse(sec(0.6), sec(100), sec(101), true, true, 0); f.w != leastRate || f.hold != 50 {
+		t.Errorf("%v a second for %v s, want no less than %v, for five units", f.w, f.hold, leastRate)
 	}
 }
 
@@ -282,18 +282,19 @@ func TestCut(t *testing.T) {
 		gain       float64
 		short      bool
 	}{
-		"ramp":                        {func(f *Finder) { f.phase, f.units = ramping, 100 }, 200, false, 95, 0, 0.88, 0.3, true},
-		"ramp, much accepted":         {func(f *Finder) { f.phase, f.units = ramping, 1000 }, 200, false, 140, 0, 0.88, 0.3, true},
+		"ramp":                        {func(f *Finder) { f.phase, f.units = ramping, 200 }, 200, false, 95, 0, 0.88, 0.3, true},
+		"ramp, much accepted":         {func(f *Finder) { f.phase, f.units = ramping, 2000 }, 200, false, 140, 0, 0.88, 0.3, true},
 		"probe":                       {probe, 105, false, 100, 100, 0.9115, 0.3, false},
 		"probe, far":                  {probe, 150, false, 0.9115 * 150, 100, 0.9115, 0.3, false},
 		"probe, hardly begun":         {probe, 100.5, false, 0.99 * 100.5, 100, 0.9115, 0.3, false},
+		"probe, just begun":           {probe, 100, false, 99, 100, 0.9115, 0.3, false},
 		"probe, sent before":          {probe, 99, false, 98, 100, 0.9115, 0.3, false},
 		"probe, after a short hold":   {func(f *Finder) { probe(f); f.short = true }, 110, false, 100, 0, 0.88, 0.3, false},
 		"probe, cautious":             {func(f *Finder) { probe(f); f.gain = 0.1 }, 110, false, 100, 100, 0.88 + 0.1*0.105, 0.13, false},
 		"probe, all that may be kept": {func(f *Finder) { probe(f); f.keep = 0.99 }, 110, false, 0.99 * 110, 100, 0.99, 0.3, false},
 	} {
 		f := in(held(99), c.f)
-		f.cut(c.rs, sec(1), c.told)
+		f.cut(c.rs, sec(2), c.told)
 		if !near(f.w, c.w) || f.good != c.good || !near(f.keep, c.keep) || !near(f.gain, c.gain) || f.short != c.short {
 			t.Errorf("%s: %v a second, good %v, keep %v, gain %v, short %v", name, f.w, f.good, f.keep, f.gain, f.short)
 		}
@@ -342,30 +343,33 @@ func TestLower(t *testing.T) {
 		good    float64
 		short   bool
 	}{
-		"bracketed":               {func(f *Finder) { f.units = 20 }, 90, false, 0.985 * 90, 0.88 * 0.9, 0, 0, false},
-		"bracketed, low":          {func(f *Finder) { f.units = 20 }, 10, false, 50, 0.88 * 0.9, 0, 0, true},
-		"bracketed, high":         {func(f *Finder) { f.units = 20 }, 200, false, 99, 0.88 * 0.99, 0, 0, false},
-		"too few":                 {func(f *Finder) { f.units, f.current = 19, 100 }, 50, false, 96, 0.88 * 0.96, 0, 0, false},
-		"told":                    {func(f *Finder) { f.units, f.current = 99, 100 }, 50, true, 96, 0.88 * 0.96, 0, 0, false},
-		"told, many in the epoch": {func(f *Finder) { f.units, f.current = 99, 4000 }, 50, true, 99, 0.88 * 0.99, 0, 0, false},
-		"told, few":               {func(f *Finder) { f.current = 5 }, 50, true, 80, 0.88 * 0.9, 0, 0, false},
-		"told, none":              {func(*Finder) {}, 50, true, 80, 0.88 * 0.9, 0, 0, false},
-		"told, accepted":          {func(*Finder) {}, 95, true, 0.98 * 95, 0.88 * 0.931, 0, 0, false},
-		"told, all accepted":      {func(*Finder) {}, 200, true, 99, 0.88 * 0.99, 0, 0, false},
-		"soon again":              {func(f *Finder) { f.hold, f.current = 100, 100 }, 50, true, 92, 0.88 * 0.92, 1, 0, false},
-		"soon again, twice":       {func(f *Finder) { f.hold, f.current, f.row, f.good = 100, 100, 1, 95 }, 50, true, 84, 0.88, 2, 0, false},
-		"soon again, often":       {func(f *Finder) { f.hold, f.current, f.row = 100, 100, 3 }, 50, true, 68, 0.88, 3, 0, true},
-		"soon again, few":         {func(f *Finder) { f.hold, f.row = 100, 3 }, 50, true, 60, 0.88, 3, 0, true},
-		"after a short hold":      {func(f *Finder) { f.short, f.current = true, 100 }, 50, true, 92, 0.88 * 0.92, 1, 0, false},
-		"back to the good one":    {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 97 }, 50, true, 97, 0.88 * 0.97, 1, 97, false},
-		"nearly as good":          {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 99.9 }, 50, true, 99.5, 0.88 * 0.995, 1, 99.9, false},
-		"a worse one":             {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 80 }, 50, true, 92, 0.88 * 0.92, 1, 80, false},
-		"a better one":            {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 120 }, 50, true, 92, 0.88 * 0.92, 1, 120, false},
-		"in full, good":           {func(f *Finder) { f.current, f.good = 100, 98 }, 50, true, 96, 0.88 * 0.96, 0, 98, false},
-		"keep at least":           {func(f *Finder) { f.keep = 0.61 }, 50, true, 80, 0.6, 0, 0, false},
-		"far below the top":       {func(f *Finder) { f.hold, f.current, f.top = 100, 100, 123 }, 50, true, 92, 0.88 * 0.92, 1, 0, true},
-		"a quarter below":         {func(f *Finder) { f.hold, f.current, f.top = 100, 100, 122 }, 50, true, 92, 0.88 * 0.92, 1, 0, false},
-		"half of the hold":        {func(f *Finder) { f.hold, f.current, f.row = 20, 100, 1 }, 50, true, 96, 0.88 * 0.96, 0, 0, false},
+		"bracketed":                     {func(f *Finder) { f.units = 20 }, 90, false, 0.985 * 90, 0.88 * 0.9, 0, 0, false},
+		"bracketed, low":                {func(f *Finder) { f.units = 20 }, 10, false, 50, 0.88 * 0.9, 0, 0, true},
+		"bracketed, high":               {func(f *Finder) { f.units = 20 }, 200, false, 99, 0.88 * 0.99, 0, 0, false},
+		"too few":                       {func(f *Finder) { f.units, f.current = 19, 100 }, 50, false, 96, 0.88 * 0.96, 0, 0, false},
+		"told":                          {func(f *Finder) { f.units, f.current = 99, 100 }, 50, true, 96, 0.88 * 0.96, 0, 0, false},
+		"told, many in the epoch":       {func(f *Finder) { f.units, f.current = 99, 4000 }, 50, true, 99, 0.88 * 0.99, 0, 0, false},
+		"told, few":                     {func(f *Finder) { f.current = 5 }, 50, true, 80, 0.88 * 0.9, 0, 0, false},
+		"told, none":                    {func(*Finder) {}, 50, true, 80, 0.88 * 0.9, 0, 0, false},
+		"told, accepted":                {func(*Finder) {}, 95, true, 0.98 * 95, 0.88 * 0.931, 0, 0, false},
+		"told, all accepted":            {func(*Finder) {}, 200, true, 99, 0.88 * 0.99, 0, 0, false},
+		"soon again, many in the epoch": {func(f *Finder) { f.hold, f.current = 30, 4000 }, 50, true, 98, 0.88 * 0.98, 1, 0, false},
+		"in full, lower than before":    {func(f *Finder) { f.current, f.top = 100, 120 }, 50, true, 96, 0.88 * 0.96, 0, 0, false},
+		"as good":                       {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 100 }, 50, true, 92, 0.88 * 0.92, 1, 100, false},
+		"soon again":                    {func(f *Finder) { f.hold, f.current = 30, 100 }, 50, true, 92, 0.88 * 0.92, 1, 0, false},
+		"soon again, twice":             {func(f *Finder) { f.hold, f.current, f.row, f.good = 100, 100, 1, 95 }, 50, true, 84, 0.88, 2, 0, false},
+		"soon again, often":             {func(f *Finder) { f.hold, f.current, f.row = 100, 100, 3 }, 50, true, 68, 0.88, 3, 0, true},
+		"soon again, few":               {func(f *Finder) { f.hold, f.row = 100, 3 }, 50, true, 60, 0.88, 3, 0, true},
+		"after a short hold":            {func(f *Finder) { f.short, f.current = true, 100 }, 50, true, 92, 0.88 * 0.92, 1, 0, false},
+		"back to the good one":          {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 97 }, 50, true, 97, 0.88 * 0.97, 1, 97, false},
+		"nearly as good":                {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 99.9 }, 50, true, 99.5, 0.88 * 0.995, 1, 99.9, false},
+		"a worse one":                   {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 80 }, 50, true, 92, 0.88 * 0.92, 1, 80, false},
+		"a better one":                  {func(f *Finder) { f.hold, f.current, f.good = 100, 100, 120 }, 50, true, 92, 0.88 * 0.92, 1, 120, false},
+		"in full, good":                 {func(f *Finder) { f.current, f.good = 100, 98 }, 50, true, 96, 0.88 * 0.96, 0, 98, false},
+		"keep at least":                 {func(f *Finder) { f.keep = 0.61 }, 50, true, 80, 0.6, 0, 0, false},
+		"far below the top":             {func(f *Finder) { f.hold, f.current, f.top = 100, 100, 123 }, 50, true, 92, 0.88 * 0.92, 1, 0, true},
+		"a quarter below":               {func(f *Finder) { f.hold, f.current, f.top = 100, 100, 122 }, 50, true, 92, 0.88 * 0.92, 1, 0, false},
+		"half of the hold":              {func(f *Finder) { f.hold, f.current, f.row = 20, 100, 1 }, 50, true, 96, 0.88 * 0.96, 0, 0, false},
 	} {
 		f := in(held(10), c.f)
 		top := f.top
@@ -380,9 +384,9 @@ func TestLower(t *testing.T) {
 	if f.lower(50, sec(10), true); f.gain != 0.03 {
 		t.Errorf("gain %v, want at least 0.03", f.gain)
 	}
-	// The time in which nobody used it is left out: 80 in 1 s, half of it idle, were 160/s.
-	f = in(held(0.5), func(f *Finder) { f.units, f.idle = 80, 0.5 })
-	if f.cut(100, sec(1), false); !near(f.w, 99) {
-		t.Errorf("%v a second, want 99", f.w)
+	// The time in which nobody used it is left out.
+	f = in(held(0.5), func(f *Finder) { f.units, f.idle = 72, 0.2 })
+	if f.cut(100, sec(1), false); !near(f.w, 0.985*90) {
+		t.Errorf("72 in 1 s, 0.2 s of it idle: %v a second, want 98.5 %% of 90", f.w)
 	}
 }
