@@ -114,7 +114,6 @@ func (g *Gate) Closed(now time.Time, pace rate.Limit) bool {
 func (g *Gate) reopen(at time.Time, pace rate.Limit) {
 	g.total += max(0, at.Sub(g.Since))
 	g.Cause, g.Probing, g.Probe = Open, false, false
-	g.row = 0
 	g.OpenPaced(at, pace)
 }
 
@@ -139,7 +138,7 @@ func (g *Gate) Shut(c Cause, until, now time.Time) (longest bool) {
 	if longest = until.After(g.Until); longest {
 		g.Slack = 0
 	}
-	if c == Told || c == Paused {
+	if c == Told {
 		g.Floor = moment.Latest(g.Floor, until)
 	}
 	g.Until = moment.Latest(moment.Latest(g.Until, until), g.Floor)
@@ -256,7 +255,6 @@ func (g *Gate) Pause(d time.Duration, now time.Time, pace rate.Limit) {
 	until := now.Add(min(d, 1<<62))
 	g.Shut(c, until, now)
 	g.Floor = moment.Latest(g.Floor, until)
-	g.Until = moment.Latest(g.Until, g.Floor)
 }
 
 // Resume ends any closing now.
