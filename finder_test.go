@@ -275,16 +275,21 @@ func TestOneCutPerEvent(t *testing.T) {
 }
 
 // What was served before an outage is remembered: the reopening is quick up to there and careful
-// above, and the first refusal does not send the search back to its beginning.
+// above, the first refusal does not send the search back to its beginning, and the burst that
+// has come back is not spent on top of the limit within a second.
 func TestReturnToAnUnknownLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := limit{kind: gcra, n: 100, per: time.Second, burst: 10}.model()
 		var mu sync.Mutex
 		start, refused := time.Now(), 0
+		var arrived []time.Duration // after the outage
 		up := roundTrip(func(req *http.Request) (*http.Response, error) {
 			time.Sleep(10 * time.Millisecond)
 			mu.Lock()
 			code, at := 200, time.Since(start)
+			if at >= 15*time.Second {
+				arrived = append(arrived, at)
+			}
 			switch {
 			case 5*time.Second <= at && at < 15*time.Second:
 				code = 503
@@ -308,8 +313,18 @@ func TestReturnToAnUnknownLimit(t *testing.T) {
 			time.Sleep(time.Second / 60)
 		}
 		wg.Wait()
-		if took := time.Since(start) - 15*time.Second; refused > 17 || took > 12600*time.Millisecond {
+		if took := time.Since(start) - 15*time.Second; refused > 12 || took > 12500*time.Millisecond {
 			t.Errorf("%d refused, backlog done after %v", refused, took)
+		}
+		peak, first := 0, 0
+		for i, at := range arrived {
+			for arrived[first] <= at-time.Second {
+				first++
+			}
+			peak = max(peak, i-first+1)
+		}
+		if peak > 105 {
+			t.Errorf("%d in a second, want at most 1.05 of the limit", peak)
 		}
 	})
 }

@@ -86,7 +86,8 @@ type Trouble struct {
 	allowed int       // counted: how many may be in flight
 	Flying  int       // counted: how many are
 	Flow    float64   // counted: the rate that was served before the failures; 0: not known
-	grown   int       // counted: successes
+	Grown   int       // counted: successes
+	Opened  time.Time // counted: since when
 	first   bool      // counted, until the first answer: nothing is known of the upstream
 }
 
@@ -121,7 +122,7 @@ func (g *Gate) reopen(at time.Time, pace rate.Limit) {
 func (g *Gate) OpenPaced(at time.Time, pace rate.Limit) {
 	g.Mode, g.Next, g.first = Paced, at, false
 	if pace <= 0 || pace == rate.Inf {
-		g.Mode, g.allowed, g.Flying = Counted, 1, 0
+		g.Mode, g.allowed, g.Flying, g.Grown, g.Opened = Counted, 1, 0, 0, at
 	}
 	g.Watch()
 }

@@ -88,7 +88,7 @@ func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
 		return
 	}
 	if g.Mode == Counted {
-		if g.grown++; g.grown%4 == 0 || g.Flow == 0 || float64(g.allowed) < 2*g.Flow*g.Srtt.Seconds() {
+		if g.Grown++; g.Grown%4 == 0 || g.Flow == 0 || float64(g.allowed) < 2*g.Flow*g.Srtt.Seconds() {
 			g.allowed++ // slower above what it has borne before
 		}
 	}

@@ -19,6 +19,18 @@ const (
 	leastRate    = 0.1                    // units per second: less is the gate's to hold back
 	longestHold  = 120.0                  // seconds
 	LongEnough   = 2 * time.Second        // in which a burst does not count for a rate
+
+	// A bucket that has filled up again hides that a probe is above its rate. So near the
+	// rate that was found a probe creeps: what came back is spent at a few per cent of
+	// it a second, and no second sees more than 1.05 of the limit.
+	creepFrom    = 1.01  // of that rate, where a probe begins
+	creepGrow    = 0.006 // a second
+	creepMost    = 0.03  // and no further
+	creepPays    = 0.02  // of that rate, which so is paid back on average
+	creepSlack   = 0.05  // seconds of that rate, for what is not known exactly
+	longestCreep = 8.0   // seconds
+	creepLeast   = 20.0  // units per second: below, one unit is more than 1/20 of a second's
+	firstSecond  = 1.02  // of that rate may be sent in the first second of a reopening
 )
 
 type findPhase uint8
@@ -60,16 +72,53 @@ type Finder struct {
 	lastCut  time.Time
 	accepted bool // something was, since the last cut
 	cuts     uint64
+
+	bears  float64   // found between two refusals, at least: a probe creeps there; 0: not known
+	creep  float64   // for how long it does, in seconds
+	double float64   // seconds in which the first search doubles
+	back   *comeback // nil unless the first refusal came in the first second of a reopening
 }
 
-// NewFinder starts from a first refusal, for which the gate is closed until then. burst
-// had been accepted within window, which includes the pause that was told; flow is what
-// the upstream has borne for longer, 0 if that is not known.
-func NewFinder(now, until time.Time, burst, window, flow float64) *Finder {
-	f := &Finder{from: max(rampStart, flow), window: window, pause: until.Sub(now).Seconds(), since: until, next: until, lastCut: now, keep: 0.88, gain: 0.3, usual: 1, burst: burst, refused: 1}
+// A FirstRefusal is what begins a search.
+type FirstRefusal struct {
+	Until  time.Time // for which the gate is closed
+	Burst  float64   // units accepted before
+	Window float64   // within so many seconds, a told pause included; +Inf: none was told
+	Flow   float64   // units per second that the upstream has borne for longer; 0: not known
+
+	// Of a reopening without a known limit that is younger than a second, else zero:
+	Opened       time.Time
+	Sent, Served int           // in it
+	Srtt         time.Duration // smoothed round trip
+}
+
+// NewFinder starts from a first refusal.
+func NewFinder(now time.Time, r FirstRefusal) *Finder {
+	f := &Finder{
+		from: max(rampStart, r.Flow), window: r.Window, pause: r.Until.Sub(now).Seconds(), since: r.Until, next: r.Until, lastCut: now,
+		keep: 0.88, gain: 0.3, usual: 1, burst: r.Burst, refused: 1, double: rampDouble.Seconds(),
+	}
+	if !r.Opened.IsZero() {
+		f.back = &comeback{began: r.Opened, sent: float64(r.Sent), before: r.Burst - float64(r.Served), closed: f.pause}
+		f.double = max(f.double, 3*r.Srtt.Seconds()) // else many are on their way when it is refused
+	}
 	f.suppose()
 	return f
 }
+
+// NewFinderAt holds a rate that is thought to be about right, from when the gate opens.
+func NewFinderAt(w float64, now, until time.Time) *Finder {
+	f := NewFinder(now, FirstRefusal{Until: until, Window: math.Inf(1)})
+	f.phase, f.w, f.top, f.short = holding, w, w, true
+	f.plan(0)
+	return f
+}
+
+// Held is the rate that is held, or was before the probe that is under way.
+func (f *Finder) Held() float64 { return f.w }
+
+// Cuts is how often a refusal has lowered it.
+func (f *Finder) Cuts() uint64 { return f.cuts }
 
 // suppose makes a plateau of what was accepted before the first refusal, if that is
 // more than a bucket's burst is likely to be: it is taken for a window, as long as the
@@ -83,6 +132,10 @@ func (f *Finder) suppose() {
 // Rate is the rate at which calls may start at now.
 func (f *Finder) Rate(now time.Time) float64 {
 	if hold := time.Duration(f.hold * 1e9); f.phase == holding && now.Sub(f.since) >= hold {
+		if f.bears > 0 { // what has come back since the last refusal, and the slack
+			came := max(0, f.bears*now.Sub(f.lastCut).Seconds()-f.units)
+			f.creep = min(longestCreep, (came/f.bears+creepSlack)/creepPays)
+		}
 		f.phase, f.since = probing, now
 		if !f.short {
 			f.usual += 0.3 * (f.refused - f.usual)
@@ -92,16 +145,31 @@ func (f *Finder) Rate(now time.Time) float64 {
 	t := max(0, now.Sub(f.since))
 	switch f.phase {
 	case ramping:
-		return f.from * math.Exp2(min(40, t.Seconds()/rampDouble.Seconds()))
+		return f.from * math.Exp2(min(40, t.Seconds()/f.double))
 	case probing:
+		if f.bears > 0 {
+			fast := max(0, t.Seconds()-f.creep) / probeDouble.Seconds()
+			return max(f.w, creepFrom*f.bears) * math.Exp(min(creepGrow*t.Seconds(), creepMost)) * math.Exp2(min(40, fast))
+		}
 		return f.w * math.Exp2(min(40, t.Seconds()/probeDouble.Seconds()))
 	}
 	return f.w
 }
 
+// sentAt is the rate at which a call went at that moment.
+func (f *Finder) sentAt(sent time.Time) float64 {
+	if f.phase == probing && sent.Before(f.since) {
+		return f.w
+	}
+	return f.Rate(sent)
+}
+
 // take counts a start of n units. A rate that nobody uses is not raised.
 func (f *Finder) take(n int, at time.Time) {
 	r := f.Rate(at)
+	if f.back != nil {
+		f.back.sent += float64(n)
+	}
 	if idle := at.Sub(f.next); idle > moment.MaxLate {
 		f.idle += idle.Seconds()
 		if f.phase != holding {
@@ -114,10 +182,10 @@ func (f *Finder) take(n int, at time.Time) {
 
 func (f *Finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
-// Accept notes that a call of n units has been served.
-func (f *Finder) Accept(n int, current bool) {
+// Accept notes that a call of n units, sent then, has been served.
+func (f *Finder) Accept(n int, sent time.Time, current bool) {
 	f.units += float64(n)
-	if !current && f.cuts == 0 && !f.accepted { // of the first rush
+	if !current && f.cuts == 0 && !f.accepted && (f.back == nil || !sent.After(f.back.refused)) {
 		f.burst += float64(n)
 		f.units -= float64(n)
 		f.suppose()
@@ -133,7 +201,10 @@ func (f *Finder) Accept(n int, current bool) {
 // event is a new one.
 func (f *Finder) Refuse(sent, now, until time.Time, current, told bool, srtt time.Duration) (cut bool) {
 	f.refused++
-	rs := f.Rate(sent)
+	if f.back != nil && f.back.refused.IsZero() {
+		f.back.refused = sent
+	}
+	rs := f.sentAt(sent)
 	if current {
 		since := now.Sub(f.lastCut)
 		same := !f.accepted || !told && f.phase == holding && since.Seconds() < max(4*srtt.Seconds(), 3/f.w)
@@ -171,52 +242,47 @@ func (f *Finder) plan(cost float64) {
 	if f.short {
 		f.hold = max(0.5, min(10/f.w, 10), 5*cost)
 	}
+	switch {
+	case f.bears == 0:
+	case !f.short: // creeping takes its time too
+		f.hold = max(f.hold-creepSlack/creepPays, f.hold/4)
+	case f.back != nil && f.back.left > 0:
+		f.hold, f.back.left = f.back.left-cost, 0
+	}
 	f.hold = min(f.hold, max(longestHold, 5*cost))
 }
 
 // cut lowers the rate for a refusal of a call that went at rs.
 func (f *Finder) cut(rs float64, now time.Time, told bool) {
 	elapsed := max(1e-9, now.Sub(f.lastCut).Seconds())
-	switch f.phase {
-	case ramping:
-		est := f.units / elapsed
-		if told { // the burst came back in the pause
-			ramped := max(1e-9, now.Sub(f.since).Seconds())
-			est = max((f.units-min(f.burst, f.units/2))/ramped, min(f.burst/max(1e-9, f.pause), f.units/ramped), crossed(rs, f.burst))
-		}
-		f.w, f.short = min(0.7*rs, 0.95*est), true
-		f.refused = 1 // the first rush says nothing of what a probe costs
-	case holding:
-		f.lower(f.units/max(1e-9, elapsed-f.idle), now, told)
-	case probing:
-		if !f.short {
-			f.good = f.w
-			f.keep += f.gain * max(0, keepMost-f.keep)
-			f.gain = min(0.3, 1.3*f.gain)
-		}
-		if rs < f.w {
-			f.w *= 0.98
-		} else {
-			f.w = min(0.99*rs, max(f.w, f.keep*rs))
-		}
-		f.row, f.top, f.short = 0, f.w, false
+	if f.phase == ramping {
+		f.endRamp(rs, elapsed, now, told)
+		return
 	}
-}
-
-// crossed is the rate of a token bucket that a ramp to the rate rs has emptied of
-// burst units: those sent above that rate. With τ the time of the ramp's growth by e,
-// burst = τ·(rs − rate − rate·ln(rs/rate)), which falls as the rate rises.
-func crossed(rs, burst float64) float64 {
-	tau := rampDouble.Seconds() / math.Ln2
-	low, high := 0.0, rs
-	for range 30 {
-		if mid := (low + high) / 2; tau*(rs-mid-mid*math.Log(rs/mid)) > burst {
-			low = mid
-		} else {
-			high = mid
-		}
+	acc := f.units / max(1e-9, elapsed-f.idle)
+	was := f.bears
+	f.bears = 0
+	if !told && f.units >= 20 && acc >= creepLeast && (was > 0 || !f.short) { // the refused one came half a unit early, on average
+		f.bears = acc * (1 + 0.5/f.units)
 	}
-	return low
+	if f.phase == holding {
+		f.lower(acc, now, told)
+		return
+	}
+	if !f.short {
+		f.good = f.w
+		f.keep += f.gain * max(0, keepMost-f.keep)
+		f.gain = min(0.3, 1.3*f.gain)
+	}
+	switch {
+	case f.bears > 0 && acc < (1+creepMost)*was: // the limit is the old one, and what was above it is the burst
+		f.w = max(0.5*f.w, keepMost*acc)
+	case rs < f.w:
+		f.w *= 0.98
+	default:
+		f.w = min(0.99*rs, max(f.w, f.keep*rs))
+	}
+	f.row, f.top, f.short = 0, f.w, false
 }
 
 // lower cuts a rate that was held: acc is the rate that has been accepted since

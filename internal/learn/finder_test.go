@@ -33,7 +33,7 @@ func TestFirstRefusal(t *testing.T) {
 		"a window, just":          {80, 0.95, 0, holding, 80, 10},
 		"a window of two seconds": {400, 2, 60, holding, 190, 10},
 	} {
-		f := NewFinder(zero, sec(2), c.burst, c.window, c.flow)
+		f := NewFinder(zero, FirstRefusal{Until: sec(2), Burst: c.burst, Window: c.window, Flow: c.flow})
 		if f.phase != c.phase || !near(f.Rate(sec(2)), c.rate) || f.hold != c.hold || f.short != (c.phase == holding) || c.phase == holding && f.top != f.w {
 			t.Errorf("%s: phase %d at %v a second for %v s; short %v of %v", name, f.phase, f.Rate(sec(2)), f.hold, f.short, f.top)
 		}
@@ -50,9 +50,9 @@ func TestPhases(t *testing.T) {
 		at   float64
 		rate float64
 	}{
-		"ramp":                   {&Finder{from: 20, since: zero}, 0.32, 80},
-		"ramp, before it begins": {&Finder{from: 20, since: sec(1)}, 0.32, 20},
-		"ramp, for ever":         {&Finder{from: 20, since: zero}, 1e6, 20 * math.Exp2(40)},
+		"ramp":                   {&Finder{from: 20, double: 0.16, since: zero}, 0.32, 80},
+		"ramp, before it begins": {&Finder{from: 20, double: 0.16, since: sec(1)}, 0.32, 20},
+		"ramp, for ever":         {&Finder{from: 20, double: 0.16, since: zero}, 1e6, 20 * math.Exp2(40)},
 		"hold":                   {held(10), 9.9, 100},
 		"probe":                  {in(held(0), func(f *Finder) { f.phase = probing }), 10, 400},
 		"probe, for ever":        {in(held(0), func(f *Finder) { f.phase = probing }), 1e6, 100 * math.Exp2(40)},
@@ -147,8 +147,8 @@ func TestAccepted(t *testing.T) {
 		"after a cut":          {func(f *Finder) { f.cuts = 1 }, false, 3, 0, 30, false, false},
 		"current, after a cut": {func(f *Finder) { f.cuts = 1 }, true, 3, 3, 30, true, false},
 	} {
-		f := in(NewFinder(zero, sec(1), 30, 1, 0), c.f)
-		f.Accept(3, c.current)
+		f := in(NewFinder(zero, FirstRefusal{Until: sec(1), Burst: 30, Window: 1}), c.f)
+		f.Accept(3, sec(2), c.current)
 		if f.units != c.units || f.current != c.now || f.burst != c.burst || f.accepted != c.accepted || (f.phase == holding) != c.holds {
 			t.Errorf("%s: %v units, %v in this epoch, burst %v, accepted %v, phase %d", name, f.units, f.current, f.burst, f.accepted, f.phase)
 		}
@@ -263,7 +263,7 @@ func TestFirstRushIsFeltLonger(t *testing.T) {
 			t.Errorf("%s: %v, want %v s", name, got, c.want)
 		}
 	}
-	f := NewFinder(zero, sec(1), 100, 1, 0)
+	f := NewFinder(zero, FirstRefusal{Until: sec(1), Burst: 100, Window: 1})
 	if f.Refuse(sec(-0.1), sec(0.1), sec(1.1), false, true, 0); (f.next.Sub(sec(1.1)) - span(2.0/102)).Abs() > 2 {
 		t.Errorf("next after %v", f.next.Sub(zero))
 	}
@@ -315,9 +315,9 @@ func TestRampAfterToldPause(t *testing.T) {
 		"the burst in the pause":   {90, 0.6, 100, 0.5, 300, 0.95 * 150},
 		"no more than accepted":    {90, 0.3, 100, 0.5, 300, 0.95 * 200},
 		"no more than the ramp's":  {10, 100, 100, 0.5, 200, 0.7 * 200},
-		"what the ramp crossed":    {10, 100, 10, 0.5, 200, 0.95 * crossed(200, 10)},
+		"what the ramp crossed":    {10, 100, 10, 0.5, 200, 0.95 * crossed(200, 10, 0.16)},
 	} {
-		f := &Finder{from: 20, burst: c.burst, pause: c.pause, units: c.units, since: sec(1 - c.since), lastCut: sec(-9)}
+		f := &Finder{from: 20, double: 0.16, burst: c.burst, pause: c.pause, units: c.units, since: sec(1 - c.since), lastCut: sec(-9)}
 		if f.cut(c.rs, sec(1), true); !near(f.w, c.want) {
 			t.Errorf("%s: %v a second, want %v", name, f.w, c.want)
 		}
@@ -325,7 +325,7 @@ func TestRampAfterToldPause(t *testing.T) {
 	tau := 0.16 / math.Ln2
 	for _, rate := range []float64{5, 50, 150} {
 		burst := tau * (200 - rate - rate*math.Log(200/rate))
-		if got := crossed(200, burst); math.Abs(got-rate) > 1e-4 {
+		if got := crossed(200, burst, 0.16); math.Abs(got-rate) > 1e-4 {
 			t.Errorf("a ramp to 200 that empties %v has crossed %v, want %v", burst, got, rate)
 		}
 	}

@@ -49,14 +49,14 @@ func (q *Queue) Heard(r *gate.Report, h *hint.Hint, p learn.Place, now time.Time
 	if stopped && q.Gate.Cause == gate.Failing {
 		q.Gate.Flow = q.Flow(now)
 	}
-	if f := q.search(r, id, now); f != nil {
+	if f := q.finder(r, id, current, now); f != nil {
 		switch r.Outcome {
 		case gate.Refusal:
 			if f.Refuse(p.Sent, now, q.Gate.Reopens(now), current, r.Told > 0, q.Gate.Srtt) {
 				news = append(news, f.View(now))
 			}
 		case gate.Success:
-			f.Accept(max(1, p.Cost), current)
+			f.Accept(max(1, p.Cost), p.Sent, current)
 		}
 	}
 	if stopped || q.Learned != nil && q.Room.MaxPause >= 0 && !q.Learned.Spent(id, now).IsZero() {
@@ -80,24 +80,35 @@ func (q *Queue) learn() {
 	q.Gate.Watch()
 }
 
-// search returns the finder, and makes it at the first refusal that neither a
-// limit of ours nor a told quota explains.
-func (q *Queue) search(r *gate.Report, id uint8, now time.Time) *learn.Finder {
-	known := len(q.Limits.Own)+len(q.Limits.Foreign) > 0
-	if r.Outcome == gate.Refusal && !known && (q.Learned == nil || q.Learned.Find == nil && !q.Learned.Explains(id, now)) {
+// finder returns what looks for a limit, nil if nothing does. It is made at the first refusal that
+// neither a limit of ours nor a told quota explains; where there is one of ours, see doubt.go.
+func (q *Queue) finder(r *gate.Report, id uint8, current bool, now time.Time) *learn.Finder {
+	if len(q.Limits.Own)+len(q.Limits.Foreign) > 0 {
+		return q.finderBeside(r, id, current, now)
+	}
+	if r.Outcome == gate.Refusal && (q.Learned == nil || q.Learned.Find == nil && !q.Learned.Explains(id, now)) {
 		if q.Learned == nil {
 			q.learn()
 		}
-		window := math.Inf(1)
-		if r.Told > 0 {
-			window = (now.Sub(q.Room.Base) - q.Gate.Met + r.Told).Seconds()
-		}
-		q.Learned.Find = learn.NewFinder(now, q.Gate.Reopens(now), q.served(), window, q.Flow(now))
+		q.Learned.Find = learn.NewFinder(now, q.firstRefusal(r, now))
 	}
 	if q.Learned == nil {
 		return nil
 	}
 	return q.Learned.Find
+}
+
+func (q *Queue) firstRefusal(r *gate.Report, now time.Time) learn.FirstRefusal {
+	first := learn.FirstRefusal{Until: q.Gate.Reopens(now), Burst: q.served(), Window: math.Inf(1), Flow: q.Flow(now)}
+	if r.Told > 0 {
+		first.Window = (now.Sub(q.Room.Base) - q.Gate.Met + r.Told).Seconds()
+	}
+	if g := &q.Gate; g.Trouble != nil && now.Sub(g.Opened) < time.Second {
+		first.Opened, first.Srtt = g.Opened, g.Srtt
+		first.Served = g.Grown + 1
+		first.Sent = first.Served + g.Flying + 1
+	}
+	return first
 }
 
 // served is how many calls have been, about: those sent, neither refused nor under way.

@@ -34,6 +34,7 @@ type Queue struct {
 	Line     *Line          // nil while nobody waits
 	Foreign  *ForeignView   // nil without foreign limiters
 	Learned  *learn.Learner // nil while nothing is
+	doubt    *doubt         // nil unless refusals come beside a configured limit
 	Gate     gate.Gate
 	Calls    uint64 // begun
 	Counters Counters
