@@ -14,8 +14,13 @@ type comeback struct {
 	before  float64   // served before it
 	refused time.Time // when that was sent
 	closed  float64   // seconds for which it closed the gate again
-	left    float64   // seconds of its first one, to pay that burst back; 0: none
+	srtt    time.Duration
+	left    float64 // seconds of its first one, to pay that burst back; 0: none
 }
+
+// rushed reports whether a call sent then belongs to what met the first refusal. Calls that are sent
+// together arrive in any order.
+func (b *comeback) rushed(sent time.Time) bool { return !sent.After(b.refused.Add(b.srtt / 8)) }
 
 // endRamp ends the first search: the second refusal has come.
 func (f *Finder) endRamp(rs, elapsed float64, now time.Time, told bool) {

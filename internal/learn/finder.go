@@ -99,7 +99,7 @@ func NewFinder(now time.Time, r FirstRefusal) *Finder {
 		keep: 0.88, gain: 0.3, usual: 1, burst: r.Burst, refused: 1, double: rampDouble.Seconds(),
 	}
 	if !r.Opened.IsZero() {
-		f.back = &comeback{began: r.Opened, sent: float64(r.Sent), before: r.Burst - float64(r.Served), closed: f.pause}
+		f.back = &comeback{began: r.Opened, sent: float64(r.Sent), before: r.Burst - float64(r.Served), closed: f.pause, srtt: r.Srtt}
 		f.double = max(f.double, 3*r.Srtt.Seconds()) // else many are on their way when it is refused
 	}
 	f.suppose()
@@ -185,7 +185,7 @@ func (f *Finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 // Accept notes that a call of n units, sent then, has been served.
 func (f *Finder) Accept(n int, sent time.Time, current bool) {
 	f.units += float64(n)
-	if !current && f.cuts == 0 && !f.accepted && (f.back == nil || !sent.After(f.back.refused)) {
+	if !current && f.cuts == 0 && !f.accepted && (f.back == nil || f.back.rushed(sent)) {
 		f.burst += float64(n)
 		f.units -= float64(n)
 		f.suppose()

@@ -390,3 +390,55 @@ func TestLower(t *testing.T) {
 		t.Errorf("72 in 1 s, 0.2 s of it idle: %v a second, want 98.5 %% of 90", f.w)
 	}
 }
+
+// Calls that were sent together may arrive in any order: what was sent right after the first refused one,
+// and was accepted, belongs to the burst that met it, and says nothing of the rate that came after.
+func TestFirstRushInAnyOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		after        float64 // seconds from the refused call to the accepted one
+		burst, units float64
+	}{
+		"before":        {-0.001, 6, 0},
+		"with it":       {0.0025, 6, 0},
+		"later":         {0.0026, 5, 1},
+		"in the search": {0.2, 5, 1},
+	} {
+		f := NewFinder(sec(0.12), FirstRefusal{
+			Until: sec(0.14), Burst: 5, Window: math.Inf(1), Flow: 60,
+			Opened: zero, Sent: 8, Served: 5, Srtt: 20 * time.Millisecond,
+		})
+		f.Refuse(sec(0.1), sec(0.12), sec(0.14), false, false, 0)
+		if f.Accept(1, sec(0.1+c.after), false); f.burst != c.burst || f.units != c.units {
+			t.Errorf("%s: %v of the burst, %v after it; want %v, %v", name, f.burst, f.units, c.burst, c.units)
+		}
+	}
+}
+
+// Where the first refusal meets a reopening and the bucket cannot have filled since, what was accepted up to
+// the second is the rate, to half a unit; the rest of the first second is held so low that it sees 1.02 of it.
+func TestComebackPaysItsBurstBack(t *testing.T) {
+	first := FirstRefusal{
+		Until: sec(0.12), Burst: 320, Window: math.Inf(1), Flow: 60,
+		Opened: zero, Sent: 20, Served: 18, Srtt: 20 * time.Millisecond,
+	}
+	search := func(closed float64) *Finder {
+		r := first
+		r.Until = sec(0.1 + closed)
+		f := NewFinder(sec(0.1), r)
+		f.Refuse(sec(0.09), sec(0.1), r.Until, false, false, 0)
+		for i := range 25 { // 100/s from the refusal on, as they would be accepted
+			at := sec(0.11 + 0.01*float64(i))
+			f.take(1, at)
+			f.Accept(1, at, true)
+		}
+		f.Refuse(sec(0.34), sec(0.35), sec(0.37), true, false, 20*time.Millisecond)
+		return f
+	}
+	f := search(0.02)
+	if want := 25.5 / 0.25; !near(f.bears, want) || !near(f.w, (1.02*want-45)/0.65) || !near(f.hold, 0.65-0.02) {
+		t.Errorf("bears %v, holds %v for %v s", f.bears, f.w, f.hold)
+	}
+	if f := search(0.1); f.bears != 0 { // so long that the bucket may have filled
+		t.Errorf("bears %v after a closing in which the burst may have come back", f.bears)
+	}
+}
