@@ -23,7 +23,9 @@ import (
 // Rather than to put one above another, join limits with [All]: each of the two would
 // retry, and stop for what the other has waited for already.
 //
-// The zero value has no limit of its own, and obeys what the upstream says.
+// The zero value has no limit of its own, and obeys what the upstream says. What it says can only tighten
+// a limit that is configured; one that it keeps refusing is tightened to what it bears, for as long as
+// that lasts ([KeyStats].Learned tells).
 //
 // A Transport is safe for concurrent use. Its fields must not be changed after
 // the first request, and it must not be copied. Nonsense in a field is an error

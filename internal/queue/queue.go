@@ -4,7 +4,8 @@
 //	queue.go                   a Queue: limiters, line, gate and what is learned, under the lock of a Room
 //	admit.go, refuse.go        its rule: who may start, when, and who is turned away
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
-//	heard.go, undo.go, keep.go what an answer changes, what a leaving undoes, when a queue may be dropped
+//	heard.go, doubt.go         what an answer changes, and whether the upstream bears what is configured
+//	undo.go, keep.go           what a leaving undoes, when a queue may be dropped
 //	reasons.go                 the errors that say why a call was ended on this side
 //
 // Units belong to nobody until the moment their call goes, so to leave, to pause and to change a rate
