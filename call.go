@@ -115,7 +115,7 @@ func (c *call) arrive(ctx context.Context) (*queue.Line, *queue.Waiter, error) {
 			}
 		}
 		c.k = k
-		k.Calls++
+		k.Begun++
 		k.spent = t.budget.deposit(k.spent)
 	}
 	c.srtt = c.k.Gate.Srtt

@@ -51,7 +51,7 @@ func (k *keyState) unused(now time.Time) time.Duration { return now.Sub(k.Room.B
 // open one in use is worth most: a flood of hosts that refuse must not slow those
 // that work.
 func (k *keyState) worth(now time.Time) int {
-	switch cause := k.ClosedFor(now); {
+	switch cause := k.CauseAt(now); {
 	case cause == gate.Open && k.unused(now) >= idleAfter:
 		return 0
 	case cause == gate.Open:
@@ -193,7 +193,7 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 			t.evict(now) // to shrink after a rush of busy keys
 		}
 		k.OpenPaced(now)
-	} else if len(l.all.Own)+len(l.all.Foreign) == 0 {
+	} else if len(l.all.Accounts)+len(l.all.Foreign) == 0 {
 		k.Gate.Meet(now)
 	}
 	k.place = len(t.order)

@@ -44,7 +44,7 @@ type Notifier interface {
 // The result is as safe for concurrent use as its parts.
 func All(limiters ...Limiter) Limiter {
 	s := flatten(limiters...)
-	if len(s.Own)+len(s.Foreign) == 1 {
+	if len(s.Accounts)+len(s.Foreign) == 1 {
 		for _, l := range limiters {
 			if _, nested := l.(*all); !nested && !none(l) { // what is nested has two parts or none
 				return l
@@ -62,13 +62,13 @@ func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a
 
 // Adjust implements [Adjuster] for those limiters that do.
 func (a *all) Adjust(n int) {
-	account.Adjust(a.set.Own, n)
+	account.Adjust(a.set.Accounts, n)
 	account.Adjust(a.set.Foreign, n)
 }
 
 // Notify implements [Notifier] for those limiters that do.
 func (a *all) Notify(changed func()) (stop func()) {
-	stopOwn, stopForeign := account.Watch(a.set.Own, changed), account.Watch(a.set.Foreign, changed)
+	stopOwn, stopForeign := account.Watch(a.set.Accounts, changed), account.Watch(a.set.Foreign, changed)
 	return func() { stopOwn(); stopForeign() }
 }
 

@@ -105,8 +105,12 @@ func TestLineTimer(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *Queue, context.CancelFunc){
 		"cancelled": func(t *testing.T, q *Queue, cancel context.CancelFunc) { cancel() },
 		"doomed":    func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.Pause(24 * time.Hour) },
-		"granted":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.q.Own.Own[0].(*account.Tank).SetLimit(1e9) },
-		"refused":   func(t *testing.T, q *Queue, cancel context.CancelFunc) { q.q.Own.Own[0].(*account.Tank).SetLimit(0) },
+		"granted": func(t *testing.T, q *Queue, cancel context.CancelFunc) {
+			q.q.Own.Accounts[0].(*account.Tank).SetLimit(1e9)
+		},
+		"refused": func(t *testing.T, q *Queue, cancel context.CancelFunc) {
+			q.q.Own.Accounts[0].(*account.Tank).SetLimit(0)
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := NewBucket(0.1, 1)

@@ -87,7 +87,7 @@ func (st *station) state() string {
 	all := fmt.Sprintf("%d at %s, %d of them under way; waiters %s, told %v, asking %p, gate %+v, foreign %+v, slots %d of %d",
 		st.inside, st.name, len(st.flying), listed(l.Ordered()), l.Told, l.Asking, q.Gate.Trouble, q.Foreign, q.Slots, q.Room.Opts.MaxInFlight)
 	if q.Learned != nil {
-		all += fmt.Sprintf(", finder %+v", q.Learned.Find)
+		all += fmt.Sprintf(", finder %+v", q.Learned.Finder)
 		for i, a := range q.Learned.Lanes {
 			all += fmt.Sprintf(", lane %d", i)
 			for _, t := range a.Quotas {
@@ -187,8 +187,8 @@ func (s *soak) checkCounts(st *station, q *queue.Queue) {
 	if q.Slots != slots || most > 0 && slots > most {
 		s.fail("%s counts %d slots of %d; %d calls are under way, %d answers held", st.name, q.Slots, most, len(st.flying), st.bodies)
 	}
-	if st.tr != nil && int(q.Calls-q.Ended.Load()) != st.inside {
-		s.fail("%s: %d calls begun, %d ended; %d are there", st.name, q.Calls, q.Ended.Load(), st.inside)
+	if st.tr != nil && int(q.Begun-q.Ended.Load()) != st.inside {
+		s.fail("%s: %d calls begun, %d ended; %d are there", st.name, q.Begun, q.Ended.Load(), st.inside)
 	}
 }
 
@@ -228,7 +228,7 @@ func (s *soak) checkGate(st *station, q *queue.Queue, now time.Time) {
 		if p.started > 1+p.landed+p.aged {
 			s.fail("%d calls have started since the gate closed at %v, %d were answered and %d have had a second: %s", p.started, g.Since.Sub(s.born), p.landed, p.aged, st.state())
 		}
-		if st.tr != nil && g.Probing && g.Probe && len(st.flying) == 0 {
+		if st.tr != nil && g.Probing && g.ProbeOut && len(st.flying) == 0 {
 			s.fail("%s waits for a probe, and none is out", st.name)
 		}
 		if !g.Probing && now.After(g.Until) && q.Line != nil && q.Line.Asking == nil && q.Unshared() && q.Room.Opts.MaxInFlight == 0 {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-throttle/throttle"
 	"golang.org/x/time/rate"
@@ -10,6 +11,10 @@ import (
 // The three setups of throttle follow its README: the limit where one is known, the line and the retries
 // without one, and the zero Transport. Where retries are raised, so are the time behind a closed gate and the
 // retry budget, whose default covers a sixth of failing calls: 0.5 a call and 100 in reserve cover a third.
+
+// spread is by how much latencies differ here. SlidingWindow's documentation has it added to the window, as
+// calls come closer to each other on the way.
+const spread = 10 * time.Millisecond
 
 // throttleLimited is told the limit: a window is a SlidingWindow, any other a Bucket, one that is to be used
 // evenly a Leaky. Several are joined by All.
@@ -42,7 +47,7 @@ func limiterFor(job Job) throttle.Limiter {
 		case job.Even:
 			all = append(all, throttle.NewLeaky(rate.Limit(l.Rate())))
 		case l.Window:
-			all = append(all, throttle.NewSlidingWindow(l.N, l.Per))
+			all = append(all, throttle.NewSlidingWindow(l.N, l.Per+spread))
 		default:
 			all = append(all, throttle.NewBucket(rate.Limit(l.Rate()), l.Burst))
 		}

@@ -28,7 +28,7 @@ func gives(l takes) bool {
 
 // Merge adds the limiters of another set.
 func (s *Set) Merge(other *Set) error {
-	for _, o := range other.Own {
+	for _, o := range other.Accounts {
 		s.Join(o)
 	}
 	for _, l := range other.Foreign {

@@ -14,30 +14,30 @@ import (
 // A Set is limiters that a call pays together. The zero Set is empty. The methods that read or change
 // accounts lock them, in one order; a Set itself must not be changed once it is in use.
 type Set struct {
-	Own     []Account // sorted by rank, no duplicates
-	Foreign []takes   // limiters of other kinds, in the order of joining, the one without Adjust last
-	sole    *Tank     // the only account, where it is of this kind: it is asked without a detour; else nil
+	Accounts []Account // sorted by rank, no duplicates
+	Foreign  []takes   // limiters of other kinds, in the order of joining, the one without Adjust last
+	sole     *Tank     // the only account, where it is of this kind: it is asked without a detour; else nil
 }
 
 // Join puts an account in its place, unless it is there already.
 func (s *Set) Join(o Account) {
-	if !slices.Contains(s.Own, o) {
-		s.Own = append(s.Own, o)
-		slices.SortFunc(s.Own, func(a, b Account) int { return bytes.Compare(a.core().rank[:], b.core().rank[:]) })
+	if !slices.Contains(s.Accounts, o) {
+		s.Accounts = append(s.Accounts, o)
+		slices.SortFunc(s.Accounts, func(a, b Account) int { return bytes.Compare(a.core().rank[:], b.core().rank[:]) })
 	}
-	if s.sole = nil; len(s.Own) == 1 {
-		s.sole, _ = s.Own[0].(*Tank)
+	if s.sole = nil; len(s.Accounts) == 1 {
+		s.sole, _ = s.Accounts[0].(*Tank)
 	}
 }
 
 func (s *Set) lock() {
-	for _, o := range s.Own {
+	for _, o := range s.Accounts {
 		o.core().mu.Lock()
 	}
 }
 
 func (s *Set) unlock() {
-	for _, o := range s.Own {
+	for _, o := range s.Accounts {
 		o.core().mu.Unlock()
 	}
 }
@@ -56,13 +56,13 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 		return m, err
 	}
 	clock := now // the most advanced of theirs
-	for _, o := range s.Own {
+	for _, o := range s.Accounts {
 		clock = o.core().lift(clock)
 	}
 	if m.After(clock) {
 		return m, nil
 	}
-	for _, o := range s.Own {
+	for _, o := range s.Accounts {
 		o.consume(m, n)
 	}
 	return moment.Earliest(m, now), nil
@@ -80,7 +80,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 		return at, errNegative(n)
 	}
 	m = at
-	for _, o := range s.Own {
+	for _, o := range s.Accounts {
 		if err := o.check(n); err != nil {
 			return at, err
 		}
@@ -93,7 +93,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 func (s *Set) each(visit func(Account)) {
 	s.lock()
 	defer s.unlock()
-	for _, o := range s.Own {
+	for _, o := range s.Accounts {
 		visit(o)
 	}
 }

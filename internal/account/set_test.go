@@ -55,7 +55,7 @@ func TestSetsLockInOneOrder(t *testing.T) {
 	for range 2000 {
 		for name, x := range everyKind(1) {
 			y := everyKind(1)[name]
-			if set(x, y).Own[0] != set(y, x).Own[0] {
+			if set(x, y).Accounts[0] != set(y, x).Accounts[0] {
 				t.Fatalf("%s: the order is that of joining", name)
 			}
 		}
@@ -87,8 +87,8 @@ func TestSetTakesAtTheLatestOfAllMomentsAndNeverBefore(t *testing.T) {
 			t.Errorf("refused at %v, and %v of %v units are left", step.now, after, before)
 		}
 	}
-	if len(s.Own) != 2 {
-		t.Errorf("%d accounts, want 2", len(s.Own))
+	if len(s.Accounts) != 2 {
+		t.Errorf("%d accounts, want 2", len(s.Accounts))
 	}
 	if m, err := set().TakeBy(start, start.Add(ms), 1); !m.Equal(start) || err != nil {
 		t.Errorf("the empty set is ready at %v, %v, want at once", m.Sub(start), err)
@@ -140,9 +140,9 @@ func TestSetSaysTheLeastOfWhatItsAccountsSay(t *testing.T) {
 
 		n, told := s.Watchers(), 0
 		check("the watchers", n, 0)
-		stop := Watch(s.Own, func() { told++ })
+		stop := Watch(s.Accounts, func() { told++ })
 		check("the watchers of both", s.Watchers(), 2)
-		Adjust(s.Own, 5)
+		Adjust(s.Accounts, 5)
 		check("the times told", told, 2)
 		check("what 5 leave", s.Available(now), 5.)
 		check("what 5 leave of the window", b.available(now), 95.)

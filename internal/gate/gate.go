@@ -70,8 +70,8 @@ type Trouble struct {
 	total   time.Duration // time spent closed before Since
 	ExpelAt time.Time     // when the first of those waiting has spent its MaxPause; zero: nobody has one
 
-	Probing bool // at Until, only one call goes, and its answer decides
-	Probe   bool // one is on its way
+	Probing  bool // at Until, only one call goes, and its answer decides
+	ProbeOut bool // one is on its way
 
 	row      int       // counted failures without a success between
 	rowCall  uint64    // the call of the row's first failure
@@ -114,7 +114,7 @@ func (g *Gate) Closed(now time.Time, pace rate.Limit) bool {
 // reopen ends a closing as of at.
 func (g *Gate) reopen(at time.Time, pace rate.Limit) {
 	g.total += max(0, at.Sub(g.Since))
-	g.Cause, g.Probing, g.Probe = Open, false, false
+	g.Cause, g.Probing, g.ProbeOut = Open, false, false
 	g.OpenPaced(at, pace)
 }
 
@@ -143,7 +143,7 @@ func (g *Gate) Shut(c Cause, until, now time.Time) (longest bool) {
 		g.Floor = moment.Latest(g.Floor, until)
 	}
 	g.Until = moment.Latest(moment.Latest(g.Until, until), g.Floor)
-	g.Cause, g.Mode, g.Probe, g.row, g.first = c, Reopened, false, 0, false
+	g.Cause, g.Mode, g.ProbeOut, g.row, g.first = c, Reopened, false, 0, false
 	g.Closings++
 	g.Watch()
 	return longest
@@ -151,7 +151,7 @@ func (g *Gate) Shut(c Cause, until, now time.Time) (longest bool) {
 
 // probeAt plans the next probe.
 func (g *Gate) probeAt(t time.Time) {
-	g.Probe = false
+	g.ProbeOut = false
 	g.Until = moment.Latest(t, g.Floor)
 }
 
@@ -190,7 +190,7 @@ func (g *Gate) Start(n int, at, now time.Time, pace rate.Limit) {
 	switch {
 	case g.Trouble == nil:
 	case g.Cause != Open:
-		g.Probe = true
+		g.ProbeOut = true
 		g.Until = now.Add(min(max(3*g.Srtt, time.Second), 10*time.Second))
 	case g.Mode == Paced:
 		if at.After(g.Next) {

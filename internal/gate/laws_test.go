@@ -179,13 +179,13 @@ func TestProbeAnswers(t *testing.T) {
 	probing := func() *Gate {
 		g := fail(t)
 		g.Start(1, at(1), at(1), 10)
-		if !g.Probe || !g.Until.Equal(at(2)) {
-			t.Fatalf("a probe is out: %v, the next at %v", g.Probe, g.Until.Sub(zero))
+		if !g.ProbeOut || !g.Until.Equal(at(2)) {
+			t.Fatalf("a probe is out: %v, the next at %v", g.ProbeOut, g.Until.Sub(zero))
 		}
 		return g
 	}
 	g := probing()
-	if stopped := g.Learn(Report{Outcome: Failure, Epoch: 1}, at(1.5), 10); stopped || g.Probe || !g.Until.Equal(at(1.75)) {
+	if stopped := g.Learn(Report{Outcome: Failure, Epoch: 1}, at(1.5), 10); stopped || g.ProbeOut || !g.Until.Equal(at(1.75)) {
 		t.Errorf("failed: stopped %v, the next at %v", stopped, g.Until.Sub(zero))
 	}
 	if g.Learn(Report{Outcome: Failure, Epoch: 1}, at(1.6), 10); !g.Until.Equal(at(1.75)) {
@@ -195,13 +195,13 @@ func TestProbeAnswers(t *testing.T) {
 		t.Errorf("one that was no probe, given up, moves the next to %v", g.Until.Sub(zero))
 	}
 	g = probing()
-	if g.Learn(Report{Outcome: Neutral, Epoch: 0}, at(1.5), 10); !g.Probe || !g.Until.Equal(at(2)) {
+	if g.Learn(Report{Outcome: Neutral, Epoch: 0}, at(1.5), 10); !g.ProbeOut || !g.Until.Equal(at(2)) {
 		t.Errorf("an old answer counts for the probe's: the next at %v", g.Until.Sub(zero))
 	}
-	if g.Learn(Report{Outcome: Cancelled, Epoch: 0}, at(1.5), 10); !g.Probe || !g.Until.Equal(at(2)) {
+	if g.Learn(Report{Outcome: Cancelled, Epoch: 0}, at(1.5), 10); !g.ProbeOut || !g.Until.Equal(at(2)) {
 		t.Errorf("an old call, given up, counts for the probe: the next at %v", g.Until.Sub(zero))
 	}
-	if g.Learn(Report{Outcome: Neutral, Epoch: 1}, at(1.5), 10); g.Probe || !g.Until.Equal(at(1.75)) {
+	if g.Learn(Report{Outcome: Neutral, Epoch: 1}, at(1.5), 10); g.ProbeOut || !g.Until.Equal(at(1.75)) {
 		t.Errorf("a neutral answer: the next at %v", g.Until.Sub(zero))
 	}
 	g = probing()
@@ -210,7 +210,7 @@ func TestProbeAnswers(t *testing.T) {
 	}
 	g = probing()
 	g.Pause(4*time.Second, at(1.2), 10)
-	if g.Learn(Report{Outcome: Success, Epoch: 1}, at(1.5), 10); g.Cause == Open || g.Probing || g.Probe || !g.Until.Equal(at(5.2)) {
+	if g.Learn(Report{Outcome: Success, Epoch: 1}, at(1.5), 10); g.Cause == Open || g.Probing || g.ProbeOut || !g.Until.Equal(at(5.2)) {
 		t.Errorf("served in a pause: %q, probing %v, until %v", g.Cause, g.Probing, g.Until.Sub(zero))
 	}
 	if g.Closed(at(5.2), 10) {

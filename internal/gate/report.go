@@ -50,7 +50,7 @@ func (g *Gate) Learn(r Report, now time.Time, pace rate.Limit) (stopped bool) {
 	case Success:
 		g.succeed(r, now, pace)
 	case Cancelled:
-		if current && g.Probe { // it was the probe: the next is due at once
+		if current && g.ProbeOut { // it was the probe: the next is due at once
 			g.probeAt(now)
 		}
 	case Neutral:
@@ -95,7 +95,7 @@ func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
 	switch {
 	case g.Cause == Open || !g.Probing:
 	case g.Floor.After(now): // a pause or a told time that came while the probe was out holds
-		g.Probing, g.Probe, g.Until = false, false, g.Floor
+		g.Probing, g.ProbeOut, g.Until = false, false, g.Floor
 	default:
 		g.Epoch++ // another probe may still be out: it is none of the reopening's calls
 		g.reopen(now, pace)
@@ -105,7 +105,7 @@ func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
 // probeFailed plans the next probe, if the last one was still awaited: the
 // older the outage, the later.
 func (g *Gate) probeFailed(now time.Time) {
-	if g.Probing && g.Probe {
+	if g.Probing && g.ProbeOut {
 		g.probeAt(now.Add(min(max(now.Sub(g.rowStart)/50, firstProbe), maxProbeGap)))
 	}
 }

@@ -39,7 +39,7 @@ type Learner struct {
 	Lanes  []*Lane
 	routes map[uint64]uint8 // hashes of host and beginnings of paths; nil while there is one lane but 0
 	seed   maphash.Seed
-	Find   *Finder // nil until a refusal came that no quota explains
+	Finder *Finder // nil until a refusal came that no quota explains
 
 	quick, slow time.Duration // round trips
 }
@@ -78,8 +78,8 @@ func (l *Learner) Ready(id uint8, n int, at, now time.Time) time.Time {
 	for _, q := range l.Lanes[id].Quotas {
 		at = q.ready(n, at, now, l.slack(q))
 	}
-	if l.Find != nil {
-		at = moment.Latest(at, l.Find.next)
+	if l.Finder != nil {
+		at = moment.Latest(at, l.Finder.next)
 	}
 	return at
 }
@@ -94,8 +94,8 @@ func (l *Learner) Take(id uint8, n int, at time.Time) {
 	for _, q := range a.Quotas {
 		q.take(n, at, l.slack(q))
 	}
-	if l.Find != nil {
-		l.Find.take(n, at)
+	if l.Finder != nil {
+		l.Finder.take(n, at)
 	}
 }
 
@@ -106,8 +106,8 @@ func (l *Learner) Undo(id uint8, n int, at time.Time) {
 	for _, q := range a.Quotas {
 		q.undo(n, at)
 	}
-	if l.Find != nil {
-		l.Find.undo()
+	if l.Finder != nil {
+		l.Finder.undo()
 	}
 }
 
@@ -135,8 +135,8 @@ func (l *Learner) After(id uint8, from time.Time, before Before, n int) time.Tim
 	for _, q := range l.Lanes[id].Quotas {
 		at = moment.Latest(at, q.after(from, before.Lane, n, l.slack(q)))
 	}
-	if l.Find != nil {
-		then := *l.Find // to look ahead must not end its hold
+	if l.Finder != nil {
+		then := *l.Finder // to look ahead must not end its hold
 		at = moment.Latest(at, moment.Latest(from, then.next).Add(moment.UnitTime(int(min(before.All, 1<<31)), rate.Limit(then.Rate(from)))))
 	}
 	return at
@@ -293,8 +293,8 @@ func (l *Learner) Resume(now time.Time) {
 			q.left = max(q.left, 1) // one goes, and its answer tells
 		}
 	}
-	if l.Find != nil {
-		l.Find.since, l.Find.next = moment.Earliest(l.Find.since, now), moment.Earliest(l.Find.next, now)
+	if l.Finder != nil {
+		l.Finder.since, l.Finder.next = moment.Earliest(l.Finder.since, now), moment.Earliest(l.Finder.next, now)
 	}
 }
 
@@ -336,8 +336,8 @@ func (l *Learner) All(now time.Time) (all []Known) {
 			}
 		}
 	}
-	if l.Find != nil {
-		all = append(all, l.Find.View(now))
+	if l.Finder != nil {
+		all = append(all, l.Finder.View(now))
 	}
 	return all
 }

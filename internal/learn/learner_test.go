@@ -51,7 +51,7 @@ func TestLanePaysAllItsQuotas(t *testing.T) {
 	l := New()
 	a, b := told(10, 10), told(100, 60)
 	l.Lanes = append(l.Lanes, &Lane{Quotas: []*ToldQuota{a, b}})
-	l.Find = &Finder{phase: holding, w: 10, since: zero, next: sec(1), hold: 5}
+	l.Finder = &Finder{phase: holding, w: 10, since: zero, next: sec(1), hold: 5}
 	a.next, b.next = sec(2), sec(3)
 	for _, c := range []struct {
 		change func()
@@ -60,16 +60,16 @@ func TestLanePaysAllItsQuotas(t *testing.T) {
 	}{
 		{func() {}, 1, 3},
 		{func() { a.next = sec(4) }, 1, 4},
-		{func() { l.Find.next = sec(5) }, 1, 5},
+		{func() { l.Finder.next = sec(5) }, 1, 5},
 		{func() {}, 0, 5},
-		{func() { l.Find.next = zero }, 0, 0.5},
+		{func() { l.Finder.next = zero }, 0, 0.5},
 	} {
 		c.change()
 		if got := l.Ready(c.lane, 1, sec(0.5), sec(0.5)); !got.Equal(sec(c.want)) {
 			t.Errorf("lane %d: after %v, want %v", c.lane, got.Sub(zero), c.want)
 		}
 	}
-	nexts := func() [3]time.Time { return [3]time.Time{a.next, b.next, l.Find.next} }
+	nexts := func() [3]time.Time { return [3]time.Time{a.next, b.next, l.Finder.next} }
 	was := nexts()
 	l.Take(1, 2, sec(0.6))
 	if now := nexts(); now[0].Equal(was[0]) || now[1].Equal(was[1]) || now[2].Equal(was[2]) || a.Calls+b.Calls+l.Lanes[1].Out != 3 {
@@ -83,7 +83,7 @@ func TestLanePaysAllItsQuotas(t *testing.T) {
 	if l.Landed(1, 1); a.Calls+b.Calls+l.Lanes[1].Out != 0 {
 		t.Errorf("landed: %d and %d calls, %d out", a.Calls, b.Calls, l.Lanes[1].Out)
 	}
-	l.Find = nil
+	l.Finder = nil
 	if got := l.Ready(0, 1, sec(0.5), sec(0.5)); !got.Equal(sec(0.5)) {
 		t.Errorf("nothing holds it back: after %v", got.Sub(zero))
 	}
@@ -124,8 +124,8 @@ func TestPredictionOfALane(t *testing.T) {
 		{-1, Before{Lane: 50, All: 70}, 6}, {0, Before{Lane: 50, All: 70}, 8}, {3, Before{Lane: 50, All: 70}, 10},
 		{0, Before{Shared: 99}, 1}, {0, Before{Lane: 80, All: 70}, 9}, {0, Before{All: 1 << 40}, 3601},
 	} {
-		if l.Find = nil; c.next >= 0 {
-			l.Find = &Finder{phase: holding, w: 10, since: zero, next: sec(c.next), hold: 99}
+		if l.Finder = nil; c.next >= 0 {
+			l.Finder = &Finder{phase: holding, w: 10, since: zero, next: sec(c.next), hold: 99}
 		}
 		if got := l.After(1, sec(1), c.before, 1); got.Sub(sec(c.want)).Abs() > time.Microsecond {
 			t.Errorf("%+v: after %v, want %v", c, got.Sub(zero), c.want)
@@ -335,20 +335,20 @@ func TestResumeLetsOneGo(t *testing.T) {
 		q.shut, q.next, q.left = sec(60), sec(50), float64(i)*7
 	}
 	l.Lanes[2].Quotas[0].next = sec(0.5)
-	l.Find = &Finder{since: sec(30), next: sec(40)}
+	l.Finder = &Finder{since: sec(30), next: sec(40)}
 	l.Resume(sec(1))
 	x, y := l.Lanes[1].Quotas[0], l.Lanes[2].Quotas[0]
 	if !x.shut.IsZero() || !x.next.Equal(sec(1)) || x.left != 1 || !y.next.Equal(sec(0.5)) || y.left != 7 {
 		t.Errorf("%v and %v left, next after %v and %v, shut until %v", x.left, y.left, x.next.Sub(zero), y.next.Sub(zero), x.shut)
 	}
-	if !l.Find.since.Equal(sec(1)) || !l.Find.next.Equal(sec(1)) {
-		t.Errorf("the rate that was found: from %v, next after %v", l.Find.since.Sub(zero), l.Find.next.Sub(zero))
+	if !l.Finder.since.Equal(sec(1)) || !l.Finder.next.Equal(sec(1)) {
+		t.Errorf("the rate that was found: from %v, next after %v", l.Finder.since.Sub(zero), l.Finder.next.Sub(zero))
 	}
-	l.Find.since, l.Find.next = sec(0.3), sec(0.4)
-	if l.Resume(sec(2)); !l.Find.since.Equal(sec(0.3)) || !l.Find.next.Equal(sec(0.4)) {
-		t.Errorf("it was open: from %v, next after %v", l.Find.since.Sub(zero), l.Find.next.Sub(zero))
+	l.Finder.since, l.Finder.next = sec(0.3), sec(0.4)
+	if l.Resume(sec(2)); !l.Finder.since.Equal(sec(0.3)) || !l.Finder.next.Equal(sec(0.4)) {
+		t.Errorf("it was open: from %v, next after %v", l.Finder.since.Sub(zero), l.Finder.next.Sub(zero))
 	}
-	l.Find = nil
+	l.Finder = nil
 	l.Resume(sec(2))
 }
 
@@ -375,7 +375,7 @@ func TestWhatObserversSee(t *testing.T) {
 	x.shared, y.shared = sec(99), time.Time{}
 	x.left, x.shut = 45.9, sec(12)
 	y.Remaining, y.until = -1, time.Time{}
-	l.Find = &Finder{phase: holding, w: 7, hold: 99, since: zero}
+	l.Finder = &Finder{phase: holding, w: 7, hold: 99, since: zero}
 	want := []Known{
 		{Name: "x", Unit: "requests", Source: "Ratelimit", Limit: 100, Remaining: 45, Reset: span(11), Window: span(10), Rate: 5.1},
 		{Name: "y", Unit: "requests", Source: "Ratelimit", Limit: 100, Remaining: -1, Reset: -1, Window: span(10), Rate: 100 / 10.01},
@@ -398,7 +398,7 @@ func TestWhatObserversSee(t *testing.T) {
 	if got := told(100, 1).view(sec(1), 0); got.Rate != rate.Inf || x.view(sec(1), 0).Remaining != 0 {
 		t.Errorf("alone and short: %+v; nothing remaining: %+v", got, x.view(sec(1), 0))
 	}
-	l.Find = nil
+	l.Finder = nil
 	if got := l.All(sec(11))[0]; got.Remaining != 100 || strings.Contains(got.Name, "y") {
 		t.Errorf("in the next window: %+v", got)
 	}

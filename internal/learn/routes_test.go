@@ -61,10 +61,10 @@ func TestRoutes(t *testing.T) {
 func TestPredictionEndsNoHold(t *testing.T) {
 	now := time.Now()
 	l := New()
-	l.Find = &Finder{phase: holding, w: 10, since: now, next: now, hold: 5, refused: 3}
+	l.Finder = &Finder{phase: holding, w: 10, since: now, next: now, hold: 5, refused: 3}
 	l.After(0, now.Add(time.Minute), Before{}, 1)
-	if l.Find.phase != holding || l.Find.refused != 3 {
-		t.Errorf("phase %d, %v refusals; want %d, 3", l.Find.phase, l.Find.refused, holding)
+	if l.Finder.phase != holding || l.Finder.refused != 3 {
+		t.Errorf("phase %d, %v refusals; want %d, 3", l.Finder.phase, l.Finder.refused, holding)
 	}
 }
 

@@ -22,15 +22,15 @@ func (q *Queue) Pace() rate.Limit {
 	}
 	now := time.Now()
 	pace := q.Limits.Pace(now)
-	if q.Learned != nil && q.Learned.Find != nil {
-		pace = min(pace, rate.Limit(q.Learned.Find.Rate(now)))
+	if q.Learned != nil && q.Learned.Finder != nil {
+		pace = min(pace, rate.Limit(q.Learned.Finder.Rate(now)))
 	}
 	return pace
 }
 
-// clear reports whether nothing but the library's own limiters can stop a call
+// unhindered reports whether nothing but the library's own limiters can stop a call
 // that needs no slot: nobody waits, the gate was never closed, and nothing is learned.
-func (q *Queue) clear() bool {
+func (q *Queue) unhindered() bool {
 	return q.Line == nil && q.Gate.Trouble == nil && q.Learned == nil && q.Unshared()
 }
 
@@ -59,7 +59,7 @@ func (q *Queue) Admit(ctx context.Context, o *Order, now time.Time, left func(*W
 	}
 	o.Now, o.Epoch, o.Waited = now, q.Gate.Epoch, false
 	o.Wants &^= PaidLane
-	if !o.Slot() && q.clear() {
+	if !o.Slot() && q.unhindered() {
 		if q.pay(o.Cost, now) {
 			return nil, nil, nil
 		}

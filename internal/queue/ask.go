@@ -63,7 +63,7 @@ func (l *Line) AskFor(ctx context.Context, w *Waiter, listen *func()) {
 	err := errAskPanicked
 	wait := time.Duration(0)
 	defer func() {
-		switch ok := l.hear(w, wait, err); {
+		switch ok := l.takeAnswer(w, wait, err); {
 		case ok:
 		case err == nil && wait == 0:
 			l.rule.refund(w.Cost) // the gate has closed meanwhile
@@ -80,8 +80,8 @@ func (l *Line) AskFor(ctx context.Context, w *Waiter, listen *func()) {
 	wait, err = l.rule.inquire(ctx, w.Cost)
 }
 
-// hear takes in what the foreign limiters answered and reports whether w goes.
-func (l *Line) hear(w *Waiter, wait time.Duration, err error) (ok bool) {
+// takeAnswer takes in what the foreign limiters answered and reports whether w goes.
+func (l *Line) takeAnswer(w *Waiter, wait time.Duration, err error) (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

@@ -34,27 +34,27 @@ type doubt struct {
 // only tighten: it goes when it is above that limit, and when to be slower has not helped.
 func (q *Queue) finderBeside(r *gate.Report, id uint8, current bool, now time.Time) *learn.Finder {
 	l := q.Learned
-	if l != nil && l.Find != nil {
+	if l != nil && l.Finder != nil {
 		if r.Outcome == gate.Refusal {
 			q.doubt.refused++
 		}
 		switch pace := float64(q.Limits.Pace(now)); {
-		case l.Find.Rate(now) > doubtOver*pace:
-			l.Find, q.doubt = nil, nil
-		case l.Find.Held() < doubtLeast/2*pace, l.Find.Cuts() >= doubtEvents && q.doubt.share(q) > doubtShare:
-			l.Find, q.doubt = nil, &doubt{vain: now.Add(doubtVain)}
+		case l.Finder.Rate(now) > doubtOver*pace:
+			l.Finder, q.doubt = nil, nil
+		case l.Finder.Held() < doubtLeast/2*pace, l.Finder.Cuts() >= doubtEvents && q.doubt.share(q) > doubtShare:
+			l.Finder, q.doubt = nil, &doubt{vain: now.Add(doubtVain)}
 		}
-		return l.Find
+		return l.Finder
 	}
 	if r.Outcome != gate.Refusal || l != nil && l.Explains(id, now) || !q.doubts(current, now) {
 		return nil
 	}
 	if l == nil {
-		q.learn()
+		q.startLearning()
 	}
 	rate := (1 - q.doubt.share(q)) * float64(q.Limits.Pace(now))
-	q.Learned.Find, q.doubt = learn.NewFinderAt(rate, now, q.Gate.Reopens(now)), &doubt{served: q.served()}
-	return q.Learned.Find
+	q.Learned.Finder, q.doubt = learn.NewFinderAt(rate, now, q.Gate.Reopens(now)), &doubt{served: q.served()}
+	return q.Learned.Finder
 }
 
 // share is how much of what was answered has been refused since the doubt began.

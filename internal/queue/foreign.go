@@ -46,7 +46,7 @@ func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
 // refund implements rule. Own limiters have been given back to under the lock,
 // silently; now other lines that wait for them are told.
 func (q *Queue) refund(n int) {
-	account.Adjust(q.Limits.Own, 0)
+	account.Adjust(q.Limits.Accounts, 0)
 	if n > 0 {
 		account.Adjust(q.Limits.Foreign, -n)
 	}

@@ -69,12 +69,12 @@ func (q *Queue) Heard(r *gate.Report, h *hint.Hint, p learn.Place, now time.Time
 // something of that can be kept.
 func (q *Queue) teachable(h *hint.Hint) bool {
 	if q.Learned == nil && slices.ContainsFunc(h.Quotas, func(t hint.Quota) bool { return learn.Useful(&t) }) {
-		q.learn()
+		q.startLearning()
 	}
 	return q.Learned != nil
 }
 
-func (q *Queue) learn() {
+func (q *Queue) startLearning() {
 	q.Learned = learn.New()
 	q.Gate.Listens = true
 	q.Gate.Watch()
@@ -83,19 +83,19 @@ func (q *Queue) learn() {
 // finder returns what looks for a limit, nil if nothing does. It is made at the first refusal that
 // neither a limit of ours nor a told quota explains; where there is one of ours, see doubt.go.
 func (q *Queue) finder(r *gate.Report, id uint8, current bool, now time.Time) *learn.Finder {
-	if len(q.Limits.Own)+len(q.Limits.Foreign) > 0 {
+	if len(q.Limits.Accounts)+len(q.Limits.Foreign) > 0 {
 		return q.finderBeside(r, id, current, now)
 	}
-	if r.Outcome == gate.Refusal && (q.Learned == nil || q.Learned.Find == nil && !q.Learned.Explains(id, now)) {
+	if r.Outcome == gate.Refusal && (q.Learned == nil || q.Learned.Finder == nil && !q.Learned.Explains(id, now)) {
 		if q.Learned == nil {
-			q.learn()
+			q.startLearning()
 		}
-		q.Learned.Find = learn.NewFinder(now, q.firstRefusal(r, now))
+		q.Learned.Finder = learn.NewFinder(now, q.firstRefusal(r, now))
 	}
 	if q.Learned == nil {
 		return nil
 	}
-	return q.Learned.Find
+	return q.Learned.Finder
 }
 
 func (q *Queue) firstRefusal(r *gate.Report, now time.Time) learn.FirstRefusal {
@@ -113,7 +113,7 @@ func (q *Queue) firstRefusal(r *gate.Report, now time.Time) learn.FirstRefusal {
 
 // served is how many calls have been, about: those sent, neither refused nor under way.
 func (q *Queue) served() float64 {
-	under := int(q.Calls-q.Ended.Load()) - int(q.Resting.Load())
+	under := int(q.Begun-q.Ended.Load()) - int(q.Resting.Load())
 	if q.Line != nil {
 		under -= q.Line.Count
 	}

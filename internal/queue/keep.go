@@ -11,7 +11,7 @@ import (
 
 // Busy reports whether calls wait, are under way or rest.
 func (q *Queue) Busy() bool {
-	return q.Line != nil || q.Slots > 0 || q.Calls != q.Ended.Load()
+	return q.Line != nil || q.Slots > 0 || q.Begun != q.Ended.Load()
 }
 
 // AsNew reports whether a queue made anew would behave the same.
@@ -24,8 +24,8 @@ func (q *Queue) AsNew(now time.Time) bool {
 	return (g.Trouble == nil || g.Mode != gate.Paced && g.Flying == 0) && q.Own.Fresh(now)
 }
 
-// ClosedFor is why the gate is closed at now; Open if it is not, or may open at once.
-func (q *Queue) ClosedFor(now time.Time) gate.Cause {
+// CauseAt is why the gate is closed at now; Open if it is not, or may open at once.
+func (q *Queue) CauseAt(now time.Time) gate.Cause {
 	g := &q.Gate
 	if g.Trouble == nil || !g.Probing && !now.Before(g.Until) {
 		return gate.Open

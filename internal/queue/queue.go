@@ -37,7 +37,7 @@ type Queue struct {
 	Learned  *learn.Learner // nil while nothing is
 	doubt    *doubt         // nil unless refusals come beside a configured limit
 	Gate     gate.Gate
-	Calls    uint64 // begun
+	Begun    uint64 // begun
 	Counters Counters
 	Key      string        // as observers see it; "" for a bare Queue
 	Resting  atomic.Int64  // in their own backoff
@@ -112,7 +112,7 @@ func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 func (q *Queue) dash(ctx context.Context, w *Waiter, cost int, now time.Time) (l *Line, ok bool) {
 	q.Room.Mu.Lock()
 	defer q.Room.Mu.Unlock()
-	if q.clear() {
+	if q.unhindered() {
 		return nil, q.pay(cost, q.Room.Now())
 	}
 	opts := &q.Room.Opts
@@ -222,7 +222,7 @@ func (q *Queue) Stats() Stats {
 	if q.Line != nil {
 		s.Waiting = q.Line.Count
 	}
-	if under := int(q.Calls-q.Ended.Load()) - s.Waiting - int(q.Resting.Load()); q.Room.Opts.MaxInFlight == 0 && under > 0 {
+	if under := int(q.Begun-q.Ended.Load()) - s.Waiting - int(q.Resting.Load()); q.Room.Opts.MaxInFlight == 0 && under > 0 {
 		s.InFlight = under
 	}
 	if q.Gate.Closed(now, q.Pace()) {

@@ -46,4 +46,4 @@ func (q *Queue) undo(w *Waiter, now time.Time) {
 }
 
 // watch implements rule.
-func (q *Queue) watch(changed func()) (stop func()) { return account.Watch(q.Limits.Own, changed) }
+func (q *Queue) watch(changed func()) (stop func()) { return account.Watch(q.Limits.Accounts, changed) }
