@@ -56,7 +56,7 @@ func limiters() scenario.Scenario {
 			{Name: "wait2_x", Title: "ratio", Better: -1, Digits: 2},
 			{Name: "allocs", Title: "allocations", Better: -1},
 		},
-		Takes: time.Second, Alone: true,
+		Takes: time.Second, Alone: true, Noisy: true,
 		Fits: only(reference, uber, failsafe, resty, library),
 		Run:  runLimiters,
 	}

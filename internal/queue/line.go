@@ -117,7 +117,7 @@ type rule interface {
 //
 // Its methods are called with *mu held, but for those that a waiter's goroutine
 // or a callback runs, and that take it themselves: Sleep, woken, Abandon, AskFor,
-// hear, reason, unlisten and WakeUp.
+// takeAnswer, reason, unlisten and WakeUp.
 type Line struct {
 	ranks
 	mu     *sync.Mutex

@@ -64,7 +64,7 @@ func parse(args []string, errs io.Writer) (*config, error) {
 	fs.StringVar(&c.scenario, "scenario", "*", "which `scenarios`: names or patterns with * and ?, separated by commas")
 	fs.StringVar(&c.clients, "clients", "*", "which `clients`, likewise; the oracle is one of them")
 	fs.StringVar(&c.mode, "mode", "both", "`real` time, virtual time, or both")
-	fs.IntVar(&c.reps, "reps", 0, "how often each client runs each scenario; 0: once in real time, three times in virtual time")
+	fs.IntVar(&c.reps, "reps", 0, "how often each client runs each scenario; 0: once in real time, three times in virtual time and where noise is great")
 	fs.BoolVar(&c.short, "short", false, "a tenth of the load: a quick look whether all works")
 	fs.BoolVar(&c.list, "list", false, "print scenarios and clients, and run nothing")
 	fs.StringVar(&c.from, "from", "", "make tables and charts of this results `file`, and run nothing")
@@ -87,14 +87,14 @@ func parse(args []string, errs io.Writer) (*config, error) {
 	return c, nil
 }
 
-// repetitions are how often to run in a mode.
-func (c *config) repetitions(mode string) int {
+// repetitions are how often to run a scenario in a mode.
+func (c *config) repetitions(s scenario.Scenario, mode string) int {
 	switch {
 	case c.mode != "both" && c.mode != mode:
 		return 0
 	case c.reps > 0:
 		return c.reps
-	case mode == report.Virtual:
+	case mode == report.Virtual, s.Noisy:
 		return 3
 	}
 	return 1

@@ -53,13 +53,13 @@ func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*
 			if s.Fits != nil && !s.Fits(cl) {
 				continue
 			}
-			for rep := range c.repetitions(report.Real) {
+			for rep := range c.repetitions(s, report.Real) {
 				p.jobs = append(p.jobs, job{s, cl, report.Real, rep + 1})
 			}
 			if !s.Virtual || !cl.Bubble {
 				continue
 			}
-			for rep := range c.repetitions(report.Virtual) {
+			for rep := range c.repetitions(s, report.Virtual) {
 				p.jobs = append(p.jobs, job{s, cl, report.Virtual, rep + 1})
 			}
 		}
