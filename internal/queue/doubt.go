@@ -19,15 +19,15 @@ const (
 	doubtVain   = 10 * time.Minute // until a finder that was of no use is tried again
 )
 
-// A doubt is that the upstream bears what is configured: it refuses, again and again,
-// although that is kept.
+// A doubt is whether the upstream bears what is configured: it refuses, again and again, although that
+// is kept. While a finder stands beside the limit, it counts what that one is good for.
 type doubt struct {
-	events      int
+	events      int // refusals of distinct epochs
 	began, last time.Time
-	served      float64 // when it began
-	refused     float64 // since then
-	closed      float64 // seconds, since then
-	vain        time.Time
+	served      float64   // when it began
+	refused     float64   // since then
+	closed      float64   // seconds, since then
+	vain        time.Time // no other finder before then, as the last was of no use; zero: it was not
 }
 
 // finderBeside is finder where there is a limit of ours. It is made when refusals keep coming, and can
@@ -52,8 +52,8 @@ func (q *Queue) finderBeside(r *gate.Report, id uint8, current bool, now time.Ti
 	if l == nil {
 		q.startLearning()
 	}
-	rate := (1 - q.doubt.share(q)) * float64(q.Limits.Pace(now))
-	q.Learned.Finder, q.doubt = learn.NewFinderAt(rate, now, q.Gate.Reopens(now)), &doubt{served: q.served()}
+	bears := (1 - q.doubt.share(q)) * float64(q.Limits.Pace(now)) // about
+	q.Learned.Finder, q.doubt = learn.NewFinderAt(bears, now, q.Gate.Reopens(now)), &doubt{served: q.served()}
 	return q.Learned.Finder
 }
 
