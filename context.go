@@ -25,7 +25,7 @@ func ctxValue(ctx context.Context) ctxOrder {
 // WithPriority returns a ctx whose calls go before those of a lower priority in
 // the same line. The default is 0. Values beyond 32 bits count as the nearest
 // that fits. Use few different ones: each that somebody waits with costs time at
-// every eighth turn of the line.
+// turns of the line.
 func WithPriority(ctx context.Context, p int) context.Context {
 	v := ctxValue(ctx)
 	v.prio = int32(min(max(p, math.MinInt32), math.MaxInt32))

@@ -1,6 +1,7 @@
 package throttle_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/hint"
 )
 
 // weaker is an upstream of which the client is told 100/s. From 5 s to 65 s it keeps less.
@@ -16,6 +18,8 @@ type weaker struct {
 	less   int     // a second; 0: nothing else than told
 	random float64 // share that is refused without a reason, at all times
 	burst  int
+
+	hooks throttle.Hooks
 
 	mu    sync.Mutex
 	start time.Time
@@ -58,7 +62,7 @@ func (u *weaker) between(from, to time.Duration) (arrived, refused int) {
 func (u *weaker) run(t *testing.T) (found [2]bool) {
 	u.start = time.Now()
 	u.model = limit{kind: gcra, n: 100, per: time.Second, burst: u.burst}.model()
-	tr := &throttle.Transport{Base: u, Limiter: throttle.NewBucket(100, 10), Retry: throttle.Retry{MaxAttempts: 20}}
+	tr := &throttle.Transport{Base: u, Limiter: throttle.NewBucket(100, 10), Retry: throttle.Retry{MaxAttempts: 20}, Hooks: u.hooks}
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
@@ -122,4 +126,115 @@ func TestConfiguredLimitIsRight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An upstream that accepts nothing at all is no slower one: nobody may be held back for the hour that a rate
+// of nothing would take.
+func TestRefusedAltogetherIsNoSlowerLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		up := roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(20 * time.Millisecond)
+			n++
+			h := http.Header{}
+			if n <= 8 {
+				h.Set("Retry-After", "1")
+				return &http.Response{StatusCode: 429, Header: h, Body: http.NoBody, Request: req}, nil
+			}
+			time.Sleep(20 * time.Second) // slow, but it comes
+			return &http.Response{StatusCode: 200, Header: h, Body: http.NoBody, Request: req}, nil
+		})
+		tr := &throttle.Transport{Base: up, Limiter: throttle.NewBucket(10, 1), Retry: throttle.Retry{MaxAttempts: 100, MaxPause: -1}}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a.test/", nil)
+				if _, err := tr.RoundTrip(req); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("all had been served after %v", took)
+		}
+	})
+}
+
+// Refusals at random that tell a pause close the gate for long. No slower rate avoids them, and one that was
+// tried is given up.
+func TestRandomPausesAreNoSlowerLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		rng := rand.New(rand.NewPCG(1, 2))
+		n, start := 0, time.Now()
+		up := roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			res := &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: req}
+			if rng.Float64() < 0.003 {
+				res.StatusCode = 429
+				res.Header.Set("Retry-After", "1")
+			} else {
+				n++
+			}
+			return res, nil
+		})
+		tr := &throttle.Transport{Base: up, Limiter: throttle.NewBucket(100, 10), Retry: throttle.Retry{MaxAttempts: 20}}
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() {
+				for time.Since(start) < 600*time.Second {
+					req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a.test/", nil)
+					tr.RoundTrip(req)
+				}
+			})
+		}
+		wg.Wait()
+		if per := float64(n) / 600; per < 70 { // 78 without a second look, 59 where it is never given up
+			t.Errorf("%.1f a second", per)
+		}
+	})
+}
+
+// Observers hear when a limit of theirs begins to be tightened, and of a quota that tells neither its source
+// nor its size.
+func TestLearnedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &weaker{less: 40, burst: 20}
+		var mu sync.Mutex
+		first := time.Duration(0)
+		u.hooks.Learned = func(_ context.Context, e throttle.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if first == 0 && e.Learned.Source == "refusals" {
+				first = time.Since(u.start)
+			}
+		}
+		u.run(t)
+		if first == 0 || first > 7*time.Second {
+			t.Errorf("of a rate beside the configured one they hear after %v", first)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		tr := &throttle.Transport{
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+			}),
+			Hint: func(*http.Response, time.Time) hint.Hint {
+				return hint.Hint{Quotas: []hint.Quota{{Limit: -1, Remaining: 50, Reset: -1, Window: 10 * time.Second}}}
+			},
+			Hooks: throttle.Hooks{Learned: func(context.Context, throttle.Event) { told++ }},
+		}
+		for range 3 {
+			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a.test/", nil)
+			tr.RoundTrip(req)
+		}
+		if told != 1 {
+			t.Errorf("told %d times, want once", told)
+		}
+	})
 }

@@ -24,8 +24,9 @@ import (
 // retry, and stop for what the other has waited for already.
 //
 // The zero value has no limit of its own, and obeys what the upstream says. What it says can only tighten
-// a limit that is configured; one that it keeps refusing is tightened to what it bears, for as long as
-// that lasts ([KeyStats].Learned tells).
+// a limit that is configured. One of this package's kinds that it keeps refusing is held to what it
+// bears, for as long as that lasts, where a call costs one unit and the limit is not shared by keys that
+// fare differently ([KeyStats].Learned tells).
 //
 // A Transport is safe for concurrent use. Its fields must not be changed after
 // the first request, and it must not be copied. Nonsense in a field is an error

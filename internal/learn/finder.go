@@ -109,6 +109,7 @@ func NewFinder(now time.Time, r FirstRefusal) *Finder {
 // NewFinderAt holds a rate that is thought to be about right, from when the gate opens.
 func NewFinderAt(w float64, now, until time.Time) *Finder {
 	f := NewFinder(now, FirstRefusal{Until: until, Window: math.Inf(1)})
+	w = max(w, leastRate)
 	f.phase, f.w, f.top, f.short = holding, w, w, true
 	f.plan(0)
 	return f

@@ -163,7 +163,7 @@ func (l *Learner) Hear(told []hint.Quota, id uint8, p Place, before float64, now
 	}
 	for i, q := range mine.Quotas {
 		t := told[i]
-		changed := q.Source != t.Source || q.Limit != t.Limit
+		changed := q.leftAt.IsZero() || q.Source != t.Source || q.Limit != t.Limit
 		t.Name, t.Unit = q.Name, q.Unit // its own may keep a whole header alive
 		if t.Source == q.Source {
 			t.Source = q.Source

@@ -37,11 +37,14 @@ func (q *Queue) finderBeside(r *gate.Report, id uint8, current bool, now time.Ti
 	if l != nil && l.Finder != nil {
 		if r.Outcome == gate.Refusal {
 			q.doubt.refused++
+			if current {
+				q.doubt.closed += q.Gate.Reopens(now).Sub(now).Seconds()
+			}
 		}
 		switch pace := float64(q.Limits.Pace(now)); {
 		case l.Finder.Rate(now) > doubtOver*pace:
 			l.Finder, q.doubt = nil, nil
-		case l.Finder.Held() < doubtLeast/2*pace, l.Finder.Cuts() >= doubtEvents && q.doubt.share(q) > doubtShare:
+		case l.Finder.Held() < doubtLeast/2*pace, l.Finder.Cuts() >= doubtEvents && q.doubt.inVain(q, now):
 			l.Finder, q.doubt = nil, &doubt{vain: now.Add(doubtVain)}
 		}
 		return l.Finder
@@ -53,13 +56,18 @@ func (q *Queue) finderBeside(r *gate.Report, id uint8, current bool, now time.Ti
 		q.startLearning()
 	}
 	bears := (1 - q.doubt.share(q)) * float64(q.Limits.Pace(now)) // about
-	q.Learned.Finder, q.doubt = learn.NewFinderAt(bears, now, q.Gate.Reopens(now)), &doubt{served: q.served()}
+	q.Learned.Finder, q.doubt = learn.NewFinderAt(bears, now, q.Gate.Reopens(now)), &doubt{began: now, served: q.served()}
 	return q.Learned.Finder
 }
 
 // share is how much of what was answered has been refused since the doubt began.
 func (d *doubt) share(q *Queue) float64 {
 	return d.refused / max(1, d.refused+q.served()-d.served)
+}
+
+// inVain reports whether as much is refused, or closed, as if nothing were held back.
+func (d *doubt) inVain(q *Queue, now time.Time) bool {
+	return d.share(q) > doubtShare || d.closed > doubtClosed*now.Sub(d.began).Seconds()
 }
 
 // doubts notes a refusal and reports whether it is time to look for a slower rate.
@@ -82,5 +90,5 @@ func (q *Queue) doubts(current bool, now time.Time) bool {
 	}
 	pace, took, served := q.Limits.Pace(now), now.Sub(d.began).Seconds(), q.served()-d.served
 	worth := d.share(q) >= doubtShare || d.closed >= doubtClosed*(took+d.closed)
-	return worth && pace > 0 && pace < rate.Inf && served >= doubtLeast*float64(pace)*max(0, took-d.closed)
+	return worth && served > 0 && pace > 0 && pace < rate.Inf && served >= doubtLeast*float64(pace)*max(0, took-d.closed)
 }

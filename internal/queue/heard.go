@@ -49,20 +49,31 @@ func (q *Queue) Heard(r *gate.Report, h *hint.Hint, p learn.Place, now time.Time
 	if stopped && q.Gate.Cause == gate.Failing {
 		q.Gate.Flow = q.Flow(now)
 	}
-	if f := q.finder(r, id, current, now); f != nil {
-		switch r.Outcome {
-		case gate.Refusal:
-			if f.Refuse(p.Sent, now, q.Gate.Reopens(now), current, r.Told > 0, q.Gate.Srtt) {
-				news = append(news, f.View(now))
-			}
-		case gate.Success:
-			f.Accept(max(1, p.Cost), p.Sent, current)
-		}
-	}
+	news = append(news, q.seek(r, id, p, current, now)...)
 	if stopped || q.Learned != nil && q.Room.MaxPause >= 0 && !q.Learned.Spent(id, now).IsZero() {
 		q.Expel(now)
 	}
 	return news
+}
+
+// seek tells the finder, if there is one or now has to be, what an attempt has shown, and returns the rate
+// that is new.
+func (q *Queue) seek(r *gate.Report, id uint8, p learn.Place, current bool, now time.Time) (news []learn.Known) {
+	looked := q.Learned != nil && q.Learned.Finder != nil
+	f := q.finder(r, id, current, now)
+	if f == nil {
+		return nil
+	}
+	switch r.Outcome {
+	case gate.Refusal:
+		tightened := !looked && len(q.Limits.Accounts) > 0 // a limit of ours, from now on
+		if f.Refuse(p.Sent, now, q.Gate.Reopens(now), current, r.Told > 0, q.Gate.Srtt) || tightened {
+			return []learn.Known{f.View(now)}
+		}
+	case gate.Success:
+		f.Accept(max(1, p.Cost), p.Sent, current)
+	}
+	return nil
 }
 
 // teachable reports whether there is a Learner for what h tells, and makes it if

@@ -27,7 +27,7 @@ import (
 )
 
 // A Queue is a waiting line before limiters, with a gate that can stop everyone.
-// All that changes but Resting, Ended and Gate.Alert is guarded by Room.Mu. Wait, Do, Pause, Resume,
+// All that changes but Resting, Ended, crowded and Gate.Alert is guarded by Room.Mu. Wait, Do, Pause, Resume,
 // Finish, Free, Stats, AllLearned and AskAnew take it themselves; the others want it held, but for those
 // that a foreign limiter may make wait (see rule).
 type Queue struct {
