@@ -68,6 +68,16 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	return moment.Earliest(m, now), nil
 }
 
+// Pay takes n units as of now, if they are there. It is the whole cost of a call that need not wait, so
+// one account is asked in the shortest way.
+func (s *Set) Pay(now time.Time, n int) bool {
+	if s.sole != nil && s.sole.payAlone(now, n) {
+		return true
+	}
+	m, err := s.TakeBy(now, now, n)
+	return err == nil && !m.After(now)
+}
+
 // Ready is the latest of what all say.
 func (s *Set) Ready(at time.Time, n int) (m time.Time, err error) {
 	s.lock()

@@ -112,6 +112,13 @@ func (t *Tank) fresh(now time.Time) bool {
 
 // The methods that follow take the lock themselves.
 
+// payAlone is pay, for a call that pays nothing but this account.
+func (t *Tank) payAlone(at time.Time, n int) bool {
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+	return t.pay(at, n)
+}
+
 // takeByAlone is takeBy, for a call that pays nothing but this account.
 func (t *Tank) takeByAlone(at, now time.Time, n int) (time.Time, error) {
 	t.c.mu.Lock()

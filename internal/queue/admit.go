@@ -42,7 +42,7 @@ func (q *Queue) Unshared() bool {
 
 // pay takes n units as of now, if they are there.
 func (q *Queue) pay(n int, now time.Time) bool {
-	if at, err := q.Limits.TakeBy(now, now, n); err != nil || at.After(now) {
+	if !q.Limits.Pay(now, n) {
 		return false
 	}
 	q.Counters.Sent++
