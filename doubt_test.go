@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,12 +133,11 @@ func TestConfiguredLimitIsRight(t *testing.T) {
 // of nothing would take.
 func TestRefusedAltogetherIsNoSlowerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := 0
+		var n atomic.Int32
 		up := roundTrip(func(req *http.Request) (*http.Response, error) {
 			time.Sleep(20 * time.Millisecond)
-			n++
 			h := http.Header{}
-			if n <= 8 {
+			if n.Add(1) <= 8 {
 				h.Set("Retry-After", "1")
 				return &http.Response{StatusCode: 429, Header: h, Body: http.NoBody, Request: req}, nil
 			}
