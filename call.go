@@ -56,6 +56,7 @@ func (c *call) begin() error {
 	} else {
 		c.key = bounded(t.Key(c.req))
 	}
+	c.Wants |= queue.TakesTime
 	if t.Queue.MaxInFlight > 0 {
 		c.Wants |= queue.WantsSlot
 	}
@@ -120,7 +121,7 @@ func (c *call) arrive(ctx context.Context) (*queue.Line, *queue.Waiter, error) {
 	}
 	c.srtt = c.k.Gate.Srtt
 	c.findLane()
-	c.Sample = c.srtt == 0 || c.k.Counters.Sent%gate.SampleEvery == 0
+	c.Sample = c.k.Gate.Sample(c.k.Counters.Sent)
 	return c.k.Admit(ctx, &c.Order, now, nil)
 }
 
@@ -189,6 +190,7 @@ func (c *call) learn() gate.Outcome {
 		h = hint.Parse(c.resp, now)
 	}
 	r.Outcome = judge(c.req.Context(), c.resp, c.err, h.Throttled, r.Trip, c.srtt)
+	r.Cut = c.err != nil && c.req.Context().Err() == context.DeadlineExceeded
 	if r.Outcome == gate.Refusal {
 		r.Told = max(0, h.RetryAfter)
 	}

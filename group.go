@@ -54,7 +54,7 @@ func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
 func (g *Group) Go(ctx context.Context, fn func(context.Context) error) {
 	g.tasks.Add(1)
 	v := ctxValue(ctx)
-	t := &task{Order: queue.Order{Waiter: queue.Waiter{Cost: v.cost, Prio: v.prio, Wants: queue.WantsSlot}}, ctx: ctx, fn: fn}
+	t := &task{Order: queue.Order{Waiter: queue.Waiter{Cost: v.cost, Prio: v.prio, Wants: queue.WantsSlot | queue.TakesTime}}, ctx: ctx, fn: fn}
 	g.join(t)
 }
 
@@ -126,7 +126,7 @@ func (g *Group) start(t *task, w *queue.Waiter) {
 		if w != nil && (t.ctx.Err() != nil || g.ctx.Err() != nil) {
 			return g.giveUp(t, w)
 		}
-		defer g.q.Finish(true, t.Epoch)
+		defer g.q.FinishTask(t.ctx, &t.Order)
 		ctx, cancel := g.bound(t.ctx)
 		defer cancel()
 		return t.fn(ctx)

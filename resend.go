@@ -70,7 +70,7 @@ func (c *call) plan(what gate.Outcome, delay time.Duration) (wait time.Duration,
 	c.findLane()
 	again := c.Order
 	again.Retry = true
-	if d, has := ctx.Deadline(); has && now.Add(delay).After(d) || k.TurnAway(ctx, &again, now) != nil {
+	if d, has := ctx.Deadline(); has && now.Add(delay+k.Gate.AnswerTime()).After(d) || k.TurnAway(ctx, &again, now) != nil {
 		return 0, false
 	}
 	if what != gate.Refusal && !k.Gate.Closed(now, k.Pace()) {

@@ -22,7 +22,13 @@ const (
 	maxUntold       = 30 * time.Second       // longest closing that nobody told
 	firstCalls      = 4                      // in flight to an upstream that has not answered yet
 	firstPatience   = time.Second            // and no longer than this
-	SampleEvery     = 16                     // one round trip in so many is measured
+	sampleEvery     = 16                     // one round trip in so many is measured, and the first so many
+
+	// A call is expected to have its answer within the smoothed round trip and three deviations. With
+	// exponential round trips, one leaves 80 % of an overloaded limit for calls that are answered in time,
+	// two 90 %, three 96 %, four 98 %; each more turns away calls that would have been in time.
+	deviations = 3
+	leastDev   = time.Millisecond // a clock and a timer are no better
 )
 
 // A Cause says why a gate is closed.
@@ -56,6 +62,7 @@ type Gate struct {
 	Epoch    uint32
 	Closings uint32        // begun or extended
 	Srtt     time.Duration // smoothed round trip; 0: no sample yet
+	Dev      time.Duration // its smoothed deviation
 	Met      time.Duration // when the first call came, on its owner's clock; not used here
 	*Trouble               // nil while nothing has ever gone wrong
 }
@@ -96,6 +103,17 @@ type Trouble struct {
 func (g *Gate) Meet(now time.Time) {
 	g.Trouble = &Trouble{Mode: Counted, allowed: firstCalls, first: true, Until: now.Add(firstPatience)}
 	g.Watch()
+}
+
+// Sample reports whether the round trip of a call is to be measured, before which that many were sent.
+func (g *Gate) Sample(sent uint64) bool { return sent < sampleEvery || sent%sampleEvery == 0 }
+
+// AnswerTime is how long after its start a call is expected to have its answer; 0: nothing is known.
+func (g *Gate) AnswerTime() time.Duration {
+	if g.Srtt == 0 && g.Dev == 0 {
+		return 0
+	}
+	return g.Srtt + max(leastDev, deviations*g.Dev)
 }
 
 // Closed reports whether the gate stops calls at now. A closing whose time is

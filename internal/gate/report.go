@@ -15,6 +15,7 @@ type Report struct {
 	Call    uint64        // which call it belongs to
 	Told    time.Duration // refusal: how long to wait; 0: not told
 	Trip    time.Duration // its round trip; 0: not measured
+	Cut     bool          // the caller's deadline ended it: the round trip would have been longer
 }
 
 // An Outcome is what an attempt says of the upstream.
@@ -65,14 +66,22 @@ func (g *Gate) Learn(r Report, now time.Time, pace rate.Limit) (stopped bool) {
 	return false
 }
 
-// measure smooths the round trip as TCP does (RFC 6298, alpha 1/8). A failure's
-// is no measure of the upstream at work.
+// measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4). A
+// failure's is no measure of the upstream at work. An attempt that its caller's deadline has cut off
+// shows that the deviation is larger, and says nothing else: where a line is as long as the callers'
+// deadlines, an upstream that becomes slower would not answer a single call in time any more.
 func (g *Gate) measure(r Report) {
-	switch {
-	case r.Trip <= 0 || r.Outcome != Success && r.Outcome != Refusal:
+	switch off := (r.Trip - g.Srtt).Abs(); {
+	case r.Trip <= 0:
+	case r.Cut:
+		if r.Trip > g.Srtt {
+			g.Dev += (off - g.Dev) / 4
+		}
+	case r.Outcome != Success && r.Outcome != Refusal:
 	case g.Srtt == 0:
-		g.Srtt = r.Trip
+		g.Srtt, g.Dev = r.Trip, r.Trip/2
 	default:
+		g.Dev += (off - g.Dev) / 4
 		g.Srtt += (r.Trip - g.Srtt) / 8
 	}
 }

@@ -209,6 +209,10 @@ func (q *Queue) Head(now time.Time) *Waiter {
 
 // pass implements rule.
 func (q *Queue) pass(w *Waiter, at, now time.Time) (d Decision) {
+	if q.late(w, now) {
+		q.Counters.refused++
+		return Decision{Verdict: Deny, err: errDeadline}
+	}
 	s := q.Room.Shared
 	if s != nil {
 		at = asOf(moment.Soonest(s.Told, q.Line.Told), now)

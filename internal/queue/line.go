@@ -48,6 +48,7 @@ const (
 	WantsSlot wish = 1 << iota // an in-flight slot
 	CanResend                  // nothing: its request can be sent again
 	PaidLane                   // nothing: its start has been counted in its lane
+	TakesTime                  // nothing: it must have its answer, too, before its deadline
 )
 
 // Slot reports whether it wants an in-flight slot.

@@ -98,7 +98,7 @@ func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 		case l != nil:
 			err := l.Sleep(ctx, w)
 			if err == nil && q.Gate.Alert.Load() {
-				q.Finish(false, w.Epoch)
+				q.Finish(w.Epoch)
 			}
 			return err
 		}
@@ -139,18 +139,18 @@ func (q *Queue) waitInLine(ctx context.Context, cost int, prio int32) error {
 	o := Order{Waiter: Waiter{Cost: cost, Prio: prio}}
 	err := q.enter(ctx, &o)
 	if err == nil && q.Gate.Alert.Load() {
-		q.Finish(false, o.Epoch)
+		q.Finish(o.Epoch)
 	}
 	return err
 }
 
 // Do waits for a start, then calls fn with an in-flight slot.
 func (q *Queue) Do(ctx context.Context, cost int, prio int32, fn func(context.Context) error) error {
-	o := Order{Waiter: Waiter{Cost: cost, Prio: prio, Wants: WantsSlot}}
+	o := Order{Waiter: Waiter{Cost: cost, Prio: prio, Wants: WantsSlot | TakesTime}}
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
-	defer q.Finish(true, o.Epoch)
+	defer q.FinishTask(ctx, &o)
 	return fn(ctx)
 }
 
@@ -174,12 +174,21 @@ func (q *Queue) Resume() {
 
 // Finish ends a call whose result says nothing of an upstream: its start, in that
 // epoch, stands for its answer.
-func (q *Queue) Finish(slot bool, epoch uint32) {
+func (q *Queue) Finish(epoch uint32) {
 	q.change(func(now time.Time) {
-		if slot {
-			q.Slots--
-		}
 		q.Gate.Learn(gate.Report{Outcome: gate.Success, Epoch: epoch}, now, q.Pace())
+	})
+}
+
+// FinishTask is Finish of a call that held a slot while its task ran, and measures how long that took.
+func (q *Queue) FinishTask(ctx context.Context, o *Order) {
+	q.change(func(now time.Time) {
+		q.Slots--
+		r := gate.Report{Outcome: gate.Success, Epoch: o.Epoch}
+		if err := ctx.Err(); err == nil || err == context.DeadlineExceeded {
+			r.Trip, r.Cut = now.Sub(o.Now), err != nil
+		}
+		q.Gate.Learn(r, now, q.Pace())
 	})
 }
 

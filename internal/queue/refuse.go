@@ -24,7 +24,7 @@ func (q *Queue) TurnAway(ctx context.Context, o *Order, now time.Time) error {
 		return nil
 	}
 	switch wait := q.Predict(o, now); {
-	case ok && now.Add(wait).After(deadline):
+	case ok && now.Add(wait+q.answerTime(&o.Waiter)).After(deadline):
 		return q.ErrorOf(o.Attempts, wait, errDeadline)
 	case opts.MaxWait > 0 && wait > opts.MaxWait:
 		return q.ErrorOf(o.Attempts, wait, ErrTooLong)
@@ -52,6 +52,21 @@ func (q *Queue) hopeless(spent time.Duration, lane uint8, arriving bool, now tim
 		return 0, false // it is the probe
 	}
 	return wait, spent >= most || arriving && now.Sub(g.Since) > most
+}
+
+// answerTime is how long after its start a call is expected to have its answer, where that counts.
+func (q *Queue) answerTime(w *Waiter) time.Duration {
+	if w.Wants&TakesTime == 0 {
+		return 0
+	}
+	return q.Gate.AnswerTime()
+}
+
+// late reports whether w, whose turn it is, cannot have its answer before its deadline any more. Its
+// units are of use to the next. A call that need not wait is never asked: where every deadline
+// is too short, it shows when the upstream is quicker again.
+func (q *Queue) late(w *Waiter, now time.Time) bool {
+	return w.moment != 0 && w.Wants&TakesTime != 0 && now.Sub(q.Room.Base)+q.Gate.AnswerTime() > w.moment
 }
 
 // Predict is how long a newcomer would wait, supposing that nobody leaves.
@@ -134,7 +149,7 @@ func (q *Queue) doomed(w *Waiter, before learn.Before, now time.Time) error {
 	if w.moment == 0 || g.Trouble == nil || g.Cause == gate.Open || g.Probing {
 		return nil
 	}
-	if at := q.startAt(before, w.Cost, w.Lane, now); at.After(q.Room.Base.Add(w.moment)) {
+	if at := q.startAt(before, w.Cost, w.Lane, now); at.Add(q.answerTime(w)).After(q.Room.Base.Add(w.moment)) {
 		return q.ErrorOf(int(w.tries), at.Sub(now), errDeadline)
 	}
 	return nil
