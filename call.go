@@ -140,11 +140,7 @@ func (c *call) limits() (*keyLimits, error) {
 	if c.t.LimiterFor != nil {
 		lim = c.t.LimiterFor(c.key)
 	}
-	l, err := c.t.table.join(lim)
-	if err != nil {
-		return nil, fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", c.key, err)
-	}
-	return l, nil
+	return c.t.table.join(c.key, lim)
 }
 
 // send makes one attempt.

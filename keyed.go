@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -81,8 +82,8 @@ func newTable(opts QueueOptions, r Retry, shared Limiter) *table {
 	t := &table{keys: map[string]*keyState{}, limits: new(account.Set), most: maxKeys}
 	t.Room.Opts, t.MaxPause, t.Base, t.NewError = queue.Options(opts), r.MaxPause, time.Now(), newError
 	t.budget = r.Budget
-	if !none(shared) {
-		*t.limits = flatten(shared)
+	if shared != nil {
+		*t.limits, _ = tryFlatten(shared) // it fails for what setup has found wrong
 		t.Shared = queue.NewSharedLine(t.limits)
 	}
 	return t
@@ -168,17 +169,24 @@ func (t *table) all() []*keyState {
 // keyLimits is what a key's calls pay: all of it, and the part that is the key's own.
 type keyLimits struct{ all, own *account.Set }
 
-// join puts a key's limiter, nil for none, beside the shared one.
-func (t *table) join(lim Limiter) (*keyLimits, error) {
-	if none(lim) {
+// join puts the limiter that LimiterFor returned for key, nil for none, beside the shared one.
+func (t *table) join(key string, lim Limiter) (*keyLimits, error) {
+	switch {
+	case lim == nil:
 		return &keyLimits{t.limits, new(account.Set)}, nil
+	case isNil(lim):
+		return nil, fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
 	}
 	own, err := tryFlatten(lim)
-	if err != nil || t.Shared == nil {
-		return &keyLimits{&own, &own}, err
+	both := &own
+	if err == nil && t.Shared != nil {
+		both = new(account.Set)
+		*both, err = tryFlatten(lim, &all{*t.limits})
 	}
-	both, err := tryFlatten(lim, &all{*t.limits})
-	return &keyLimits{&both, &own}, err
+	if err != nil {
+		return nil, fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
+	}
+	return &keyLimits{both, &own}, nil
 }
 
 // add makes the state of a key that has none.

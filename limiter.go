@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/account"
@@ -32,8 +33,9 @@ type Notifier interface {
 }
 
 // All returns a Limiter that takes from all of limiters or from none, and whose wait is the longest
-// of theirs. It implements [Adjuster] and [Notifier] for those that do. Nil limiters are skipped, a
-// nested All counts as its parts, and one limiter of this package named twice is paid once.
+// of theirs. It implements [Adjuster] and [Notifier] for those that do. A nil Limiter is skipped, but
+// a nil pointer, such as a *Bucket that nobody made, panics. A nested All counts as its parts, and one
+// limiter of this package named twice is paid once.
 //
 // Each takes the same number of units. Where a call is one for one limit and many for another, wrap
 // the one in a Limiter of your own that takes 1: see the example of Transport with tokens.
@@ -46,7 +48,7 @@ func All(limiters ...Limiter) Limiter {
 	s := flatten(limiters...)
 	if len(s.Accounts)+len(s.Foreign) == 1 {
 		for _, l := range limiters {
-			if _, nested := l.(*all); !nested && !none(l) { // what is nested has two parts or none
+			if _, nested := l.(*all); !nested && l != nil { // what is nested has two parts or none
 				return l
 			}
 		}
@@ -82,13 +84,15 @@ func flatten(ls ...Limiter) account.Set {
 }
 
 // tryFlatten sorts limiters by kind, resolves nested Alls and merges duplicates of the own kinds.
-// Nil limiters are skipped. A second foreign limiter without Adjuster is an error.
+// Nil is skipped. A nil pointer of those kinds is an error, and a second foreign limiter without Adjuster.
 func tryFlatten(ls ...Limiter) (s account.Set, err error) {
-	for _, l := range ls {
-		if none(l) {
+	for i, l := range ls {
+		if l == nil {
 			continue
 		}
-		if a, nested := l.(*all); nested {
+		if isNil(l) {
+			err = fmt.Errorf("limiters[%d] is a nil %T", i, l)
+		} else if a, nested := l.(*all); nested {
 			err = s.Merge(&a.set)
 		} else if o, ours := asOwn(l); ours {
 			s.Join(o)
@@ -102,11 +106,9 @@ func tryFlatten(ls ...Limiter) (s account.Set, err error) {
 	return s, nil
 }
 
-// none reports whether l is no limiter: nil, or a nil pointer of one of our kinds.
-func none(l Limiter) bool {
+// isNil reports whether l is a nil pointer of one of our kinds: somebody forgot to make it.
+func isNil(l Limiter) bool {
 	switch l := l.(type) {
-	case nil:
-		return true
 	case *Bucket:
 		return l == nil
 	case *Leaky:
@@ -119,7 +121,7 @@ func none(l Limiter) bool {
 	return false
 }
 
-// asOwn returns the account behind l, which must not be nil, if it is one of the library's own kinds.
+// asOwn returns the account behind l, which must not be a nil pointer, if it is one of the library's own kinds.
 // It asks for the very types: a struct of the user's that embeds a *Bucket has a Take of its own
 // that must not be passed by.
 func asOwn(l Limiter) (account.Account, bool) {

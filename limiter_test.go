@@ -51,6 +51,59 @@ func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 	}
 }
 
+// A nil pointer of one of our kinds is a limiter that somebody forgot to make: a mistake, not "no limit".
+func TestNilPointersOfOurKindsAreNamed(t *testing.T) {
+	kinds := map[string]Limiter{
+		"*throttle.Bucket": (*Bucket)(nil), "*throttle.Leaky": (*Leaky)(nil),
+		"*throttle.FixedWindow": (*FixedWindow)(nil), "*throttle.SlidingWindow": (*SlidingWindow)(nil),
+	}
+	base := newUpstream(0, always(200))
+	for kind, l := range kinds {
+		for want, f := range map[string]func(){
+			"throttle: All: limiters[0] is a nil " + kind:           func() { All(l) },
+			"throttle: All: limiters[2] is a nil " + kind:           func() { All(nil, NewLeaky(1), l) },
+			"throttle: NewQueue: the limiter is a nil " + kind + "": func() { NewQueue(l, QueueOptions{}) },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); got != want {
+						t.Errorf("panic %q, want %q", got, want)
+					}
+				}()
+				f()
+			}()
+		}
+		tr := &Transport{Base: base, Limiter: l}
+		for range 2 {
+			if _, err := status(tr, t.Context(), "http://x/"); fmt.Sprint(err) != "throttle: Transport.Limiter is a nil "+kind {
+				t.Errorf("Limiter: %v", err)
+			}
+		}
+		tr.Resume("x")
+		for range tr.Stats() {
+			t.Error("a Transport that sends nothing has a key")
+		}
+		tr = &Transport{Base: base, Limiter: NewLeaky(1e9), LimiterFor: func(key string) Limiter {
+			if key == "fine" {
+				return nil
+			}
+			return l
+		}}
+		for range 2 {
+			if _, err := status(tr, t.Context(), "http://x/"); fmt.Sprint(err) != `throttle: Transport.LimiterFor("x") returned a nil `+kind {
+				t.Errorf("LimiterFor: %v", err)
+			}
+		}
+		if code, err := status(tr, t.Context(), "http://fine/"); code != 200 {
+			t.Errorf("a key without a limiter of its own: %d, %v", code, err)
+		}
+	}
+	if n := len(base.times()); n != len(kinds) {
+		t.Errorf("the upstream saw %d calls, want %d", n, len(kinds))
+	}
+	NewQueue(nil, QueueOptions{}).Wait(t.Context()) // no limit
+}
+
 func TestLimitersAreSmall(t *testing.T) {
 	if size := unsafe.Sizeof(Bucket{}); size > 136 {
 		t.Errorf("a Bucket has %d bytes, want at most 136", size)

@@ -57,10 +57,13 @@ func (o *QueueOptions) check() error {
 type Queue struct{ q queue.Queue }
 
 // NewQueue returns a Queue before lim; a nil lim sets no limit. It panics if an
-// option is negative.
+// option is negative, or lim is a nil pointer to a limiter of this package.
 func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 	if err := opts.check(); err != nil {
 		panic(err)
+	}
+	if isNil(lim) {
+		panic(fmt.Sprintf("throttle: NewQueue: the limiter is a nil %T", lim))
 	}
 	q := new(Queue)
 	l := flatten(lim)

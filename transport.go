@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"sync"
@@ -41,7 +42,8 @@ import (
 type Transport struct {
 	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper
-	// Limiter is one limit shared by all requests; nil: none.
+	// Limiter is one limit shared by all requests; nil: none. A nil pointer to a
+	// limiter of this package is an error, here and as a result of LimiterFor.
 	Limiter Limiter
 	// LimiterFor makes the limit of a key, when the key is first used, and again
 	// if it was dropped meanwhile (see Key); nil, or a nil result: none. With both
@@ -88,6 +90,9 @@ type Transport struct {
 // setup reads the fields, once.
 func (t *Transport) setup() {
 	t.err = errors.Join(t.Queue.check(), t.Retry.check())
+	if isNil(t.Limiter) {
+		t.err = errors.Join(fmt.Errorf("throttle: Transport.Limiter is a nil %T", t.Limiter), t.err)
+	}
 	t.retry = t.Retry.withDefaults()
 	t.table = newTable(t.Queue, t.retry, t.Limiter)
 }
