@@ -29,8 +29,8 @@ import (
 //	Limit, Burst, Tokens     the same; Tokens is +Inf under rate.Inf
 //	AllowN(t, n) and such    none: time is the process's, or a testing/synctest bubble's
 //
-// Make it with [NewBucket]: the zero Bucket refuses every cost. It is safe for concurrent use and
-// must not be copied.
+// Make it with [NewBucket]: the zero Bucket has no burst and refuses every cost. A SetLimit gives it a
+// burst of 1. A Bucket is safe for concurrent use and must not be copied.
 type Bucket struct {
 	tank account.Tank
 	wait func(context.Context) error // that of a Queue, made by the first Wait; guarded by the tank's lock

@@ -156,3 +156,44 @@ func TestReservationThatIsRefusedBooksNothing(t *testing.T) {
 		t.Error("allowed what can never be paid")
 	}
 }
+
+// The zero Bucket and the zero Leaky refuse every cost, with all their methods, until they have a limit.
+func TestZeroBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b Bucket
+		r := b.Reserve(1)
+		if b.Allow() || b.Tokens() != 0 || b.Limit() != 0 || b.Burst() != 0 || r.OK() || r.Delay() != rate.InfDuration || !b.Reserve(0).OK() {
+			t.Error("the zero Bucket gives units")
+		}
+		r.Cancel()
+		if err := b.Wait(t.Context()); err == nil {
+			t.Error("Wait has let one go")
+		}
+		if err := b.Wait(WithCost(t.Context(), 0)); err != nil {
+			t.Errorf("cost 0: %v", err)
+		}
+		b.SetLimit(0)
+		b.SetLimit(10)
+		start := time.Now()
+		if err := b.Wait(t.Context()); err != nil || b.Burst() != 1 || time.Since(start) > 100*ms {
+			t.Errorf("with a limit: %v after %v, burst %d", err, time.Since(start), b.Burst())
+		}
+		var l Leaky
+		l.SetLimit(0)
+		if _, err := l.Take(t.Context(), 1); err == nil {
+			t.Error("the zero Leaky gives units")
+		}
+		l.SetLimit(10)
+		q := NewQueue(&l, QueueOptions{})
+		for start := time.Now(); time.Since(start) < sec; {
+			q.Wait(t.Context())
+		}
+		if n := q.Stats().Sent; n != 10 {
+			t.Errorf("%d went in a second, want 10", n)
+		}
+		var inf Bucket
+		if inf.SetLimit(rate.Inf); !inf.AllowN(1000) || inf.Burst() != 0 {
+			t.Error("no limit, and it stops calls")
+		}
+	})
+}

@@ -18,8 +18,8 @@ import (
 // (n − 1)/limit is more than an hour. A limit of 0 refuses every cost above 0 with an error; under
 // [rate.Inf] all units are ready at once.
 //
-// Make it with [NewLeaky]: the zero Leaky refuses every cost. It is safe for concurrent use and must
-// not be copied. That spacing is what a token bucket of burst 1 does, so it is one.
+// Make it with [NewLeaky]: the zero Leaky refuses every cost until SetLimit. It is safe for concurrent
+// use and must not be copied. That spacing is what a token bucket of burst 1 does, so it is one.
 type Leaky struct{ tank account.Tank }
 
 // NewLeaky returns a leaky bucket of limit units per second. It panics if limit is negative or NaN.

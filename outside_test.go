@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -245,6 +246,100 @@ func TestZeroLimiters(t *testing.T) {
 				t.Errorf("%T: %+v", l, s)
 			}
 		}
+	}
+}
+
+// zeroLimiters are the zero values of all kinds, alone and joined.
+func zeroLimiters() map[string]func() throttle.Limiter {
+	return map[string]func() throttle.Limiter{
+		"Bucket":        func() throttle.Limiter { return new(throttle.Bucket) },
+		"Leaky":         func() throttle.Limiter { return new(throttle.Leaky) },
+		"FixedWindow":   func() throttle.Limiter { return new(throttle.FixedWindow) },
+		"SlidingWindow": func() throttle.Limiter { return new(throttle.SlidingWindow) },
+		"all of them": func() throttle.Limiter {
+			return throttle.All(new(throttle.Bucket), new(throttle.Leaky), new(throttle.FixedWindow), new(throttle.SlidingWindow))
+		},
+		"beside another": func() throttle.Limiter { return throttle.All(throttle.NewBucket(10, 5), new(throttle.SlidingWindow)) },
+	}
+}
+
+// A queue before a zero limiter refuses costs, lets calls without one go, and can say how long they wait.
+func TestQueueBeforeAZeroLimiter(t *testing.T) {
+	for name, zero := range zeroLimiters() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := throttle.NewQueue(zero(), throttle.QueueOptions{MaxInFlight: 1})
+				free := throttle.WithCost(t.Context(), 0)
+				soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				second := func(context.Context) error { time.Sleep(time.Second); return nil }
+				var wg sync.WaitGroup
+				for range 3 { // one holds the slot, two wait for it
+					wg.Go(func() {
+						if err := q.Do(free, second); err != nil {
+							t.Errorf("cost 0: %v", err)
+						}
+					})
+				}
+				synctest.Wait()
+				for _, ctx := range []context.Context{soon, t.Context()} {
+					wg.Go(func() {
+						if err := q.Wait(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("cost 1 in line: %v", err)
+						}
+					})
+					synctest.Wait()
+					wg.Go(func() {
+						if err := q.Do(throttle.WithCost(ctx, 0), second); err != nil {
+							t.Errorf("cost 0 behind cost 1: %v", err)
+						}
+					})
+					synctest.Wait()
+				}
+				q.Pause(time.Second)
+				q.Stats()
+				q.Resume()
+				if wg.Wait(); q.Stats().Waiting != 0 || q.Stats().Tokens > 0 || q.Stats().Limit != 0 {
+					t.Errorf("%+v", q.Stats())
+				}
+				q = throttle.NewQueue(zero(), throttle.QueueOptions{MaxWait: time.Second, MaxWaiting: 1})
+				q.Pause(time.Second / 2)
+				for _, ctx := range []context.Context{soon, t.Context()} {
+					if err := q.Wait(ctx); err == nil || errors.Is(err, throttle.ErrWaitTooLong) {
+						t.Errorf("cost 1: %v", err)
+					}
+					if err := q.Wait(throttle.WithCost(ctx, 0)); err != nil {
+						t.Errorf("cost 0: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A Transport over a zero limiter refuses every request that costs something.
+func TestTransportOverAZeroLimiter(t *testing.T) {
+	for name, zero := range zeroLimiters() {
+		synctest.Test(t, func(t *testing.T) {
+			base := answers(200)
+			soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, tr := range []*throttle.Transport{
+				{Base: base, Limiter: zero()},
+				{Base: base, LimiterFor: func(string) throttle.Limiter { return zero() }},
+				{Base: base, Limiter: throttle.NewLeaky(100), LimiterFor: func(string) throttle.Limiter { return zero() }},
+			} {
+				for _, ctx := range []context.Context{soon, t.Context()} {
+					for cost := range 3 {
+						if _, err := get(throttle.WithCost(ctx, cost), tr, "http://x/"); (err == nil) != (cost == 0) || errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("%s: cost %d: %v", name, cost, err)
+						}
+					}
+				}
+				for range tr.Stats() {
+				}
+			}
+		})
 	}
 }
 

@@ -39,7 +39,8 @@ type Account interface {
 	giveBack(at, now time.Time, n int)
 	// after predicts when a call of n units, which check has passed, starts if, from the moment from
 	// on, ahead units go first. A clock ahead of from lifts it. With nobody ahead it is the earliest
-	// moment at which n units may start; they may at any later one too.
+	// moment at which n units may start; they may at any later one too. What can never be paid starts
+	// after Forever, and delays nobody who wants no units: it is refused as soon as it is the head.
 	after(from time.Time, ahead int64, n int) time.Time
 	// rate is the long-run rate, rate.Inf if there is none.
 	rate() rate.Limit

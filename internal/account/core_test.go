@@ -131,6 +131,37 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 	}
 }
 
+// Whatever a zero account is asked, it answers: units never start, and no units start at once.
+func TestZeroAccounts(t *testing.T) {
+	for _, o := range []Account{new(Tank), new(FixedWindow), new(SlidingWindow)} {
+		now := time.Now()
+		for _, adjust := range []int{0, 3, -5, math.MaxInt, math.MinInt, math.MaxInt} {
+			o.Adjust(adjust)
+			for _, ahead := range []int64{0, 1, math.MaxInt64} {
+				if d := o.after(now, ahead, 0).Sub(now); d > time.Second {
+					t.Errorf("%T: no units behind %d start after %v", o, ahead, d)
+				}
+				for _, n := range []int{1, math.MaxInt} {
+					if d := o.after(now, ahead, n).Sub(now); d < Forever {
+						t.Errorf("%T: %d units behind %d start after %v", o, n, ahead, d)
+					}
+				}
+			}
+			if at, err := o.takeBy(now, now, 0); at.After(now) || err != nil {
+				t.Errorf("%T: no units: %v, %v", o, at.Sub(now), err)
+			}
+			if _, err := o.takeBy(now, now, 1); err == nil {
+				t.Errorf("%T let a unit go", o)
+			}
+			if o.rate() != 0 || o.available(now) > 0 {
+				t.Errorf("%T: rate %v, available %v", o, o.rate(), o.available(now))
+			}
+			o.consume(now, 0)
+			o.fresh(now)
+		}
+	}
+}
+
 func TestCostsThatAreErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		take taker

@@ -53,8 +53,11 @@ func (w *FixedWindow) giveBack(at, now time.Time, n int) {
 // windows follow each other without a gap, as under a debt.
 func (w *FixedWindow) after(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
-	if ahead == 0 && n == 0 {
+	switch {
+	case n == 0 && (ahead == 0 || w.n == 0):
 		return from
+	case w.n == 0:
+		return from.Add(Forever)
 	}
 	start, used := w.at(from)
 	used = plus(used, ahead)

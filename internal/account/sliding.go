@@ -87,12 +87,15 @@ func (w *SlidingWindow) unbook(at time.Time) (debt int64) {
 // waits for all.
 func (w *SlidingWindow) after(from time.Time, ahead int64, n int) time.Time {
 	from = w.c.lift(from)
+	switch {
+	case n == 0 && (ahead == 0 || w.n == 0):
+		return from
+	case w.n == 0:
+		return from.Add(Forever)
+	}
 	last, extra := plus(ahead, int64(n)), time.Duration(0)
 	if int64(n) > w.n { // all ahead must have expired
 		last, extra = ahead, w.per
-	}
-	if last == 0 && n == 0 {
-		return from
 	}
 	gone := w.expired(w.since(from))
 	free := w.n - int64(w.log.len()-gone)

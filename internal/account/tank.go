@@ -85,8 +85,11 @@ func (t *Tank) giveBack(_, now time.Time, n int) { t.consume(now, -n) }
 // is ever cut off, so the units ahead and our own simply add up.
 func (t *Tank) after(from time.Time, ahead int64, n int) time.Time {
 	from = t.c.lift(from)
-	if ahead == 0 && n == 0 {
+	switch {
+	case n == 0 && (ahead == 0 || t.limit == 0):
 		return from
+	case t.limit == 0:
+		return from.Add(Forever)
 	}
 	need := float64(ahead) + float64(min(n, t.burst))
 	return from.Add(span(need-t.tokensAt(from), t.limit))
@@ -166,10 +169,15 @@ func (t *Tank) Tokens() (tokens float64) {
 	return tokens
 }
 
-// SetLimit changes the rate; what was earned at the old one stays.
+// SetLimit changes the rate; what was earned at the old one stays. The zero Tank gets a burst of 1.
 func (t *Tank) SetLimit(limit rate.Limit) {
 	t.c.change(func(now time.Time) {
-		limit = checkLimit("SetLimit", limit, t.burst)
+		burst := t.burst
+		if burst == 0 && t.limit == 0 && limit < rate.Inf {
+			burst = 1
+		}
+		limit = checkLimit("SetLimit", limit, burst)
+		t.burst = burst
 		t.consume(now, 0)
 		if t.limit == rate.Inf { // which fills the bucket in no time
 			t.tokens = float64(t.burst)
