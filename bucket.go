@@ -58,12 +58,16 @@ func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) 
 // once. Errors are as those of [Queue.Wait].
 func (b *Bucket) Wait(ctx context.Context) error {
 	var wait func(context.Context) error
-	b.tank.Locked(func() {
-		if b.wait == nil {
-			b.wait = NewQueue(b, QueueOptions{}).Wait
-		}
-		wait = b.wait
-	})
+	b.tank.Locked(func() { wait = b.wait })
+	if wait == nil {
+		made := NewQueue(b, QueueOptions{}).Wait // which takes the lock
+		b.tank.Locked(func() {
+			if b.wait == nil { // else another caller was faster
+				b.wait = made
+			}
+			wait = b.wait
+		})
+	}
 	return wait(ctx)
 }
 

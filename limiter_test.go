@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,6 +333,36 @@ func TestAllOfOneIsThatOneAndOfNoneIsNoLimit(t *testing.T) {
 	}
 	if stop(); f.changed != nil {
 		t.Error("stop did not reach the foreign part")
+	}
+}
+
+// Joined in whatever order, zero values too: callers who take from them at once do not block each other.
+func TestAllInBothOrdersDoesNotDeadlock(t *testing.T) {
+	pairs := map[string][2]Limiter{
+		"zero Buckets": {new(Bucket), new(Bucket)}, "zero Leakys": {new(Leaky), new(Leaky)},
+		"zero FixedWindows": {new(FixedWindow), new(FixedWindow)}, "zero SlidingWindows": {new(SlidingWindow), new(SlidingWindow)},
+		"a zero Bucket and a full one": {new(Bucket), NewBucket(1, 1)}, "Buckets": {NewBucket(1, 1), NewBucket(1, 1)},
+	}
+	for name, p := range pairs {
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() { // each joins them anew, while others take already
+				l := All(p[i%2], p[1-i%2])
+				if i%4 > 1 {
+					l = All(p[i%2], All(p[1-i%2], new(Leaky)))
+				}
+				for range 2000 {
+					l.Take(context.Background(), 1)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: deadlock", name)
+		}
 	}
 }
 

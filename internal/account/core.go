@@ -71,16 +71,22 @@ const (
 // core is the part that every account has: 48 bytes, so that a Bucket has 80.
 type core struct {
 	mu       sync.Mutex
-	rank     [6]byte          // random: the one order in which a Set locks its accounts
+	rank     [6]byte          // the one order in which Sets lock their accounts; zero until it first joins one
 	changed  bool             // a setter was called: not fresh any more
 	last     time.Time        // the latest moment seen; never goes back
 	watchers map[*func()]bool // who is told of changes; nil while nobody sleeps
 }
 
-// init draws the rank. Random instead of counted, because a counter would be package state.
-func (c *core) init() {
-	for i, bits := 0, rand.Uint64(); i < len(c.rank); i, bits = i+1, bits>>8 {
-		c.rank[i] = byte(bits)
+// drawRank sees to it that there is a rank. It never changes again, so whoever has called this may read
+// the rank without the lock. Random instead of counted, because a counter would be package state; drawn
+// here instead of by a constructor, because zero values need one too.
+func (c *core) drawRank() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.rank == [6]byte{} {
+		for i, bits := 0, rand.Uint64(); i < len(c.rank); i, bits = i+1, bits>>8 {
+			c.rank[i] = byte(bits)
+		}
 	}
 }
 

@@ -24,7 +24,6 @@ func (q *quota) Init(caller string, n int, per time.Duration) {
 	if per <= 0 {
 		panic(fmt.Sprintf("throttle: %s: per %v must be above 0", caller, per))
 	}
-	q.c.init()
 	q.n, q.per = int64(n), min(per, Forever/4) // 36 years, so that sums do not overflow
 }
 

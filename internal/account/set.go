@@ -19,8 +19,9 @@ type Set struct {
 	sole     *Tank     // the only account, where it is of this kind: it is asked without a detour; else nil
 }
 
-// Join puts an account in its place, unless it is there already.
+// Join puts an account in its place, unless it is there already. It takes the account's lock.
 func (s *Set) Join(o Account) {
+	o.core().drawRank()
 	if !slices.Contains(s.Accounts, o) {
 		s.Accounts = append(s.Accounts, o)
 		slices.SortFunc(s.Accounts, func(a, b Account) int { return bytes.Compare(a.core().rank[:], b.core().rank[:]) })

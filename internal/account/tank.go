@@ -25,7 +25,6 @@ func (t *Tank) core() *core { return &t.c }
 // Init makes a full account. It panics for nonsense; caller is the constructor to be named.
 func (t *Tank) Init(caller string, limit rate.Limit, burst int) {
 	limit = checkLimit(caller, limit, burst)
-	t.c.init()
 	t.limit, t.burst, t.tokens = limit, burst, float64(burst)
 }
 
