@@ -167,6 +167,30 @@ func TestHostileAnswer(t *testing.T) {
 	}
 }
 
+// Some upstreams say "no limit" by the largest number that they know: what observers see is never negative.
+func TestQuotaOfAllThatFits64Bits(t *testing.T) {
+	for told, want := range map[string]int64{
+		"9223372036854775807": 1<<63 - 1024, "9223372036854774784": 1<<63 - 1024, // to the next float64 below
+		"4611686018427387904": 1 << 62,
+		"9223372036854775808": -1, "18446744073709551615": -1, "99999999999999999999999999": -1,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &throttle.Transport{Base: answers(200, "X-RateLimit-Limit", told, "X-RateLimit-Remaining", told, "X-RateLimit-Reset", "60")}
+			if want < 0 {
+				tr.Base = answers(200, "X-RateLimit-Limit", "100;w=60", "X-RateLimit-Remaining", told, "X-RateLimit-Reset", "60")
+			}
+			for range 20 {
+				if _, err := get(t.Context(), tr, "http://x/"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if l := statsOf(tr).Learned; len(l) != 1 || l[0].Remaining != want || l[0].Limit < 100 {
+				t.Errorf("%s remain: shown as %+v, want %d", told, l, want)
+			}
+		})
+	}
+}
+
 // An upstream that never says the same twice: each call ends, with an answer or a throttle.Error, and
 // what is kept of 2,000 answers with 50 names each, or of 100 MB of header, is small.
 func TestHostileNamesAreForgotten(t *testing.T) {

@@ -149,10 +149,10 @@ func (d *document) shopify() (Quota, bool) {
 	}, true
 }
 
-// count returns f, rounded down, as a number of units.
+// count returns f, rounded down, as a number of units. -1: more than 64 bits hold.
 func count(f float64) int64 {
 	if f >= maxCount {
-		return maxCount
+		return -1
 	}
 	return int64(max(0, f))
 }

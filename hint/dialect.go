@@ -160,7 +160,7 @@ func (r *reader) nth(name string, index int) (it item, ok bool) {
 		return it, false
 	}
 	it = l.all[index]
-	return it, it.form == number
+	return it, it.form == number && it.n >= 0
 }
 
 // parseShare reads used/limit, also behind a key. Of several the first counts.
@@ -175,7 +175,7 @@ func parseShare(s string) (used, limit int64, ok bool) {
 	if u, l = trim(u), trim(l); !allDigits(u) || !allDigits(l) {
 		return 0, 0, false
 	}
-	return digits(u), digits(l), true
+	return amount(u), amount(l), true
 }
 
 // take marks the fields that d names as read.

@@ -43,9 +43,16 @@ func TestEdgesOfQuotas(t *testing.T) {
 		header http.Header
 		want   []Quota // Source aside
 	}{
-		"the largest number": {http.Header{"X-Ratelimit-Limit": {"9223372036854775808"}, "X-Ratelimit-Remaining": {"9223372036854775807"}}, []Quota{q(most, most, -1, 0)}},
-		"used on top of it":  {http.Header{"X-Ratelimit-Remaining": {"9223372036854775000"}, "X-Ratelimit-Used": {"808"}}, []Quota{q(-1, most-807, -1, 0)}},
-		"used up to it":      {http.Header{"X-Ratelimit-Remaining": {"9223372036854775000"}, "X-Ratelimit-Used": {"807"}}, []Quota{q(most, most-807, -1, 0)}},
+		"the largest number":      {http.Header{"X-Ratelimit-Limit": {"9223372036854775807"}, "X-Ratelimit-Remaining": {"9223372036854775806"}}, []Quota{q(most, most-1, -1, 0)}},
+		"a limit above it":        {http.Header{"X-Ratelimit-Limit": {"9223372036854775808"}, "X-Ratelimit-Remaining": {"7"}}, []Quota{q(-1, 7, -1, 0)}},
+		"more than it remains":    {http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"18446744073709551615"}, "X-Ratelimit-Reset": {"9"}}, []Quota{q(100, -1, 9*time.Second, 0)}},
+		"more than it is used":    {http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Used": {"18446744073709551615"}}, []Quota{q(100, -1, -1, 0)}},
+		"all above it":            {http.Header{"X-Ratelimit-Limit": {"18446744073709551615"}, "X-Ratelimit-Remaining": {"18446744073709551615"}, "X-Ratelimit-Reset": {"9"}}, nil},
+		"a policy above it":       {http.Header{"X-Ratelimit-Limit": {"10, 18446744073709551615;w=60"}}, []Quota{q(10, -1, -1, 0)}},
+		"a window of many years":  {http.Header{"X-Ratelimit-Limit": {"10;w=18446744073709551615"}}, []Quota{q(10, -1, -1, 0)}},
+		"the largest, and a half": {http.Header{"X-Ratelimit-Remaining": {"9223372036854775807.5"}}, []Quota{q(-1, most, -1, 0)}},
+		"used on top of it":       {http.Header{"X-Ratelimit-Remaining": {"9223372036854775000"}, "X-Ratelimit-Used": {"808"}}, []Quota{q(-1, most-807, -1, 0)}},
+		"used up to it":           {http.Header{"X-Ratelimit-Remaining": {"9223372036854775000"}, "X-Ratelimit-Used": {"807"}}, []Quota{q(most, most-807, -1, 0)}},
 		"fields without a line": {http.Header{"X-Ratelimit-Limit": {}, "X-Ratelimit-Remaining": nil, "Ratelimit": {}, "Ratelimit-Policy": {},
 			"X-Ratelimit-Reset": {}, "X-Ratelimit-Scope": {}, "X-Ratelimit-Bucket": {}}, nil},
 		"the name's window wins over Limit's":     {http.Header{"X-Ratelimit-Limit-Hour": {"100;w=60"}}, []Quota{q(100, -1, -1, time.Hour)}},

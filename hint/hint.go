@@ -20,10 +20,11 @@
 //
 // What a server says is not trusted. A field that does not follow its grammar is
 // ignored as if it had not been sent, and no number is ever negative or wraps
-// around. A very long wait is reported as it was told, and so is a limit of 0 or
-// more remaining than the limit: what to believe is for the caller to decide. Of a
-// response at most 16 quotas are told, and at most 32 fields about limits and 8 KiB
-// of their values are read.
+// around. A number of units that does not fit 64 bits counts as unknown. A very
+// long wait is reported as it was told, and so is a limit of 0 or more remaining
+// than the limit: what to believe is for the caller to decide. Of a response at
+// most 16 quotas are told, and at most 32 fields about limits and 8 KiB of their
+// values are read.
 //
 // Field names are expected in the canonical form that net/http gives them
 // ("X-Ratelimit-Limit"), as [http.Header.Add] does.

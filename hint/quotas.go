@@ -181,7 +181,9 @@ func (r *reader) count(d *draft, f *field) {
 		d.used = l.all[0].n
 		return
 	}
-	d.q.Remaining, d.q.Source = l.all[0].n, f.key
+	if l.all[0].n >= 0 {
+		d.q.Remaining, d.q.Source = l.all[0].n, f.key
+	}
 	if w := l.all[0].w; w > 0 && d.q.Window == 0 {
 		d.q.Window = seconds(w)
 	}

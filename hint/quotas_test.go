@@ -271,7 +271,7 @@ func TestFamilies(t *testing.T) {
 	}{
 		{"X-RateLimit-Limit: 100|X-RateLimit-Remaining: 7|X-RateLimit-Reset: 30", "100/7 in 30s"},
 		{"X-RateLimit-Limit: 100|X-RateLimit-Remaining: -7", "100/0"},
-		{"X-RateLimit-Limit: 18446744073709551616|X-RateLimit-Remaining: 7", "9223372036854775807/7"},
+		{"X-RateLimit-Limit: 18446744073709551616|X-RateLimit-Remaining: 7", "?/7"},
 		{"X-RateLimit-Limit: 0|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 0", "0/0 in 0s"},
 		{"X-RateLimit-Limit: 0.5|X-RateLimit-Remaining: 7", "?/7"},
 		{"X-RateLimit-Limit: 10.5", "10/?"},

@@ -189,7 +189,8 @@ func (s *scanner) bare() (f form, str string, n int64, part bool) {
 	return other, "", -1, false
 }
 
-// number reads an integer, or a decimal rounded down; a negative one is 0.
+// number reads an integer, or a decimal rounded down; a negative one is 0, and one
+// of more than 64 bits is -1, as if it had not been told.
 func (s *scanner) number() (n int64, part bool) {
 	minus := s.skip('-')
 	whole := s.run(isDigit)
@@ -202,7 +203,7 @@ func (s *scanner) number() (n int64, part bool) {
 	if minus {
 		return 0, true
 	}
-	return digits(whole), strings.Trim(frac, "0") != ""
+	return amount(whole), strings.Trim(frac, "0") != ""
 }
 
 // quoted reads a string. It is part of the field unless it holds an escape.

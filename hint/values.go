@@ -73,6 +73,19 @@ func digits(s string) int64 {
 	return n
 }
 
+// amount returns the number of units that decimal digits write. -1: more than 64 bits hold,
+// which stands for no limit at all rather than for a number.
+func amount(s string) int64 {
+	if len(s) < 19 { // always fits
+		return digits(s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 func allDigits(s string) bool {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {

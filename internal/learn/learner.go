@@ -311,7 +311,7 @@ func (q *ToldQuota) view(now time.Time, spread time.Duration) Known {
 		Rate: rate.Limit(min(q.pace(now, spread), float64(rate.Inf))),
 	}
 	if q.Remaining >= 0 {
-		s.Remaining = int64(max(0, q.left))
+		s.Remaining = int64(min(max(0, q.left), 1<<63-1024)) // the largest float64 that fits
 	}
 	if end := moment.Latest(q.until, q.shut); !end.IsZero() {
 		s.Reset = max(0, end.Sub(now))

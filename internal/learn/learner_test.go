@@ -2,6 +2,7 @@ package learn
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -393,6 +394,12 @@ func TestWhatObserversSee(t *testing.T) {
 	x.left, x.until, x.shut = -3, sec(0.5), time.Time{}
 	if got := x.view(sec(1), 0); got.Remaining != 0 || got.Reset != 0 {
 		t.Errorf("overdrawn: %+v", got)
+	}
+	for left, want := range map[float64]int64{1 << 62: 1 << 62, 1 << 63: 1<<63 - 1024, math.MaxFloat64: 1<<63 - 1024} {
+		big := &ToldQuota{Quota: hint.Quota{Limit: math.MaxInt64, Remaining: math.MaxInt64}, size: left, left: left, leftAt: sec(0), perCall: 1}
+		if got := big.view(sec(1), 0).Remaining; got != want {
+			t.Errorf("%v left are shown as %d, want %d", left, got, want)
+		}
 	}
 	x.Remaining = 0
 	if got := told(100, 1).view(sec(1), 0); got.Rate != rate.Inf || x.view(sec(1), 0).Remaining != 0 {
