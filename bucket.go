@@ -26,7 +26,7 @@ import (
 //	Reserve, ReserveN        Reserve(n), whose Cancel gives all n back
 //	WaitN                    Wait with a cost in its context: see WithCost
 //	SetLimit, SetBurst       the same; sleeping callers are told
-//	Limit, Burst, Tokens     the same; Tokens is +Inf under rate.Inf
+//	Limit, Burst, Tokens     the same; under rate.Inf, Tokens is math.MaxFloat64
 //	AllowN(t, n) and such    none: time is the process's, or a testing/synctest bubble's
 //
 // Make it with [NewBucket]: the zero Bucket has no burst and refuses every cost. A SetLimit gives it a
@@ -102,7 +102,8 @@ func (b *Bucket) Burst() int { return b.tank.Burst() }
 // filled at the limit's rate. Sleeping lines are told. It panics where NewBucket would.
 func (b *Bucket) SetBurst(burst int) { b.tank.SetBurst(burst) }
 
-// Tokens returns the units that could be taken now: negative under a debt, +Inf under rate.Inf.
+// Tokens returns the units that could be taken now: negative under a debt, and under rate.Inf its
+// value, math.MaxFloat64, which JSON can hold.
 func (b *Bucket) Tokens() float64 { return b.tank.Tokens() }
 
 // Reserve books n units now, as a debt if the bucket lacks them, and tells how long to wait before

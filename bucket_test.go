@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -22,8 +23,12 @@ func TestInfiniteLimitAndBack(t *testing.T) {
 					t.Fatal("refused without a limit")
 				}
 			}
-			if got := b.Tokens(); !math.IsInf(got, 1) {
-				t.Errorf("Tokens() = %v", got)
+			stats := NewQueue(b, QueueOptions{}).Stats()
+			if got := b.Tokens(); got != float64(rate.Inf) || got != stats.Tokens || stats.Limit != rate.Inf {
+				t.Errorf("Tokens() = %v, Stats has %v", got, stats.Tokens)
+			}
+			if _, err := json.Marshal(map[string]any{"tokens": b.Tokens(), "stats": stats}); err != nil {
+				t.Error(err)
 			}
 			booked := b.Reserve(1)
 			b.Adjust(77)

@@ -93,11 +93,11 @@ func (q *Queue) Pause(d time.Duration) { q.q.Pause(d) }
 // Resume opens a closed gate now. The first calls are spaced at the limit.
 func (q *Queue) Resume() { q.q.Resume() }
 
-// QueueStats is a snapshot of a Queue.
+// QueueStats is a snapshot of a Queue. All of its numbers are finite, so JSON can hold it.
 type QueueStats struct {
 	Waiting   int           // calls in line
 	InFlight  int           // calls sent and not answered; in a bare Queue and with MaxInFlight, slots held
-	Tokens    float64       // units that could go now, negative under a debt; as rate.Inf without own limiters
+	Tokens    float64       // units that could go now, negative under a debt; as rate.Inf, math.MaxFloat64, without own limiters
 	Limit     rate.Limit    // units per second, of the slowest limiter; rate.Inf without
 	ClosedFor time.Duration // how long the gate will still be closed, as far as that is known
 	Cause     string        // why: "told", "throttled", "failing" or "paused"; "" if it is open

@@ -44,7 +44,7 @@ type Account interface {
 	after(from time.Time, ahead int64, n int) time.Time
 	// rate is the long-run rate, rate.Inf if there is none.
 	rate() rate.Limit
-	// available returns the units that could be taken at now: negative under a debt, +Inf without limit.
+	// available returns the units that could be taken at now: negative under a debt, float64(rate.Inf) without limit.
 	available(now time.Time) float64
 	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
 	fresh(now time.Time) bool

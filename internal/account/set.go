@@ -2,7 +2,6 @@ package account
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"time"
 
@@ -149,9 +148,9 @@ func (s *Set) Pace(now time.Time) rate.Limit {
 	return slowest
 }
 
-// Available is the smallest number of units that could be taken at now, +Inf without limit.
+// Available is the smallest number of units that could be taken at now, that of rate.Inf without limit.
 func (s *Set) Available(now time.Time) float64 {
-	fewest := math.Inf(1)
+	fewest := float64(rate.Inf)
 	s.each(func(o Account) { fewest = min(fewest, o.available(now)) })
 	return fewest
 }

@@ -100,7 +100,7 @@ func (t *Tank) rate() rate.Limit { return t.limit }
 func (t *Tank) available(now time.Time) float64 {
 	switch tokens := t.tokensAt(t.c.lift(now)); t.limit {
 	case rate.Inf:
-		return math.Inf(1)
+		return float64(rate.Inf)
 	case 0:
 		return min(0, tokens)
 	default:

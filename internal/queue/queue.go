@@ -14,7 +14,6 @@ package queue
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,7 +226,7 @@ func (q *Queue) Stats() Stats {
 	now := time.Now()
 	s := Stats{
 		InFlight: q.Slots,
-		Tokens:   min(q.Limits.Available(now), math.MaxFloat64), Limit: q.Limits.Rate(),
+		Tokens:   q.Limits.Available(now), Limit: q.Limits.Rate(),
 		Sent: q.Counters.Sent, Throttled: q.Counters.throttled, Retried: q.Counters.Retried, Refused: q.Counters.refused,
 	}
 	if q.Line != nil {
