@@ -406,6 +406,20 @@ func TestParseLimit(t *testing.T) {
 		"100/250us window":  NewFixedWindow(100, 250*time.Microsecond),
 		"100/250µs window":  NewFixedWindow(100, 250*time.Microsecond),
 		"3/ns window":       NewFixedWindow(3, 1),
+		"10/second":         NewBucket(10, 1),
+		"10/sec even":       NewLeaky(10),
+		"60/30seconds":      NewBucket(2, 1),
+		"5/2secs":           NewBucket(2.5, 1),
+		"100/min":           NewBucket(rate.Limit(100)/60, 1),
+		"9/3mins sliding":   NewSlidingWindow(9, 3*time.Minute),
+		"9/.5minute window": NewFixedWindow(9, 30*time.Second),
+		"5000/hour sliding": NewSlidingWindow(5000, time.Hour),
+		"5000/2hours":       NewBucket(rate.Limit(5000)/7200, 1),
+		"7/day window":      NewFixedWindow(7, day),
+		"7/2days window":    NewFixedWindow(7, 2*day),
+
+		"100/minute burst 20": NewBucket(rate.Limit(100)/60, 20),
+
 		"3/1d2h3m4s window": NewFixedWindow(3, day+2*time.Hour+3*time.Minute+4*time.Second),
 	} {
 		got, err := ParseLimit(s)
@@ -428,6 +442,14 @@ func TestParseLimit(t *testing.T) {
 		"10/-1s":                              `time "-1s"`,
 		"10/+1s":                              `time "+1s"`,
 		"10/1":                                `time "1"`,
+		"10/fortnight":                        `time "fortnight" is not a unit (`,
+		"10/hundred":                          `time "hundred" is not a unit (`,
+		"10/seconds2":                         `time "seconds2" is not a unit (`,
+		"10/1day12h":                          `time "1day12h" is not a unit (`,
+		"10/1 day":                            `time "1" is not a unit (`,
+		"10/Second":                           `time "Second" is not a unit (`,
+		"10/ss":                               `time "ss"`,
+		"10/2000000h":                         `time "2000000h"`,
 		"10/d1":                               `time "d1"`,
 		"10/1d-1h":                            `time "1d-1h"`,
 		"10/1dd":                              `time "1dd"`,
@@ -462,7 +484,10 @@ func TestParseLimit(t *testing.T) {
 		"1.5/s window":                    `units "1.5"`,
 		"0/s sliding":                     `units "0"`,
 		"99999999999999999999/s window":   `units "99999999999999999999"`,
-		"10 / s":                          `"10"`,
+		"10 / s":                          `"10" is not units/time in one word, as in 10/s`,
+		"10 per second":                   `"10" is not units/time in one word, as in 10/s`,
+		"10/s per key":                    `kind "per key" is none of: burst N, even, sliding, window`,
+		"10/s burst=5":                    `kind "burst=5" is none of: burst N, even, sliding, window`,
 	} {
 		l, err := ParseLimit(s)
 		if err == nil {
@@ -492,7 +517,7 @@ func describe(l Limiter) string {
 
 // Whatever the text, ParseLimit does not panic, and what it returns is a limit that works.
 func FuzzParseLimit(f *testing.F) {
-	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h"} {
+	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h", "10/second", "100/minute burst 20", "7/2days window", "1/hundred"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -20,10 +21,11 @@ import (
 //	5000/h sliding    a SlidingWindow: at most 5,000 in any hour
 //	100/s window      a FixedWindow: 100 per window of one second
 //
-// The time is a unit (ns, us, ms, s, m, h, d; not sec or min) or a [time.ParseDuration] text, which
-// may begin with whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing
-// only. Join several limits with [All]; note that 300/m is one every 200 ms, and "300/m sliding" lets
-// all 300 go at once.
+// The time is a unit: ns, us, ms, s, m, h, d, or sec, second, min, minute, hour and day, also in the
+// plural and behind a number, as in 2days. Or it is a [time.ParseDuration] text, which may begin with
+// whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing only. Join
+// several limits with [All]; note that 300/m is one every 200 ms, and "300/m sliding" lets all 300 go
+// at once.
 // An error names the part that is wrong and its value; ParseLimit never panics.
 func ParseLimit(s string) (Limiter, error) {
 	l, err := parseLimit(strings.Fields(s))
@@ -36,7 +38,7 @@ func ParseLimit(s string) (Limiter, error) {
 func parseLimit(words []string) (Limiter, error) {
 	units, unit, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "/")
 	if !ok {
-		return nil, fmt.Errorf("%q is not units/time, as in 10/s", units)
+		return nil, fmt.Errorf("%q is not units/time in one word, as in 10/s", units)
 	}
 	per, err := parsePer(unit)
 	if err != nil {
@@ -86,28 +88,40 @@ func parseRate(s string, per time.Duration) (rate.Limit, error) {
 	}
 	limit := rate.Limit(units / per.Seconds())
 	if limit == 0 || limit >= rate.Inf {
-		return 0, fmt.Errorf("units %q in %v is beyond what can be reckoned", s, per)
+		return 0, fmt.Errorf("units %q in %v is a rate beyond what a float64 holds", s, per)
 	}
 	return limit, nil
 }
 
 // parsePer reads the time after the slash.
 func parsePer(s string) (time.Duration, error) {
-	text := s
-	if s != "" && (s[0] < '0' || s[0] > '9') && s[0] != '.' {
-		text = "1" + s // a bare unit
-	}
-	var days int64
-	var err error
-	if before, rest, ok := strings.Cut(text, "d"); ok {
+	n := len(s) - len(strings.TrimLeft(s, "0123456789."))
+	text, days := cmp.Or(s[:n], "1")+short(s[n:]), int64(0)
+	if before, rest, ok := strings.Cut(text, "d"); ok && strings.Trim(before, "0123456789") == "" {
 		text = "0s" + rest
-		if days, err = strconv.ParseInt(before, 10, 64); err != nil || days > int64(account.Forever/(24*time.Hour)) {
-			return 0, fmt.Errorf("time %q has no whole number of days within 146 years", s)
+		days, _ = strconv.ParseInt(before, 10, 64) // the largest one if it does not fit
+	}
+	const day = 24 * time.Hour
+	per, err := time.ParseDuration(text)
+	if err == nil && days <= int64(account.Forever/day) {
+		if per += time.Duration(days) * day; 0 < per && per <= account.Forever {
+			return per, nil
 		}
 	}
-	per, err := time.ParseDuration(text)
-	if per += time.Duration(days) * 24 * time.Hour; err != nil || per <= 0 {
-		return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d) or a duration above 0", s)
+	return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d, or second, minute, hour, day) or a duration above 0 and up to 146 years, as in 1m30s or 1d12h", s)
+}
+
+// short is the letter of a unit that is spelled out, or else what it was given.
+func short(unit string) string {
+	switch strings.TrimSuffix(unit, "s") {
+	case "sec", "second":
+		return "s"
+	case "min", "minute":
+		return "m"
+	case "hour":
+		return "h"
+	case "day":
+		return "d"
 	}
-	return per, nil
+	return unit
 }

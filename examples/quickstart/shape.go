@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -45,12 +46,13 @@ func parseShape(limit string) (shape, error) {
 	return s, err
 }
 
-// parsePeriod reads "s", "1m" or "500ms".
+// parsePeriod reads the time after the slash, as throttle.ParseLimit does: by the rate of one unit in it.
 func parsePeriod(text string) (time.Duration, error) {
-	if text != "" && strings.IndexByte("0123456789.", text[0]) < 0 {
-		text = "1" + text
+	one, err := throttle.ParseLimit("1/" + text + " even")
+	if err != nil {
+		return 0, err
 	}
-	return time.ParseDuration(text)
+	return time.Duration(math.Round(1e9 / float64(one.(*throttle.Leaky).Limit()))), nil
 }
 
 // rate is the limit in calls a second.
