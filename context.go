@@ -33,11 +33,14 @@ func WithPriority(ctx context.Context, p int) context.Context {
 }
 
 // WithCost returns a ctx whose calls take n units of the limit instead of 1, or of
-// what Transport.Cost says; each attempt takes them anew. A cost of 0 takes none,
-// but waits its turn; a negative one is an error of the call.
+// what Transport.Cost says. Each attempt takes them anew, and one that the upstream
+// throttles, or that fails, has paid too: a call that is throttled twice takes 3·n
+// in all. A cost of 0 takes none, but waits its turn; a negative one is an error.
 //
 // Where the cost is known only afterwards, give an estimate, and correct it with
-// the Adjust of the limiter when the answer has come.
+// the Adjust of the limiter when the answer has come. That corrects the last
+// attempt alone. Where the upstream does not charge for what it throttles, give
+// those units back as well: Hooks.Throttled tells of each such attempt.
 func WithCost(ctx context.Context, n int) context.Context {
 	v := ctxValue(ctx)
 	v.cost, v.hasCost = n, true

@@ -124,7 +124,10 @@ func (p perCall) Adjust(n int) { p.Bucket.Adjust(max(-1, min(n, 1))) }
 
 // A limit for each API key, of requests and of tokens: 60 requests and 90,000
 // tokens a minute. How many tokens a call takes is known when its answer has come,
-// so it pays an estimate, and the account is corrected.
+// so it pays an estimate, and the account is corrected. Attempts that the
+// upstream throttles, or that fail, pay the estimate too, and only the last one's is
+// corrected here: a call that comes through at its third attempt has paid two
+// estimates besides what it used.
 func ExampleTransport_tokens() {
 	var mu sync.Mutex
 	buckets := map[string]*throttle.Bucket{} // one for each API key

@@ -738,6 +738,17 @@ func TestCostAndPriority(t *testing.T) {
 	})
 }
 
+// A call whose first attempt is throttled and whose second one fails pays three times, as WithCost says.
+func TestThrottledAttemptsPay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBucket(1e-9, 100)
+		tr := &Transport{Base: newUpstream(0, script(429, 503, 200)), Limiter: b}
+		if code, err := status(tr, WithCost(t.Context(), 7), "http://x/"); code != 200 || math.Abs(b.Tokens()-79) > 1e-3 {
+			t.Errorf("%d, %v, %v left of 100, want 79", code, err, b.Tokens())
+		}
+	})
+}
+
 // The zero Transport has no limit and obeys what it is told.
 func TestZeroTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
