@@ -741,6 +741,45 @@ func TestNewQueuePanics(t *testing.T) {
 	}
 }
 
+// TestSharesOfPriorities: what the docs of WithPriority promise while callers of every level always wait.
+func TestSharesOfPriorities(t *testing.T) {
+	for _, c := range []struct {
+		each int       // callers of a level
+		want []float64 // the share of each level, the lowest first, in %
+	}{
+		{1, []float64{12.5, 87.5}},
+		{8, []float64{12.5, 87.5}},
+		{1, []float64{6.25, 6.25, 87.5}},
+		{8, []float64{6.25, 6.25, 87.5}},
+		{50, []float64{6.25, 6.25, 87.5}},
+		{8, []float64{12.5 / 3, 12.5 / 3, 12.5 / 3, 87.5}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := NewQueue(NewLeaky(100), QueueOptions{})
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make([]atomic.Int64, len(c.want))
+			var wg sync.WaitGroup
+			for level := range c.want {
+				for range c.each {
+					wg.Go(func() {
+						for q.Wait(WithPriority(ctx, level)) == nil {
+							got[level].Add(1)
+						}
+					})
+				}
+			}
+			time.Sleep(160 * sec)
+			cancel()
+			wg.Wait()
+			for level, want := range c.want {
+				if share := float64(got[level].Load()) / 160; math.Abs(share-want) > 0.25 {
+					t.Errorf("%d callers in each of %d levels: level %d gets %.2f %%, want %.2f", c.each, len(c.want), level, share, want)
+				}
+			}
+		})
+	}
+}
+
 // TestContextValues: cost and priority in one ctx do not disturb each other.
 func TestContextValues(t *testing.T) {
 	ctx := WithCost(WithPriority(WithCost(context.Background(), 7), -3), 5)
