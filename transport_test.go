@@ -618,6 +618,46 @@ func TestClientTimeoutFailsAtOnce(t *testing.T) {
 	})
 }
 
+// A wait that nobody could foresee outlasts Client.Timeout. What net/http then hands out is not always our
+// Error, but always says that this side ended the call, and always is a timeout. The README says so.
+func TestClientTimeoutThatRunsOut(t *testing.T) {
+	flat := 0
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Transport{Base: newUpstream(0, always(200)), Queue: QueueOptions{MaxInFlight: 1}}
+			held, err := tr.RoundTrip(request(t.Context(), "GET", "http://x/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Body.Close()
+			start := time.Now()
+			_, err = (&http.Client{Timeout: time.Second, Transport: tr}).Get("http://x/")
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), `throttle: call to "x" ended on this side`) {
+				t.Errorf("%v", err)
+			}
+			if e := new(Error); !errors.As(err, &e) {
+				flat++
+				if !strings.Contains(err.Error(), "Client.Timeout exceeded") {
+					t.Errorf("%v", err)
+				}
+			}
+			if u := new(url.Error); !errors.As(err, &u) || !u.Timeout() {
+				t.Errorf("%v is not a timeout", err)
+			}
+			if err := at(time.Second, start); err != nil {
+				t.Error(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err = (&http.Client{Transport: tr}).Do(request(ctx, "GET", "http://x/"))
+			if e := new(Error); !errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a deadline of the context: %v", err)
+			}
+		})
+	}
+	t.Logf("net/http made a text of %d of 200 errors", flat)
+}
+
 // A redirect hop is a call of its own, under its own key.
 func TestRedirectsCountUnderTheirOwnKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
