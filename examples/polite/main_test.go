@@ -63,12 +63,12 @@ func TestScreen(t *testing.T) {
 	for line := range strings.Lines(drawn) {
 		line = strings.TrimSuffix(line, "\n")
 		if up, rest, erased := strings.Cut(line, "A\x1b[J"); erased {
-			if up != fmt.Sprintf("\x1b[%d", lines) {
+			if up != fmt.Sprintf("\r\x1b[%d", lines) {
 				t.Errorf("%d lines are drawn, and %q erases them", lines, up)
 			}
 			line, lines = rest, 0
 		}
-		if len(line) > 39 && !strings.HasPrefix(line, "\x1b[") {
+		if len(line) > 39 && !strings.Contains(line, "\x1b[") {
 			t.Errorf("a line of %d columns: %q", len(line), line)
 		}
 		lines++
@@ -78,6 +78,61 @@ func TestScreen(t *testing.T) {
 			t.Errorf("the last table does not say %q:\n%s", want, last)
 		}
 	}
+}
+
+// TestEcho: a terminal shows "^C" where the cursor is when Ctrl-C is pressed, in the middle of the run
+// or at its end. Nothing of that, or of the drawing, is left.
+func TestEcho(t *testing.T) {
+	cfg := small(upstream.TellRateLimit)
+	cfg.width = func() int { return 80 }
+	var out bytes.Buffer
+	v := &screen{session: newSession(cfg), out: &out, stop: make(chan struct{})}
+	out.WriteString("$ polite\n")
+	for range 2 {
+		v.draw()
+		if lines := shown(t, out.String()); len(lines) < 5 {
+			t.Fatalf("the table is not drawn: %q", lines)
+		}
+		out.WriteString("^C")
+	}
+	v.finish()
+	out.WriteString("the table\n")
+	if got := strings.Join(shown(t, out.String()), "\n"); got != "$ polite\nthe table\n" {
+		t.Errorf("the terminal shows\n%s\nafter %q", got, &out)
+	}
+}
+
+// shown is what a terminal shows of text: its lines, and the empty one where the cursor is.
+func shown(t *testing.T, text string) []string {
+	lines, row, column := []string{""}, 0, 0
+	for text != "" {
+		var up int
+		switch {
+		case strings.HasPrefix(text, "\x1b[J"):
+			lines = lines[:row+1]
+			lines[row] = lines[row][:min(column, len(lines[row]))]
+			text = text[3:]
+		case strings.HasPrefix(text, "\x1b["):
+			end := strings.IndexByte(text, 'A')
+			if n, err := fmt.Sscanf(text[:end+1], "\x1b[%dA", &up); n != 1 {
+				t.Fatalf("%.10q: %v", text, err)
+			}
+			row = max(0, row-up)
+			text = text[end+1:]
+		case text[0] == '\r':
+			column, text = 0, text[1:]
+		case text[0] == '\n':
+			if row++; row == len(lines) {
+				lines = append(lines, "")
+			}
+			column, text = 0, text[1:]
+		default:
+			line := lines[row] + strings.Repeat(" ", max(0, column+1-len(lines[row])))
+			lines[row] = line[:column] + text[:1] + line[column+1:]
+			column, text = column+1, text[1:]
+		}
+	}
+	return lines
 }
 
 // TestPaused aims the program at an upstream that wants to be left alone for longer than a call

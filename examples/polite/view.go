@@ -117,10 +117,11 @@ func (v *screen) draw() {
 	_, _ = v.out.Write(frame.Bytes()) // what cannot be drawn is no reason to stop
 }
 
-// erase takes the last drawing away: up by its lines, and clear to the end of the screen.
+// erase takes the last drawing away: to the left, because the terminal has written ^C when Ctrl-C was
+// pressed, up by its lines, and clear to the end of the screen.
 func (v *screen) erase(to io.Writer) {
 	if v.drawn > 0 {
-		fmt.Fprintf(to, "\x1b[%dA\x1b[J", v.drawn)
+		fmt.Fprintf(to, "\r\x1b[%dA\x1b[J", v.drawn)
 	}
 	v.drawn = 0
 }
