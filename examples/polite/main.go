@@ -35,13 +35,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/signal"
 	"time"
 
 	"golang.org/x/term"
 
+	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/examples/internal/upstream"
 )
 
@@ -124,12 +124,5 @@ func (c config) check() error {
 	if c.url == "" {
 		return nil
 	}
-	u, err := url.Parse(c.url)
-	if err != nil {
-		return fmt.Errorf("-url: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("-url %q must begin with http:// or https:// and name a host", c.url)
-	}
-	return nil
+	return calls.CheckURL(c.url)
 }

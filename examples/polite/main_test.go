@@ -208,10 +208,13 @@ func TestNonsense(t *testing.T) {
 		{calls: 1, workers: 1, url: "example.com"},
 		{calls: 1, workers: 1, url: "ftp://example.com/"},
 		{calls: 1, workers: 1, url: "http:///path"},
+		{calls: 1, workers: 1, url: "http://:80/"},
+		{calls: 1, workers: 1, url: "http://example.com:99999/"},
 		{calls: 1, workers: 1, url: "http://%zz/"},
 	} {
-		if err := run(t.Context(), cfg, &bytes.Buffer{}); err == nil {
-			t.Errorf("run with %+v did not complain", cfg)
+		var out bytes.Buffer
+		if err := run(t.Context(), cfg, &out); err == nil || out.Len() > 0 || cfg.url != "" && !strings.HasPrefix(err.Error(), "-url") {
+			t.Errorf("run with %+v did not complain before it began: %v\n%s", cfg, err, &out)
 		}
 	}
 }

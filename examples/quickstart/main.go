@@ -30,6 +30,8 @@ import (
 	"os/signal"
 
 	"golang.org/x/term"
+
+	"github.com/go-throttle/throttle/examples/internal/calls"
 )
 
 // config is what the flags say.
@@ -72,6 +74,11 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	if cfg.calls < 1 || cfg.workers < 1 {
 		return fmt.Errorf("-calls %d and -workers %d must be at least 1", cfg.calls, cfg.workers)
 	}
+	if cfg.url != "" {
+		if err := calls.CheckURL(cfg.url); err != nil {
+			return err
+		}
+	}
 	shape, err := parseShape(cfg.limit)
 	if err != nil {
 		return err
@@ -88,5 +95,11 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 		}
 		results = []result{bare, throttled}
 	}
-	return printTable(out, results)
+	if err := printTable(out, results); err != nil {
+		return err
+	}
+	if throttled.delivered == 0 {
+		return fmt.Errorf("no call was delivered: %w", throttled.failure)
+	}
+	return nil
 }

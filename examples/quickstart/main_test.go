@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -124,15 +125,32 @@ func TestInterrupted(t *testing.T) {
 
 func TestNonsense(t *testing.T) {
 	for _, cfg := range []config{
+		{limit: "100/s", calls: 1, workers: 1, url: "nonsense"},
+		{limit: "100/s", calls: 1, workers: 1, url: "example.com:80/", bare: true},
+		{limit: "100/s", calls: 1, workers: 1, url: "ftp://example.com/"},
+		{limit: "100/s", calls: 1, workers: 1, url: "http:///path"},
+		{limit: "100/s", calls: 1, workers: 1, url: "http://example.com:99999/"},
 		{limit: "100/s", calls: 0, workers: 1},
 		{limit: "100/s", calls: 1, workers: 0},
 		{limit: "lots", calls: 1, workers: 1},
 		{limit: "-1/s", calls: 1, workers: 1},
 		{limit: "0/s", calls: 1, workers: 1},
 	} {
-		if err := run(t.Context(), cfg, &bytes.Buffer{}); err == nil {
-			t.Errorf("run with %+v did not complain", cfg)
+		var out bytes.Buffer
+		if err := run(t.Context(), cfg, &out); err == nil || out.Len() > 0 {
+			t.Errorf("run with %+v did not complain before it began: %v\n%s", cfg, err, &out)
 		}
+	}
+}
+
+// TestNothingDelivered: a run in which no call succeeds is shown, and is an error.
+func TestNothingDelivered(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	var out bytes.Buffer
+	err := run(t.Context(), config{limit: "100/s burst 10", calls: 3, workers: 1, url: server.URL}, &out)
+	if err == nil || !strings.Contains(err.Error(), "404") || table(out.String())["throttled"].calls != 3 {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

@@ -1,13 +1,34 @@
-// Package calls makes the calls of the examples: a pool of connections, workers, and a GET.
+// Package calls makes the calls of the examples: a pool of connections, workers, a GET, and a look at
+// the URL before all that.
 package calls
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 )
+
+// CheckURL says why the URL that a flag -url gives cannot be called.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return fmt.Errorf("-url: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return fmt.Errorf("-url %q must begin with http:// or https:// and name a host", text)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("-url %q: port %s is not from 1 to 65535", text, port)
+		}
+	}
+	return nil
+}
 
 // Pool is http.DefaultTransport with as many idle connections as there are workers: its own two
 // for a host would make most calls dial anew.

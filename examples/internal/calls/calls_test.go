@@ -2,9 +2,24 @@ package calls
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
+
+func TestCheckURL(t *testing.T) {
+	for _, text := range []string{"http://a", "https://a.test:8443/b?c=d", "HTTP://127.0.0.1:1/", "http://[::1]:65535/", "http://user:word@a/"} {
+		if err := CheckURL(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"", "nonsense", "a.test", "a.test:80", "localhost:8080/x", "ftp://a", "//a", "http:", "http://", "http:///a",
+		"http://:80", "http://a:0", "http://a:65536", "http://a:b", "http://a b", "http://%zz", "http://a/\x00"} {
+		if err := CheckURL(text); err == nil || !strings.HasPrefix(err.Error(), "-url") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
 
 func TestEach(t *testing.T) {
 	var calls atomic.Int64
