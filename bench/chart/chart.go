@@ -136,7 +136,7 @@ func (f Figure) head(page draw.Canvas, about []string) {
 	}
 	at.Y -= 2
 	bin := f.Panels[0].Traffic.Bin
-	at.X += write(page, at, "Requests that reach the upstream, per "+span(bin)+":", 11, ink) + 12
+	at.X += write(page, at, "Requests that arrive, per "+span(bin)+":", 11, ink) + 12
 	for _, l := range layers {
 		if !f.has(l) {
 			continue

@@ -45,7 +45,7 @@ func write(c draw.Canvas, at vg.Point, s string, size vg.Length, color color.Col
 }
 
 // others are how much wider a text may be where Liberation Sans and its kin are missing.
-const others = 1.1
+const others = 1.2
 
 // breakLines breaks a text where it would be wider.
 func breakLines(s string, size, width vg.Length) []string {
