@@ -134,7 +134,7 @@ func (s *soak) checkStation(st *station, now time.Time, lines map[*soakModel]int
 	if q.Line != nil {
 		seen.served, seen.asking = q.Line.Served, q.Line.Asking != nil
 		q.Line.Each(func(w *queue.Waiter) { seen.waiters = append(seen.waiters, w) })
-		seen.lanes = slices.ContainsFunc(q.Line.Levels, func(l *queue.Level) bool { return l.Lane != q.Line.Levels[0].Lane })
+		seen.lanes = len(q.Line.Scopes) > 1
 	}
 	st.seen = seen
 	st.refused, st.succeeded, st.failed, st.paused = false, false, false, false

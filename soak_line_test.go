@@ -77,7 +77,7 @@ func (s *soak) checkIdle(st *station, q *queue.Queue, now time.Time) {
 	if sh := q.Room.Shared; sh != nil && sh.Head() != nil && sh.Head() != q {
 		return
 	}
-	if q.Learned != nil && slices.ContainsFunc(l.Levels, func(l *queue.Level) bool { return len(q.Learned.Lanes[l.Lane].Quotas) > 0 }) {
+	if q.Learned != nil && slices.ContainsFunc(l.Scopes, func(s queue.Scope) bool { return len(q.Learned.Lanes[s.Lane].Quotas) > 0 }) {
 		return // what was told means less, or more, as time goes by, and nobody looks for that alone
 	}
 	at, d := q.Ready(w, now, now)

@@ -1,6 +1,7 @@
 // Package queue is the waiting line before the limiters: who goes, when, and who is told no.
 //
-//	line.go, ask.go, ranks.go  the bare line: an order of waiters, a timer, the race of grant and ctx
+//	line.go, ask.go            the bare line: a timer, the race of grant and ctx
+//	ranks.go, levels.go        the order of its waiters
 //	queue.go                   a Queue: limiters, line, gate and what is learned, under the lock of a Room
 //	admit.go, refuse.go        its rule: who may start, when, and who is turned away
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
@@ -117,7 +118,7 @@ func (q *Queue) dash(ctx context.Context, w *Waiter, cost int, now time.Time) (l
 		return nil, q.pay(cost, q.Room.Now())
 	}
 	opts := &q.Room.Opts
-	if l = q.Line; w == nil || l == nil || q.Gate.Trouble != nil || cost != 1 || w.Prio > l.Levels[0].prio ||
+	if l = q.Line; w == nil || l == nil || q.Gate.Trouble != nil || cost != 1 || w.Prio > l.top() ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
 		return nil, false // enter knows
 	}

@@ -2,220 +2,159 @@ package queue
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 	"time"
 )
 
-// ranks orders waiters: by priority, then by arrival, with every FairEvery-th
-// turn for the oldest. One level for each priority in use; priorities are expected
-// to be few.
+// ranks orders waiters: by priority, then by arrival, with every FairEvery-th turn for the oldest.
+//
+// Waiters fall into scopes, a scope into levels, one for each priority in use. Of each scope one call
+// stands first: that of its highest level, or its oldest. ranks compares only those, so what a turn
+// costs grows with the number of scopes, of which there are few. Within a scope the levels are a tree,
+// so it grows with the logarithm of their number. A line of one priority has a tree of one level.
 type ranks struct {
-	Levels []*Level // highest priority first, then by lane; none empty
+	Scopes []Scope // by number; none empty
 	Count  int
 	Served uint32 // turns given
 }
 
-// A Level is the waiters of one priority and lane. Those who came in order stand in a queue: to put
-// one in or take the first out touches no other waiter, where a heap of 100,000 reads thirty. Only
-// those who came back to an older place, as retries do, are in a heap.
-type Level struct {
-	prio  int32
-	Lane  uint8
-	begin int32 // the Index of the waiter in queue[0]; it wraps around at 2^31
-	gaps  int   // in queue
-	units int64
-	queue []*Waiter // by Seq, nil where one has left; never in queue[0]
-	late  []*Waiter // a heap by Seq; their Index is -2 and below
-	last  uint64    // the latest Seq that ever came
+// A Scope is the calls that pay the same advertised quotas.
+type Scope struct {
+	Lane uint8 // its number, see learn.Learner
+	root *Level
 }
 
-func (r *ranks) find(w *Waiter) (int, bool) {
-	return slices.BinarySearchFunc(r.Levels, w, func(l *Level, w *Waiter) int {
-		return cmp.Or(cmp.Compare(w.Prio, l.prio), cmp.Compare(l.Lane, w.Lane))
-	})
+// scope returns the place of a scope in r.Scopes, and whether it is there.
+func (r *ranks) scope(lane uint8) (int, bool) {
+	for i := range r.Scopes {
+		if n := r.Scopes[i].Lane; n >= lane {
+			return i, n == lane
+		}
+	}
+	return len(r.Scopes), false
 }
 
 func (r *ranks) push(w *Waiter) {
-	i, ok := r.find(w)
+	i, ok := r.scope(w.Lane)
 	if !ok {
-		r.Levels = slices.Insert(r.Levels, i, &Level{prio: w.Prio, Lane: w.Lane})
+		r.Scopes = slices.Insert(r.Scopes, i, Scope{Lane: w.Lane})
 	}
-	l := r.Levels[i]
-	l.units += int64(w.Cost)
-	if w.Seq > l.last {
-		l.last = w.Seq
-		w.Index = (l.begin + int32(len(l.queue))) & math.MaxInt32
-		l.queue = append(l.queue, w)
-	} else {
-		heap.Push(l, w)
-	}
+	s := &r.Scopes[i]
+	s.root = s.root.with(w)
 	r.Count++
 }
 
 func (r *ranks) remove(w *Waiter) {
-	i, _ := r.find(w)
-	l := r.Levels[i]
-	l.units -= int64(w.Cost)
-	if w.Index < 0 {
-		heap.Remove(l, -2-int(w.Index))
-	} else {
-		l.take(w)
+	i, _ := r.scope(w.Lane)
+	s := &r.Scopes[i]
+	if s.root = s.root.without(w); s.root == nil {
+		r.Scopes = slices.Delete(r.Scopes, i, i+1)
 	}
 	r.Count--
-	if len(l.queue)+len(l.late) == 0 {
-		r.Levels = slices.Delete(r.Levels, i, i+1)
-	}
-}
-
-// take takes w out of the queue, and the gaps that are then the first; all of them
-// when they are the most.
-func (l *Level) take(w *Waiter) {
-	l.queue[(w.Index-l.begin)&math.MaxInt32] = nil
-	w.Index = -1
-	l.gaps++
-	for len(l.queue) > 0 && l.queue[0] == nil {
-		l.queue = l.queue[1:]
-		l.begin = (l.begin + 1) & math.MaxInt32
-		l.gaps--
-	}
-	if l.gaps > len(l.queue)/2 {
-		l.queue, l.gaps = slices.DeleteFunc(l.queue, func(w *Waiter) bool { return w == nil }), 0
-		for i, w := range l.queue {
-			w.Index = (l.begin + int32(i)) & math.MaxInt32
-		}
-	}
-}
-
-// first is the one who came first.
-func (l *Level) first() *Waiter {
-	if len(l.queue) == 0 || len(l.late) > 0 && l.late[0].Seq < l.queue[0].Seq {
-		return l.late[0]
-	}
-	return l.queue[0]
-}
-
-// each visits all waiters.
-func (l *Level) each(f func(*Waiter)) {
-	for _, w := range l.queue {
-		if w != nil {
-			f(w)
-		}
-	}
-	for _, w := range l.late {
-		f(w)
-	}
 }
 
 // next is the waiter whose turn it is; nil if there is none.
 func (r *ranks) next() *Waiter { return r.nextIn(nil, time.Time{}) }
 
-// nextIn is next where not every lane may go now: the first of those that may, or
-// the one that may go soonest. ready tells when a lane may send so many units; nil:
-// all may.
+// nextIn is next if not every scope may send now: the first of those that may, or the one that may
+// go soonest. ready tells when a scope may send so many units; nil: all may. Only the first call of
+// a scope counts: a costly one blocks those behind it in its scope.
 func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *Waiter {
 	var best, soonest *Waiter
 	var at time.Time
 	oldest := r.Served%FairEvery == FairEvery-1
-	for _, l := range r.Levels {
-		w := l.first()
-		if best != nil && !oldest && w.Prio < best.Prio {
-			break // levels go by priority
+	for i := range r.Scopes {
+		s := &r.Scopes[i]
+		w := s.root.oldest
+		if !oldest {
+			w = s.root.highest().first()
+		}
+		if best != nil && !goesBefore(w, best, oldest) {
+			continue
 		}
 		if ready != nil {
-			if w != r.first(l.Lane, oldest) {
-				continue // a costly one blocks those behind it in its lane
-			}
-			if m := ready(l.Lane, w.Cost); m.After(now) {
-				if soonest == nil || m.Before(at) {
+			if m := ready(s.Lane, w.Cost); m.After(now) {
+				if soonest == nil || m.Before(at) || m.Equal(at) && w.Prio > soonest.Prio {
 					soonest, at = w, m
 				}
 				continue
 			}
 		}
-		if best == nil || w.Seq < best.Seq {
-			best = w
-		}
+		best = w
 	}
 	return cmp.Or(best, soonest)
 }
 
-// first is the waiter of a lane whose turn it is.
-func (r *ranks) first(lane uint8, oldest bool) (w *Waiter) {
-	for _, l := range r.Levels {
-		if l.Lane == lane && (w == nil || oldest && l.first().Seq < w.Seq) {
-			w = l.first()
-		}
+// goesBefore reports whether a goes before b: by arrival alone, or by priority first.
+func goesBefore(a, b *Waiter, byArrival bool) bool {
+	if byArrival || a.Prio == b.Prio {
+		return a.Seq < b.Seq
 	}
-	return w
+	return a.Prio > b.Prio
 }
 
-// move puts all into one lane; they are in lane 0.
+// top is the highest priority of those who wait. Somebody does.
+func (r *ranks) top() int32 {
+	prio := int32(math.MinInt32)
+	for i := range r.Scopes {
+		prio = max(prio, r.Scopes[i].root.highest().prio)
+	}
+	return prio
+}
+
+// move puts all into one scope; they are in number 0.
 func (r *ranks) move(lane uint8) {
-	for _, l := range r.Levels {
-		l.Lane = lane
+	for i := range r.Scopes {
+		r.Scopes[i].Lane = lane
 	}
 	r.Each(func(w *Waiter) { w.Lane = lane })
 }
 
 // ahead counts the units that go before one of that priority and place, and those of
-// them in its lane.
+// them in its scope.
 func (r *ranks) ahead(prio int32, seq uint64, lane uint8) (all, mine int64) {
-	for _, l := range r.Levels {
-		units := int64(0)
-		switch {
-		case l.prio > prio, l.prio == prio && seq > l.last:
-			units = l.units
-		case l.prio == prio: // it comes back to its old place
-			l.each(func(w *Waiter) {
-				if w.Seq < seq {
-					units += int64(w.Cost)
-				}
-			})
-		}
-		if all += units; l.Lane == lane {
-			mine += units
+	for i := range r.Scopes {
+		s := &r.Scopes[i]
+		units := s.root.ahead(prio, seq)
+		if all += units; s.Lane == lane {
+			mine = units
 		}
 	}
 	return all, mine
 }
 
 // Ordered returns all waiters in the order of priority and arrival.
-func (r *ranks) Ordered() []*Waiter {
-	all := make([]*Waiter, 0, r.Count)
-	r.Each(func(w *Waiter) { all = append(all, w) })
-	slices.SortFunc(all, func(a, b *Waiter) int {
-		return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq))
-	})
+func (r *ranks) Ordered() (all []*Waiter) {
+	for i := range r.Scopes {
+		of := make([]*Waiter, 0, r.Count-len(all))
+		r.Scopes[i].root.each(func(w *Waiter) { of = append(of, w) })
+		slices.SortFunc(of, func(a, b *Waiter) int { // in order already, but for those who came back
+			return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq))
+		})
+		all = merge(all, of)
+	}
 	return all
+}
+
+// merge joins two lists that are ordered by priority and arrival.
+func merge(a, b []*Waiter) []*Waiter {
+	if len(a) == 0 {
+		return b
+	}
+	all := make([]*Waiter, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if goesBefore(b[0], a[0], false) {
+			a, b = b, a
+		}
+		all, a = append(all, a[0]), a[1:]
+	}
+	return append(append(all, a...), b...)
 }
 
 // Each visits all waiters; f may not change the line.
 func (r *ranks) Each(f func(*Waiter)) {
-	for _, l := range r.Levels {
-		l.each(f)
+	for i := range r.Scopes {
+		r.Scopes[i].root.each(f)
 	}
-}
-
-// What container/heap needs.
-
-func (l *Level) Len() int           { return len(l.late) }
-func (l *Level) Less(i, j int) bool { return l.late[i].Seq < l.late[j].Seq }
-
-func (l *Level) Swap(i, j int) {
-	l.late[i], l.late[j] = l.late[j], l.late[i]
-	l.late[i].Index, l.late[j].Index = int32(-2-i), int32(-2-j)
-}
-
-func (l *Level) Push(w any) {
-	w.(*Waiter).Index = int32(-2 - len(l.late))
-	l.late = append(l.late, w.(*Waiter))
-}
-
-func (l *Level) Pop() any {
-	last := len(l.late) - 1
-	w := l.late[last]
-	w.Index, l.late[last], l.late = -1, nil, l.late[:last]
-	return w
 }

@@ -145,7 +145,7 @@ func TestLevelWrapsAround(t *testing.T) {
 		w := &Waiter{Seq: seq + 1, Cost: 1}
 		r.push(w)
 		if seq == 0 {
-			w.Index, r.Levels[0].begin = math.MaxInt32-2, math.MaxInt32-2
+			w.Index, r.Scopes[0].root.begin = math.MaxInt32-2, math.MaxInt32-2
 		}
 		all = append(all, w)
 	}
@@ -158,7 +158,7 @@ func TestLevelWrapsAround(t *testing.T) {
 		}
 		r.remove(r.next())
 	}
-	if r.Count != 0 || len(r.Levels) != 0 {
-		t.Errorf("%d waiters and %d levels are left", r.Count, len(r.Levels))
+	if r.Count != 0 || len(r.Scopes) != 0 {
+		t.Errorf("%d waiters and %d scopes are left", r.Count, len(r.Scopes))
 	}
 }

@@ -1,0 +1,212 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// plainRanks is ranks in the plainest way: a list, of which everything is looked up anew.
+type plainRanks []*Waiter
+
+func byPriority(a, b *Waiter) int {
+	return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq))
+}
+
+func byArrival(a, b *Waiter) int { return cmp.Compare(a.Seq, b.Seq) }
+
+// next is whose turn it is, if a scope may send no call before the moment that ready tells.
+func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, now time.Time) *Waiter {
+	order := byPriority
+	if turn%FairEvery == FairEvery-1 {
+		order = byArrival
+	}
+	var may, must []*Waiter // of each scope its first call: those who may go, and those who must wait
+	for scope := range uint8(16) {
+		of := slices.DeleteFunc(slices.Clone(p), func(w *Waiter) bool { return w.Lane != scope })
+		if len(of) == 0 {
+			continue
+		}
+		if w := slices.MinFunc(of, order); ready(scope, w.Cost).After(now) {
+			must = append(must, w)
+		} else {
+			may = append(may, w)
+		}
+	}
+	switch {
+	case len(may) > 0:
+		return slices.MinFunc(may, order)
+	case len(must) > 0: // the soonest
+		return slices.MinFunc(must, func(a, b *Waiter) int {
+			return cmp.Or(ready(a.Lane, a.Cost).Compare(ready(b.Lane, b.Cost)), cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Lane, b.Lane))
+		})
+	}
+	return nil
+}
+
+func (p plainRanks) ahead(prio int32, seq uint64, scope uint8) (all, mine int64) {
+	for _, w := range p {
+		if w.Prio > prio || w.Prio == prio && w.Seq < seq {
+			if all += int64(w.Cost); w.Lane == scope {
+				mine += int64(w.Cost)
+			}
+		}
+	}
+	return all, mine
+}
+
+// check compares all that a line asks of its ranks.
+func (p plainRanks) check(r *ranks, rng *rand.Rand, prios int) error {
+	now := time.Unix(1000, 0)
+	free := rng.Uint32() // the scopes that may send; a cost above 2 is too much for those whose bit is in high
+	high := rng.Uint32()
+	ready := func(scope uint8, n int) time.Time {
+		switch {
+		case free>>scope&1 == 0:
+			return now.Add(time.Duration(scope%3+1) * time.Second)
+		case high>>scope&1 == 0 && n > 2:
+			return now.Add(time.Duration(n) * time.Second)
+		}
+		return now
+	}
+	r.Served = rng.Uint32()
+	if got, want := r.nextIn(ready, now), p.next(r.Served, ready, now); got != want {
+		return fmt.Errorf("turn %d is that of %+v, want %+v", r.Served, got, want)
+	}
+	all := func(uint8, int) time.Time { return now }
+	if got, want := r.next(), p.next(r.Served, all, now); got != want {
+		return fmt.Errorf("all may go, turn %d is that of %+v, want %+v", r.Served, got, want)
+	}
+	prio, seq, scope := int32(rng.IntN(prios+2)-1), rng.Uint64N(12_000), uint8(rng.IntN(5))
+	total, mine := r.ahead(prio, seq, scope)
+	if a, m := p.ahead(prio, seq, scope); total != a || mine != m {
+		return fmt.Errorf("%d and %d units are ahead of call %d with priority %d in scope %d, want %d and %d", total, mine, seq, prio, scope, a, m)
+	}
+	if r.Count != len(p) {
+		return fmt.Errorf("%d wait, want %d", r.Count, len(p))
+	}
+	if len(p) > 0 && r.top() != slices.MinFunc(p, byPriority).Prio {
+		return fmt.Errorf("the highest priority is %d", r.top())
+	}
+	return nil
+}
+
+// The order is that of a plain list, whatever comes, goes, comes back to its old place or moves to
+// another scope.
+func TestRanksAgainstPlainList(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		scopes, prios := 1+rng.IntN(4), []int{1, 3, 200}[rng.IntN(3)]
+		var r ranks
+		var p plainRanks
+		var left []*Waiter // may come back
+		for step := range 1500 {
+			switch n := rng.IntN(10); {
+			case n < 5 && (step/300)%2 == 0, n < 3, len(p) == 0: // more come, then more leave
+				w := &Waiter{Seq: uint64(2*step + 2), Prio: int32(rng.IntN(prios)), Lane: uint8(rng.IntN(scopes)), Cost: rng.IntN(5)}
+				if len(left) > 0 && rng.IntN(3) == 0 { // a retry
+					i := rng.IntN(len(left))
+					w.Seq = left[i].Seq
+					left = slices.Delete(left, i, i+1)
+				}
+				r.push(w)
+				p = append(p, w)
+			default:
+				w := p[rng.IntN(len(p))] // gives up
+				if n%2 == 0 {
+					w = r.next() // is granted
+				}
+				r.remove(w)
+				if w.Index != -1 {
+					t.Fatalf("seed %d, step %d: index %d after the removal", seed, step, w.Index)
+				}
+				p = slices.DeleteFunc(p, func(x *Waiter) bool { return x == w })
+				left = append(left, w)
+			}
+			if len(r.Scopes) == 1 && r.Scopes[0].Lane == 0 && rng.IntN(100) == 0 {
+				r.move(uint8(rng.IntN(4)))
+			}
+			if err := p.check(&r, rng, prios); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+			if step%100 == 0 {
+				checkTrees(t, &r)
+				want := slices.SortedFunc(slices.Values(p), byPriority)
+				if !slices.Equal(r.Ordered(), want) {
+					t.Fatalf("seed %d, step %d: not ordered", seed, step)
+				}
+			}
+		}
+	}
+}
+
+// checkTrees checks each level against its waiters and its place in the tree, and returns the depth
+// of the deepest tree.
+func checkTrees(t *testing.T, r *ranks) (deepest int) {
+	t.Helper()
+	for i := range r.Scopes {
+		s := &r.Scopes[i]
+		if i > 0 && r.Scopes[i-1].Lane >= s.Lane || s.root == nil {
+			t.Fatalf("scope %d after %d, or empty", s.Lane, r.Scopes[i-1].Lane)
+		}
+		above := int64(1) << 40 // the priority of the level visited before
+		var visit func(l *Level, depth int) (units int64, oldest uint64)
+		visit = func(l *Level, depth int) (int64, uint64) {
+			if l == nil {
+				return 0, 1 << 62
+			}
+			deepest = max(deepest, depth)
+			more, first := visit(l.below[0], depth+1)
+			if int64(l.prio) >= above {
+				t.Fatalf("priority %d stands after %d", l.prio, above)
+			}
+			above = int64(l.prio)
+			units := more
+			for _, w := range slices.Concat(l.queue, l.late) {
+				if w != nil {
+					units, first = units+int64(w.Cost), min(first, w.Seq)
+				}
+			}
+			more, oldest := visit(l.below[1], depth+1)
+			units, oldest = units+more, min(first, oldest)
+			if l.total != units || l.oldest.Seq != oldest {
+				t.Fatalf("the tree of priority %d has %d units, oldest %d; it says %d, %d", l.prio, units, oldest, l.total, l.oldest.Seq)
+			}
+			return units, oldest
+		}
+		visit(s.root, 1)
+	}
+	return deepest
+}
+
+// A turn looks at a few levels of thousands, in whatever pattern programs choose their priorities.
+func TestTreesStayFlat(t *testing.T) {
+	const levels = 10_000 // a random tree of so many has a depth of 31 on average
+	for name, prio := range map[string]func(i int) int32{
+		"rising":    func(i int) int32 { return int32(i) },
+		"falling":   func(i int) int32 { return int32(-i) },
+		"times":     func(i int) int32 { return int32(1_700_000_000 + 60*i) },
+		"high bits": func(i int) int32 { return int32(i << 16) },
+	} {
+		var r ranks
+		seq := uint64(0)
+		push := func(i int) {
+			seq++
+			r.push(&Waiter{Seq: seq, Prio: prio(i), Cost: 1})
+		}
+		for i := range levels {
+			push(i)
+		}
+		for i := range levels { // and so they stay: the oldest leaves, another comes
+			r.Served = FairEvery - 1
+			r.remove(r.next())
+			push(levels + i)
+		}
+		if depth := checkTrees(t, &r); depth > 50 {
+			t.Errorf("%s: 10,000 priorities stand %d deep, want about 31", name, depth)
+		}
+	}
+}
