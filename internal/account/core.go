@@ -48,6 +48,9 @@ type Account interface {
 	available(now time.Time) float64
 	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
 	fresh(now time.Time) bool
+	// spent is what must be earned back before the account is as new; spend makes that no less than s.
+	spent(now time.Time) Spent
+	spend(now time.Time, s Spent)
 }
 
 // What a limiter may be able to do; the library's users know these as Limiter, Adjuster and Notifier.
