@@ -72,6 +72,7 @@ type table struct {
 	order    []*keyState // the same, for the hand to go round
 	hand     int
 	recent   *keyState // that of the last call; nil if it was dropped
+	dropped  queue.Dropped
 	accesses uint
 	limits   *account.Set // of Transport.Limiter
 	most     int          // maxKeys, but in tests
@@ -137,6 +138,7 @@ func (t *table) evict(now time.Time) {
 		}
 	}
 	if least != nil {
+		t.dropped.Keep(&least.Queue, t.most, now)
 		t.drop(least)
 	}
 }
@@ -194,6 +196,7 @@ func (t *table) add(key string, l *keyLimits, now time.Time) *keyState {
 	k := &keyState{used: now.Sub(t.Base)}
 	k.Key, k.Gate.Met = strings.Clone(key), k.used
 	k.Init(&t.Room, l.all, l.own)
+	t.dropped.Recall(&k.Queue, now)
 	t.sweep(now)
 	if len(t.keys) >= t.most {
 		t.evict(now)

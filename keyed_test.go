@@ -335,8 +335,8 @@ func TestFloodOfHosts(t *testing.T) {
 		if n := tr.table.len(); n > maxKeys {
 			t.Errorf("%d keys, want at most %d", n, maxKeys)
 		}
-		if slowest > time.Second/rate {
-			t.Errorf("a new host was slowed by %v, its paced opening is %v", slowest, time.Second/rate)
+		if slowest > 0 {
+			t.Errorf("the first call to a new host was slowed by %v", slowest)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -444,8 +444,8 @@ func TestNewKeyOfAFullTableOpensPaced(t *testing.T) {
 		if got := burst("a"); got != 0 {
 			t.Errorf("the first key's burst took %v", got)
 		}
-		if got := burst("b"); got != 500*time.Millisecond {
-			t.Errorf("5 calls of a key made while the table is full took %v, want 500 ms", got)
+		if got := burst("b"); got != 400*time.Millisecond {
+			t.Errorf("5 calls of a key made while the table is full took %v, want 400 ms", got)
 		}
 	})
 }

@@ -95,7 +95,7 @@ type Trouble struct {
 	Flow    float64   // counted: the rate that was served before the failures; 0: not known
 	Grown   int       // counted: successes
 	Opened  time.Time // counted: since when
-	first   bool      // counted, until the first answer: nothing is known of the upstream
+	first   bool      // counted, until the first answer: nothing is known of the upstream; paced, until the first start
 }
 
 // Meet lets only firstCalls go until the first answer, or until firstPatience is
@@ -143,6 +143,14 @@ func (g *Gate) OpenPaced(at time.Time, pace rate.Limit) {
 		g.Mode, g.allowed, g.Flying, g.Grown, g.Opened = Counted, 1, 0, 0, at
 	}
 	g.Watch()
+}
+
+// Begin makes a new gate open paced: one call goes at now or later, those after it at that rate. If
+// none has gone when that one's time is over, nothing is held back any more.
+func (g *Gate) Begin(now time.Time, pace rate.Limit) {
+	g.Trouble = &Trouble{Until: now.Add(moment.UnitTime(1, pace))}
+	g.OpenPaced(now, pace)
+	g.first = g.Mode == Paced
 }
 
 // Shut begins a closing, or makes the one that there is last until then too,
@@ -211,6 +219,7 @@ func (g *Gate) Start(n int, at, now time.Time, pace rate.Limit) {
 		g.ProbeOut = true
 		g.Until = now.Add(min(max(3*g.Srtt, time.Second), 10*time.Second))
 	case g.Mode == Paced:
+		g.first = false
 		if at.After(g.Next) {
 			g.Next = at
 		}
@@ -237,10 +246,14 @@ func (g *Gate) Undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
 // gone: the reopening is over. A paced one only when its last start is paid, a
 // counted one only after a success, else those who arrive one by one would pass.
 func (g *Gate) LineEmpty(now time.Time) {
-	if g.Trouble == nil || g.Cause != Open || g.Mode == Paced && now.Before(g.Next) || g.Mode == Counted && g.allowed == 1 || g.first {
+	switch {
+	case g.Trouble == nil || g.Cause != Open,
+		g.Mode == Paced && now.Before(g.Next),
+		g.Mode == Counted && g.allowed == 1,
+		g.first && (g.Mode == Counted || now.Before(g.Until)):
 		return
 	}
-	g.Mode, g.Flying = Reopened, 0
+	g.Mode, g.Flying, g.first = Reopened, 0, false
 	if g.untold == 0 && g.row == 0 {
 		g.Trouble = nil // all is well again
 	}

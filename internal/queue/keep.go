@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/gate"
-	"github.com/go-throttle/throttle/internal/moment"
 )
 
 // This file tells who keeps many queues whether one may be dropped.
@@ -33,10 +32,6 @@ func (q *Queue) CauseAt(now time.Time) gate.Cause {
 	return g.Cause
 }
 
-// OpenPaced makes the gate of a new queue let the first calls through as after a
-// closing: its past may have been dropped, a burst just spent with it.
-func (q *Queue) OpenPaced(now time.Time) {
-	pace := q.Limits.Pace(now)
-	q.Gate.Trouble = new(gate.Trouble)
-	q.Gate.OpenPaced(now.Add(moment.UnitTime(1, pace)), pace)
-}
+// OpenPaced makes the gate of a new queue let one call go at once and those after it at the pace of the
+// limit, as after a closing: a table that is full is not to let a burst go to each of many newcomers.
+func (q *Queue) OpenPaced(now time.Time) { q.Gate.Begin(now, q.Limits.Pace(now)) }

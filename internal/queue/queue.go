@@ -6,7 +6,8 @@
 //	admit.go, refuse.go        its rule: who may start, when, and who is turned away
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
 //	heard.go, doubt.go         what an answer changes, and whether the upstream bears what is configured
-//	undo.go, keep.go           what a leaving undoes, when a queue may be dropped
+//	undo.go                    what a leaving undoes
+//	keep.go, dropped.go        when a queue may be dropped, and what is remembered of it
 //	reasons.go                 the errors that say why a call was ended on this side
 //
 // Units belong to nobody until the moment their call goes, so to leave, to pause and to change a rate
