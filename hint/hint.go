@@ -121,7 +121,7 @@ type Quota struct {
 // fields, the longest wait counts.
 //
 // Quotas are read from every response, except one that was served from a cache
-// (Age above 0). The end of a window may be told as a span or a moment, in seconds
+// (Age above 0, or X-From-Cache). The end of a window may be told as a span or a moment, in seconds
 // or milliseconds, or as a date. A number is told apart by its size: below 1e9
 // it is a span in seconds.
 func Parse(resp *http.Response, now time.Time) Hint {

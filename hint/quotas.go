@@ -326,11 +326,17 @@ func orElse[T comparable](a, b, untold T) T {
 	return b
 }
 
-// cached tells whether the response was served from a cache: then what it says of
-// quotas is of another time.
+// cached tells whether a cache has answered: then what the response says of quotas is of
+// another time. Age is the field of RFC 9111 §5.1, X-From-Cache the one that
+// gregjones/httpcache adds, which sends no Age.
 func cached(h http.Header) bool {
 	for _, age := range h["Age"] {
 		if age = trim(age); allDigits(age) && digits(age) > 0 {
+			return true
+		}
+	}
+	for _, mark := range h["X-From-Cache"] {
+		if mark = trim(mark); mark != "" && mark != "0" && !fold(mark, "false") && !fold(mark, "miss") {
 			return true
 		}
 	}

@@ -412,6 +412,17 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// The mark that the transport of gregjones/httpcache puts on what it answers from its cache.
+func TestMarkedByACache(t *testing.T) {
+	for mark, want := range map[string]int{"1": 0, "true": 0, "HIT": 0, "": 1, "0": 1, "false": 1, "False": 1, "Miss": 1} {
+		h := headerOf("Retry-After: 7", "RateLimit: \"a\";r=0", "X-From-Cache: "+mark)
+		got := Parse(response(429, h), noon)
+		if len(got.Quotas) != want || got.RetryAfter != 7*time.Second || !got.Throttled {
+			t.Errorf("X-From-Cache %q: got %+v, want %d quotas", mark, got, want)
+		}
+	}
+}
+
 // Retry-After counts on a cached response, quotas do not.
 func TestCached(t *testing.T) {
 	for age, want := range map[string]int{"": 1, "0": 1, "000": 1, "1": 0, " 60": 0, "99999999999999999999": 0, "-1": 1, "x": 1} {
