@@ -24,9 +24,9 @@ func TestEdgesOfWaits(t *testing.T) {
 		{300, http.Header{"Retry-After": {"7"}}, noon, 7 * time.Second},
 		{429, http.Header{"X-Amz-Retry-After": {"9000"}, "X-Ms-Retry-After-Ms": {"7000"}}, noon, 7 * time.Second},
 		// RFC 850: two digits of a year, up to 50 years ahead
-		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-75 00:00:00 GMT"}}, noon, time.Date(2075, 12, 1, 0, 0, 1, 0, time.UTC).Sub(noon)},
+		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-75 00:00:00 GMT"}}, noon, time.Date(2075, 12, 1, 0, 0, 0, 0, time.UTC).Sub(noon)},
 		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-76 00:00:00 GMT"}}, noon, 0},
-		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-09 00:00:00 GMT"}}, noon.AddDate(34, 6, 0), time.Date(2109, 12, 1, 0, 0, 1, 0, time.UTC).Sub(noon.AddDate(34, 6, 0))},
+		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-09 00:00:00 GMT"}}, noon.AddDate(34, 6, 0), time.Date(2109, 12, 1, 0, 0, 0, 0, time.UTC).Sub(noon.AddDate(34, 6, 0))},
 	} {
 		if got := Parse(response(tt.status, tt.header), tt.now).RetryAfter; got != tt.want {
 			t.Errorf("%d %v: %v, want %v", tt.status, tt.header, got, tt.want)

@@ -23,8 +23,7 @@ func ExampleParse() {
 	// Output: true 2m0s
 }
 
-// The server's clock is an hour behind. Both of its dates are, so the wait is right;
-// the extra second is because a date tells no fractions.
+// The server's clock is an hour behind. Both of its dates are, so the wait is right.
 func ExampleParse_clockSkew() {
 	resp := &http.Response{
 		StatusCode: http.StatusServiceUnavailable,
@@ -34,7 +33,7 @@ func ExampleParse_clockSkew() {
 		},
 	}
 	fmt.Println(hint.Parse(resp, now).RetryAfter)
-	// Output: 31s
+	// Output: 30s
 }
 
 // Ordinary responses tell what is left, so that no refusal is needed to know it.

@@ -114,11 +114,13 @@ type Quota struct {
 // The value is a number of seconds, with a decimal fraction if the server likes
 // one, or a date in any of the three forms of RFC 9110 §5.6.7 (also with UTC where
 // it should say GMT). A date is compared with the Date field of the same response,
-// so that it does not matter whether the two clocks agree; it is compared with now
-// if Date is missing, malformed, more than a day from now, or the very second of
-// now. Dates have a resolution of one second, and a wait ends with the second that
-// is told, not at its beginning. A date that has passed tells no wait. Of several
-// fields, the longest wait counts.
+// so that it does not matter whether the two clocks agree; it is compared with the
+// second of now if Date is missing, malformed, or more than a day from now. Both have a
+// resolution of one second, and how far their clock has gone into the second of Date is
+// unknown. The wait is the shortest that does not end before the date, by the
+// server's clock, whatever part of the second that is; so it may end up to a second after the date. A
+// date in the second of Date is a wait of one second, an earlier one is no wait. Of
+// several fields, the longest wait counts.
 //
 // Quotas are read from every response, except one that was served from a cache
 // (Age above 0, or X-From-Cache). The end of a window may be told as a span or a moment, in seconds
@@ -154,7 +156,7 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 		return h
 	}
 	if ordersWait(resp.StatusCode) {
-		h.RetryAfter = clock{now: now, header: resp.Header}.retryAfter()
+		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter()
 	}
 	if mayTell(resp.Header) || p.covers(resp) {
 		p.learn(resp, now, &h)
@@ -215,7 +217,9 @@ func (p *Parser) learn(resp *http.Response, now time.Time, h *Hint) {
 
 // wait reads the field that a row names for it. The first row's counts.
 func (r *reader) wait(d *Dialect, h *Hint) {
-	if t, ok := r.clock.reset(r.line(d.RetryAfter), d.Scale); ok {
+	c := r.clock
+	c.order = true
+	if t, ok := c.reset(r.line(d.RetryAfter), d.Scale); ok {
 		h.RetryAfter = t
 	}
 }

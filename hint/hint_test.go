@@ -129,30 +129,57 @@ func TestRetryAfterSeconds(t *testing.T) {
 	}
 }
 
+// Whatever the difference between the two clocks, and wherever in its second the server answers: a wait for a date
+// does not end before that date by the server's clock, and ends within a second after it.
+func TestRetryAfterDateIsNeitherEarlyNorLate(t *testing.T) {
+	for _, skew := range []time.Duration{-time.Hour, -1500, -900, -100, 0, 100, 900, 1500, time.Hour} {
+		if skew.Abs() < time.Hour {
+			skew *= time.Millisecond
+		}
+		for part := time.Duration(0); part < time.Second; part += 50 * time.Millisecond {
+			for ahead := time.Second; ahead < 4*time.Second; ahead += 300 * time.Millisecond {
+				server := noon.Add(part) // its clock
+				date := server.Add(ahead).Truncate(time.Second)
+				h := http.Header{"Retry-After": {date.Format(http.TimeFormat)}, "Date": {server.Format(http.TimeFormat)}}
+				got := Parse(response(429, h), server.Add(skew)).RetryAfter
+				if end := server.Add(got).Sub(date); end < 0 || end >= time.Second {
+					t.Fatalf("clocks %v apart, %v into the second, told %v: waits %v, which ends %v after the date", skew, part, h, got, end)
+				}
+				delete(h, "Date") // then the local clock is all there is
+				got = Parse(response(429, h), server).RetryAfter
+				if end := server.Add(got).Sub(date); end < 0 || end >= time.Second {
+					t.Fatalf("no Date, %v into the second, told %v: waits %v, which ends %v after the date", part, h, got, end)
+				}
+			}
+		}
+	}
+}
+
 func TestRetryAfterDate(t *testing.T) {
 	const at = "Sat, 10 Jan 2026 12:00:00 GMT" // noon
 	tests := []struct {
 		name, value, date string
 		want              time.Duration
 	}{
-		// A date names a second, and the wait lasts to its end: hence the odd one.
-		{"IMF-fixdate", "Sat, 10 Jan 2026 12:01:00 GMT", at, 61 * time.Second},
-		{"RFC 850", "Saturday, 10-Jan-26 12:01:00 GMT", at, 61 * time.Second},
-		{"asctime", "Sat Jan 10 12:01:00 2026", at, 61 * time.Second},
-		{"UTC", "Sat, 10 Jan 2026 12:01:00 UTC", at, 61 * time.Second},
-		{"one-digit day", "Sun, 1 Feb 2026 12:00:00 GMT", at, 22*24*time.Hour + time.Second},
-		{"asctime, one-digit day", "Sun Feb  1 12:00:00 2026", at, 22*24*time.Hour + time.Second},
+		{"IMF-fixdate", "Sat, 10 Jan 2026 12:01:00 GMT", at, time.Minute},
+		{"RFC 850", "Saturday, 10-Jan-26 12:01:00 GMT", at, time.Minute},
+		{"asctime", "Sat Jan 10 12:01:00 2026", at, time.Minute},
+		{"UTC", "Sat, 10 Jan 2026 12:01:00 UTC", at, time.Minute},
+		{"one-digit day", "Sun, 1 Feb 2026 12:00:00 GMT", at, 22 * 24 * time.Hour},
+		{"asctime, one-digit day", "Sun Feb  1 12:00:00 2026", at, 22 * 24 * time.Hour},
 
-		{"Date in RFC 850", "Sat, 10 Jan 2026 12:01:00 GMT", "Saturday, 10-Jan-26 12:00:00 GMT", 61 * time.Second},
-		{"server 1 h ahead", "Sat, 10 Jan 2026 13:01:00 GMT", "Sat, 10 Jan 2026 13:00:00 GMT", 61 * time.Second},
-		{"server 1 h behind", "Sat, 10 Jan 2026 11:01:00 GMT", "Sat, 10 Jan 2026 11:00:00 GMT", 61 * time.Second},
-		{"server 1 day ahead", "Sun, 11 Jan 2026 12:01:00 GMT", "Sun, 11 Jan 2026 12:00:00 GMT", 61 * time.Second},
-		{"Date too far ahead", "Sat, 10 Jan 2026 12:01:00 GMT", "Sun, 11 Jan 2026 12:00:01 GMT", 61 * time.Second},
-		{"Date too far behind", "Sat, 10 Jan 2026 12:01:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", 61 * time.Second},
-		{"no Date", "Sat, 10 Jan 2026 12:01:00 GMT", "", 61 * time.Second},
-		{"malformed Date", "Sat, 10 Jan 2026 12:01:00 GMT", "today", 61 * time.Second},
+		{"Date in RFC 850", "Sat, 10 Jan 2026 12:01:00 GMT", "Saturday, 10-Jan-26 12:00:00 GMT", time.Minute},
+		{"server 1 h ahead", "Sat, 10 Jan 2026 13:01:00 GMT", "Sat, 10 Jan 2026 13:00:00 GMT", time.Minute},
+		{"server 1 h behind", "Sat, 10 Jan 2026 11:01:00 GMT", "Sat, 10 Jan 2026 11:00:00 GMT", time.Minute},
+		{"server 1 day ahead", "Sun, 11 Jan 2026 12:01:00 GMT", "Sun, 11 Jan 2026 12:00:00 GMT", time.Minute},
+		{"Date too far ahead", "Sat, 10 Jan 2026 12:01:00 GMT", "Sun, 11 Jan 2026 12:00:01 GMT", time.Minute},
+		{"Date too far behind", "Sat, 10 Jan 2026 12:01:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", time.Minute},
+		{"no Date", "Sat, 10 Jan 2026 12:01:00 GMT", "", time.Minute},
+		{"malformed Date", "Sat, 10 Jan 2026 12:01:00 GMT", "today", time.Minute},
 
-		{"this second", at, at, time.Second},
+		{"this second", at, at, time.Second}, // a date cannot say less
+		{"the next second", "Sat, 10 Jan 2026 12:00:01 GMT", at, time.Second},
+		{"the second after that", "Sat, 10 Jan 2026 12:00:02 GMT", at, 2 * time.Second},
 		{"past", "Sat, 10 Jan 2026 11:59:59 GMT", at, 0},
 		{"past by server's clock", "Sat, 10 Jan 2026 12:01:00 GMT", "Sat, 10 Jan 2026 13:00:00 GMT", 0},
 		{"long past", "Sun, 06 Nov 1994 08:49:37 GMT", at, 0},
@@ -160,7 +187,7 @@ func TestRetryAfterDate(t *testing.T) {
 		{"year 9999", "Fri, 31 Dec 9999 23:59:59 GMT", at, longest},
 
 		{"two digits, past", "Sunday, 06-Nov-94 08:49:37 GMT", at, 0},
-		{"two digits, 49 years ahead", "Friday, 10-Jan-75 12:00:00 GMT", at, 17897*24*time.Hour + time.Second},
+		{"two digits, 49 years ahead", "Friday, 10-Jan-75 12:00:00 GMT", at, 17897 * 24 * time.Hour},
 		{"two digits, more than 50 years", "Friday, 10-Jan-77 12:00:00 GMT", at, 0},
 
 		{"other zone", "Sat, 10 Jan 2026 12:01:00 PST", at, 0},
@@ -188,7 +215,7 @@ func TestRetryAfterDate(t *testing.T) {
 func TestTwoDigitYear(t *testing.T) {
 	newYearsEve := time.Date(2099, time.December, 31, 23, 59, 30, 0, time.UTC)
 	h := http.Header{"Retry-After": {"Friday, 01-Jan-00 00:00:00 GMT"}}
-	if got, want := Parse(response(429, h), newYearsEve).RetryAfter, 31*time.Second; got != want {
+	if got, want := Parse(response(429, h), newYearsEve).RetryAfter, 30*time.Second; got != want {
 		t.Errorf("New Year 2100, told 30 s before: got %v, want %v", got, want)
 	}
 	h = http.Header{"Retry-After": {"Thursday, 31-Dec-99 23:59:59 GMT"}}
@@ -197,15 +224,15 @@ func TestTwoDigitYear(t *testing.T) {
 	}
 }
 
-// Without a Date the local clock counts, to the nanosecond.
+// Without a Date the local clock counts, from the beginning of its second.
 func TestRetryAfterDateLocalClock(t *testing.T) {
 	h := http.Header{"Retry-After": {"Sat, 10 Jan 2026 12:00:05 GMT"}}
 	now := noon.Add(300 * time.Millisecond)
-	if got, want := Parse(response(503, h), now).RetryAfter, 5700*time.Millisecond; got != want {
+	if got, want := Parse(response(503, h), now).RetryAfter, 5*time.Second; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	est := time.FixedZone("EST", -5*3600)
-	if got, want := Parse(response(503, h), now.In(est)).RetryAfter, 5700*time.Millisecond; got != want {
+	if got, want := Parse(response(503, h), now.In(est)).RetryAfter, 5*time.Second; got != want {
 		t.Errorf("in another zone: got %v, want %v", got, want)
 	}
 }
@@ -220,7 +247,7 @@ func TestRetryAfterLines(t *testing.T) {
 		{[]string{"5", "3600"}, time.Hour},
 		{[]string{"3600", "5"}, time.Hour},
 		{[]string{"-1", "5", "soon"}, 5 * time.Second},
-		{[]string{"5", "Sat, 10 Jan 2026 12:01:00 GMT"}, 61 * time.Second},
+		{[]string{"5", "Sat, 10 Jan 2026 12:01:00 GMT"}, time.Minute},
 		{[]string{"5", "9223372037"}, longest},
 		{[]string{"", "-1"}, 0},
 	}

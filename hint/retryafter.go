@@ -48,7 +48,7 @@ func (c clock) longest(lines []string, unit time.Duration, dates bool) (longest 
 		if !read && dates {
 			var t time.Time
 			if t, read = parseDate(v, c.now); read {
-				wait = c.until(t.Add(resolution))
+				wait = c.until(t)
 			}
 		}
 		longest, ok = max(longest, wait), ok || read

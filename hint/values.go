@@ -12,8 +12,7 @@ const (
 	maxWait = time.Duration(math.MaxInt64)
 	day     = 24 * time.Hour
 
-	// resolution is that of an HTTP date: the moment meant lies somewhere in the
-	// second told, so only its end is surely late enough.
+	// resolution is that of an HTTP date.
 	resolution = time.Second
 
 	// maxDate is more than any date takes, in bytes.
@@ -118,6 +117,7 @@ type clock struct {
 	now    time.Time   // of the local clock, when the response came
 	header http.Header // whose Date is the server's clock
 	wait   time.Duration
+	order  bool // a moment is one not to send before, see until
 }
 
 // until returns the time from the moment of the response to t, or 0 if t has
@@ -126,17 +126,39 @@ type clock struct {
 // Both t and Date come from one clock, so their difference is right even where
 // that clock is wrong. A Date that is far off is more likely a cached or a made-up
 // one than a clock. Where Date is the second that now lies in, the two clocks
-// agree as far as can be told, and now is the finer one.
+// agree as far as can be seen, and now is the finer one.
+//
+// That is not safe enough for a time not to send before (c.order): two clocks that
+// show the same second may still be nearly a second apart. When the response comes,
+// the server's clock shows the beginning of the second in Date, or later. So
+// t - Date is the shortest wait that surely reaches t, and it ends less than a second
+// after t. Without a Date, the second of now stands in for it. If t lies in that
+// second, the wait is one second, because no date could say less.
 func (c clock) until(t time.Time) time.Duration {
-	from := c.now
-	if lines := c.header["Date"]; len(lines) > 0 {
-		date, ok := parseDate(trim(lines[0]), c.now)
-		off := c.now.Sub(date)
-		if ok && off.Abs() <= day && (off < 0 || off >= resolution) {
-			from = date
+	from, known := c.date()
+	if !c.order {
+		if off := c.now.Sub(from); !known || off >= 0 && off < resolution {
+			from = c.now
 		}
+		return max(0, t.Sub(from)) // Sub saturates
 	}
-	return max(0, t.Sub(from)) // Sub saturates
+	if !known {
+		from = c.now.Truncate(resolution)
+	}
+	if t.Before(from) {
+		return 0
+	}
+	return max(resolution, t.Sub(from))
+}
+
+// date returns the Date of the response, if it is near enough to now to be believed.
+func (c clock) date() (time.Time, bool) {
+	lines := c.header["Date"]
+	if len(lines) == 0 {
+		return time.Time{}, false
+	}
+	date, ok := parseDate(trim(lines[0]), c.now)
+	return date, ok && c.now.Sub(date).Abs() <= day
 }
 
 // reset reads a told end of a window, in whatever form, as the time until then. A
@@ -157,7 +179,10 @@ func (c clock) reset(s string, unit time.Duration) (time.Duration, bool) {
 		return c.until(t), true
 	}
 	t, ok := parseDate(s, c.now)
-	return c.until(t.Add(resolution)), ok
+	if !c.order {
+		t = t.Add(resolution) // the window ends within that second
+	}
+	return c.until(t), ok
 }
 
 // number reads a plain number as a span or a moment, by its size: below 1e9 it is
