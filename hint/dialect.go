@@ -8,7 +8,7 @@ import (
 
 // Dialect is one row of the table of dialects: how one host describes one quota
 // in its header fields. Everything but Host may be left out. A row applies to a
-// response that has one of the fields that Limit, Remaining, Used and Rate name;
+// response that has one of the fields that Limit, Remaining, Used, Rate and Reset name;
 // the fields that it names are then read by rows alone.
 //
 // An API that tells "X-Quota: 12/500" for each hour needs
@@ -111,6 +111,10 @@ func (r *reader) row(d *Dialect, l *fields) {
 		q.Rate, q.Source = rate, d.Rate
 	}
 	if q.Source == "" {
+		if r.times(d, &q); q.Reset >= 0 { // told alone, and not in the unit that its name suggests
+			r.ends(&q, r.line(d.Reset), d.Scale)
+			l.take(d)
+		}
 		return
 	}
 	if q.Limit < 0 && d.Max > 0 {
@@ -118,6 +122,7 @@ func (r *reader) row(d *Dialect, l *fields) {
 	}
 	q.derive(used)
 	r.times(d, &q)
+	r.ends(&q, r.line(d.Reset), d.Scale)
 	if v := r.line(d.NamedBy); v != "" {
 		q.Name = short(v)
 	}

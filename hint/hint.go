@@ -47,7 +47,9 @@ type Hint struct {
 
 	// RetryAfter is how long, counted from the time given to Parse, the upstream
 	// asks not to be sent anything. 0: no wait told. It is never negative, and a
-	// wait too long for a Duration is the longest Duration.
+	// wait too long for a Duration is the longest Duration. If a refusal names no wait,
+	// but the end of a window (X-RateLimit-Reset, say), and nothing says what remains in that
+	// window, then it is the time until that end; of several, until the first.
 	RetryAfter time.Duration
 
 	// Scope is the Name of the quota that a refusal is about. "": not told, so that it
@@ -227,17 +229,22 @@ func (r *reader) wait(d *Dialect, h *Hint) {
 // conclude tells the quotas, and whether the response is a refusal and of what.
 func (r *reader) conclude(status int, refusal bool, h *Hint) {
 	var exhausted *Quota
-	none := 0
+	none, complete := 0, false
 	for i := range r.n {
-		if r.quotas[i].Remaining == 0 {
+		q := &r.quotas[i]
+		if q.Remaining == 0 {
 			none++
-			exhausted = &r.quotas[i]
+			exhausted = q
 		}
+		complete = complete || q.Remaining >= 0 && q.Reset >= 0
 	}
 	if r.n > 0 {
 		h.Quotas = append([]Quota(nil), r.quotas[:r.n]...)
 	}
 	h.Throttled = h.Throttled || refuses(status, h) || none > 0 && (refusal || status == http.StatusForbidden)
+	if h.Throttled && h.RetryAfter == 0 && !complete {
+		h.RetryAfter = r.end
+	}
 	switch {
 	case !h.Throttled, r.global, status >= 500, status == http.StatusTeapot:
 	case r.bucket != "":

@@ -11,9 +11,10 @@ type reader struct {
 	clock  clock
 	quotas [maxQuotas]Quota
 	n      int
-	bytes  int    // of values read so far
-	bucket string // the quota that this request fell under, if told
-	global bool   // the refusal is about no single quota
+	end    time.Duration // until the first end of a window of which nothing says what remains; 0: none
+	bytes  int           // of values read so far
+	bucket string        // the quota that this request fell under, if told
+	global bool          // the refusal is about no single quota
 }
 
 // untold is a quota in which nothing is told.
@@ -46,10 +47,12 @@ func (r *reader) read(l *fields) {
 
 // draft is a family that is being read.
 type draft struct {
-	q        Quota  // the one that limit, remaining and reset are about
-	used     int64  // of it; -1: not told
-	policies items  // what else the family tells of
-	source   string // the field that told the policies
+	q        Quota         // the one that limit, remaining and reset are about
+	used     int64         // of it; -1: not told
+	end      string        // the value that its Reset was read from; "": a member of RateLimit
+	unit     time.Duration // of end
+	policies items         // what else the family tells of
+	source   string        // the field that told the policies
 }
 
 // family reads the fields of one family: a quota, and what they tell of others.
@@ -63,6 +66,7 @@ func (r *reader) family(fs []field) {
 	}
 	d.q.derive(d.used)
 	d.join()
+	r.ends(&d.q, d.end, d.unit)
 	r.add(&d.q)
 	// A policy that d.q or a RateLimit member has told already is the same quota
 	// to add, which then adds nothing.
@@ -91,11 +95,11 @@ func (r *reader) field(d *draft, f *field) {
 			return // told by RateLimit
 		}
 		if t, ok := r.clock.reset(first, 0); ok {
-			d.q.Reset = t
+			d.q.Reset, d.end = t, first
 		}
 	case resetAfter:
 		if t, ok := r.clock.reset(first, time.Second); ok {
-			d.q.Reset = t
+			d.q.Reset, d.end, d.unit = t, first, time.Second
 		}
 	case window:
 		if t, ok := r.clock.reset(first, time.Second); ok && d.q.Window == 0 {
@@ -258,9 +262,29 @@ func (r *reader) policy(p, it *item, key string) {
 		q.Name, q.Remaining = short(it.name), it.r
 		if it.t >= 0 {
 			q.Reset = seconds(it.t)
+			r.ends(&q, "", 0)
 		}
 	}
 	r.add(&q)
+}
+
+// ends notes when the window of q ends, read from value, if nothing says what remains
+// of q: in a refusal that is the time to wait. Which of several quotas has
+// refused is not known then, so the first end counts: the next refusal will tell
+// what is left of the others.
+func (r *reader) ends(q *Quota, value string, unit time.Duration) {
+	if q.Remaining >= 0 || q.Reset < 0 {
+		return
+	}
+	end := q.Reset
+	if value != "" {
+		c := r.clock
+		c.order = true
+		end, _ = c.reset(value, unit)
+	}
+	if end > 0 && (r.end == 0 || end < r.end) {
+		r.end = end
+	}
 }
 
 // seconds returns n seconds, or the longest Duration.

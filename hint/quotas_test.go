@@ -434,6 +434,84 @@ func TestCached(t *testing.T) {
 	}
 }
 
+// A refusal that tells the end of a window, but neither a wait nor what remains, tells with it how long to wait.
+func TestResetAloneIsAWait(t *testing.T) {
+	tests := []struct {
+		status      int
+		host, lines string
+		want        time.Duration
+	}{
+		{429, "", "X-RateLimit-Reset: 30", 30 * time.Second},
+		{429, "", "X-RateLimit-Reset: 1768046430", 30 * time.Second},
+		{429, "", "X-RateLimit-Reset: 1768046430000", 30 * time.Second},
+		{429, "", "X-RateLimit-Reset: 2026-01-10T12:00:30Z", 30 * time.Second},
+		{429, "", "X-RateLimit-Reset: Sat, 10 Jan 2026 12:00:30 GMT", 30 * time.Second},
+		{429, "", "X-Rate-Limit-Reset: 30", 30 * time.Second},
+		{429, "", "RateLimit-Reset: 30", 30 * time.Second},
+		{429, "", "RateLimit: reset=30", 30 * time.Second},
+		{429, "", "X-RateLimit-Reset-After: 0.5", 500 * time.Millisecond},
+		{429, "", "X-RateLimit-Reset: 1768046499|X-RateLimit-Reset-After: 1.5", 1500 * time.Millisecond},
+		{429, "", "X-RateLimit-Reset-Requests: 6m0s", 6 * time.Minute},
+		{418, "", "X-RateLimit-Reset: 30", 30 * time.Second},
+		{529, "", "X-RateLimit-Reset: 30", 30 * time.Second},
+
+		// contentful.com/developers/docs/references/content-management-api, API rate limits
+		{429, "cdn.contentful.com", "X-Contentful-RateLimit-Reset: 1", time.Second},
+		{429, "cdn.contentful.com", "X-Contentful-RateLimit-Second-Limit: 55|X-Contentful-RateLimit-Reset: 1", time.Second},
+		{429, "api.contentful.com", "X-Contentful-RateLimit-Hour-Limit: 36000|X-Contentful-RateLimit-Hour-Remaining: 35000|" +
+			"X-Contentful-RateLimit-Second-Limit: 7|X-Contentful-RateLimit-Second-Remaining: 0|X-Contentful-RateLimit-Reset: 2", 2 * time.Second},
+
+		// the size of the limit tells nothing of when to try again
+		{429, "", "X-RateLimit-Limit: 100|X-RateLimit-Reset: 30", 30 * time.Second},
+		{429, "", "X-RateLimit-Limit-Minute: 100|X-RateLimit-Reset-Minute: 30", 30 * time.Second},
+		{429, "", "RateLimit-Limit: 100, 100;w=60|RateLimit-Reset: 30", 30 * time.Second},
+		{429, "", "RateLimit: \"a\";t=30", 30 * time.Second},
+		{429, "", "RateLimit: \"a\";t=30, \"b\";t=40|RateLimit-Policy: \"a\";q=100;w=60, \"b\";q=500;w=3600", 30 * time.Second},
+
+		// by the rows of the table, in their units
+		{429, "api.kucoin.com", "gw-ratelimit-reset: 1489", 1489 * time.Millisecond},
+		{429, "api.bigcommerce.com", "X-Rate-Limit-Time-Reset-Ms: 2500", 2500 * time.Millisecond},
+		{429, "api.imgur.com", "X-RateLimit-UserReset: 1768046430", 30 * time.Second},
+
+		// Date and now show the same second, how far they are apart in it is unknown: never early
+		{429, "", "X-RateLimit-Reset: 1768046402|Date: Sat, 10 Jan 2026 11:59:59 GMT", 3 * time.Second},
+		{429, "", "X-RateLimit-Reset: 1768046400", time.Second},
+
+		// which of the limits has refused is not told: when the first one ends, the next answer tells more
+		{429, "", "X-RateLimit-Reset-Minute: 20|X-RateLimit-Reset-Day: 40000", 20 * time.Second},
+		{429, "", "X-RateLimit-Reset-Day: 0|X-RateLimit-Reset-Minute: 20", 20 * time.Second},
+
+		// something more precise is there
+		{429, "", "Retry-After: 7|X-RateLimit-Reset: 30", 7 * time.Second},
+		{429, "", "X-RateLimit-Limit: 100|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 30", 0},
+		{429, "", "X-RateLimit-Limit: 100|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 30", 0},
+		{429, "", "X-RateLimit-Remaining: 0|X-RateLimit-Reset: 30", 0},
+		{429, "", "X-RateLimit-Used: 9|X-RateLimit-Limit: 10|X-RateLimit-Reset: 30", 0},
+		{429, "", "RateLimit: \"a\";r=0;t=30", 0},
+		{429, "", "RateLimit: \"a\";r=9;t=30|X-RateLimit-Reset: 20", 0},
+		{429, "", "RateLimit-Reset: 30|X-RateLimit-Limit: 100|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 31", 0},
+		{429, "api.yelp.com", "RateLimit-DailyLimit: 500|RateLimit-Remaining: 9|RateLimit-ResetTime: 2026-01-11T00:00:00+00:00", 0},
+
+		// no refusal, nothing to believe, or over
+		{200, "", "X-RateLimit-Reset: 30", 0},
+		{403, "", "X-RateLimit-Reset: 30", 0},
+		{503, "", "X-RateLimit-Reset: 30", 0},
+		{429, "", "X-RateLimit-Reset: soon", 0},
+		{429, "", "X-RateLimit-Reset: -30", 0},
+		{429, "", "X-RateLimit-Reset: 0", 0},
+		{429, "", "X-RateLimit-Reset: 1768046399", 0},
+		{429, "", "X-RateLimit-Reset-Ms: 5000", 0},
+		{429, "", "Age: 5|X-RateLimit-Reset: 30", 0},
+		{429, "", "X-From-Cache: 1|X-RateLimit-Reset: 30", 0},
+	}
+	for _, tt := range tests {
+		h := Parse(from(tt.host, response(tt.status, headerOf(strings.Split(tt.lines, "|")...))), noon)
+		if h.RetryAfter != tt.want || h.Throttled != (tt.status >= 418 && tt.status != 503) {
+			t.Errorf("%d %s: got %+v, want %v", tt.status, tt.lines, h, tt.want)
+		}
+	}
+}
+
 func TestThrottledAndScope(t *testing.T) {
 	const all = "?" // throttled, of no single quota
 	tests := []struct {
