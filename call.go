@@ -29,7 +29,7 @@ type call struct {
 	resp    *http.Response // the last answer, not handed out yet
 	err     error          // the last attempt's error; nil: it had an answer
 	srtt    time.Duration
-	final   bool // Check has said so
+	final   bool // Check, or the answer itself, has said so
 	backoff Backoff
 	planned bool   // a retry has been decided and is not sent yet
 	charged bool   // a retry was taken out of the budget, when closings was
@@ -185,12 +185,16 @@ func (c *call) learn() gate.Outcome {
 	default:
 		h = hint.Parse(c.resp, now)
 	}
-	r.Outcome = judge(c.req.Context(), c.resp, c.err, h.Throttled, r.Trip, c.srtt)
+	what := judge(c.req.Context(), c.resp, c.err, h.Throttled, r.Trip, c.srtt)
+	r.Outcome, h.Throttled = what, what == gate.Refusal
 	r.Cut = c.err != nil && c.req.Context().Err() == context.DeadlineExceeded
-	if r.Outcome == gate.Refusal {
+	switch c.final = h.Final && what != gate.Success; {
+	case c.final: // no wait cures it, so nobody else needs to wait
+		r.Outcome = gate.Cancelled
+	case h.Throttled:
 		r.Told = max(0, h.RetryAfter)
 	}
-	if r.Outcome > gate.Neutral || len(h.Quotas) > 0 || c.Sample || c.k.Gate.Alert.Load() {
+	if what > gate.Neutral || len(h.Quotas) > 0 || c.Sample || c.k.Gate.Alert.Load() {
 		for _, news := range c.report(&r, &h, now) {
 			c.out = false
 			c.tell(c.t.Hooks.Learned, Event{Learned: Learned(news)})
@@ -198,9 +202,9 @@ func (c *call) learn() gate.Outcome {
 	}
 	c.out = false
 	switch {
-	case r.Outcome == gate.Refusal:
+	case what == gate.Refusal:
 		c.tell(c.t.Hooks.Throttled, Event{Wait: r.Told})
-	case c.err != nil, r.Outcome == gate.Failure, c.resp.StatusCode == http.StatusInternalServerError:
+	case c.err != nil, what == gate.Failure, c.resp.StatusCode == http.StatusInternalServerError:
 		c.tell(c.t.Hooks.Failed, Event{})
 	}
 	return r.Outcome

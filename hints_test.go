@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -77,4 +78,128 @@ func TestResetAloneIsWaitedFor(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What says that it is not to be sent again is handed out at once, untouched, and stops nobody.
+func TestShouldRetryFalseIsFinal(t *testing.T) {
+	for _, field := range []string{"X-Should-Retry", "Stripe-Should-Retry"} {
+		for _, code := range []int{400, 403, 409, 418, 429, 500, 502, 503, 504, 529} {
+			synctest.Test(t, func(t *testing.T) {
+				var ans answers
+				var sent *http.Response
+				var throttled, failed int
+				up := newUpstream(time.Millisecond, func(_ int, req *http.Request) (*http.Response, error) {
+					sent = ans.reply(req, code, 100, "Retry-After", "30", field, "false")
+					return sent, nil
+				})
+				tr := &Transport{Base: up, Hooks: Hooks{
+					Throttled: func(context.Context, Event) { throttled++ },
+					Failed:    func(context.Context, Event) { failed++ },
+				}}
+				const calls = 20
+				for i := range calls { // one after the other, in no time but their round trips
+					resp, err := tr.RoundTrip(request(t.Context(), "GET", "http://x/"))
+					if err != nil || resp != sent || ans.made[i].read.Load() != 0 {
+						t.Fatalf("%s on %d: %v, %v, want the answer as it came", field, code, resp, err)
+					}
+					resp.Body.Close()
+				}
+				s := statsOfOnly(t, tr)
+				if n, d := len(up.times()), up.now(); n != calls || d != calls*time.Millisecond {
+					t.Errorf("%s on %d: %d attempts in %v, want %d in %d ms", field, code, n, d, calls, calls)
+				}
+				if s.Cause != "" || len(s.Learned) > 0 || s.Retried != 0 {
+					t.Errorf("%s on %d: left behind %+v", field, code, s)
+				}
+				if isThrottled := code == 403 || code == 418 || code == 429 || code == 503 || code == 529; isThrottled != (throttled == calls) ||
+					int(s.Throttled) != throttled || (failed > 0) != (code == 500 || code == 502 || code == 504) {
+					t.Errorf("%s on %d: %d throttled, %d failed, counted %d", field, code, throttled, failed, s.Throttled)
+				}
+			})
+		}
+	}
+}
+
+func statsOfOnly(t *testing.T, tr *Transport) (s KeyStats) {
+	t.Helper()
+	n := 0
+	for s = range tr.Stats() {
+		n++
+	}
+	if n != 1 {
+		t.Fatalf("%d keys", n)
+	}
+	return s
+}
+
+// Who asks for a retry does not change what is safe to send again, and Check has the last word.
+func TestShouldRetryOverridesNoRule(t *testing.T) {
+	for _, c := range []struct {
+		method, value string
+		code          int
+		check         Verdict
+		sent          int
+	}{
+		{"POST", "true", 503, Default, 1},
+		{"POST", "true", 500, Default, 1},
+		{"GET", "true", 409, Default, 1},
+		{"GET", "true", 429, Default, 2},
+		{"GET", "maybe", 500, Default, 2},
+		{"GET", "false", 200, Default, 1},
+		{"GET", "false", 429, Default, 1},
+		{"GET", "False", 500, Default, 1},
+		{"POST", "false", 429, Again, 2},
+		{"GET", "true", 429, Final, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+				if n > 1 {
+					return reply(req, 200), nil
+				}
+				return reply(req, c.code, "X-Should-Retry", c.value), nil
+			})
+			tr := &Transport{Base: up, Retry: Retry{Check: func(_ *http.Request, resp *http.Response, _ error) Verdict {
+				if resp.StatusCode == 200 {
+					return Default
+				}
+				return c.check
+			}}}
+			resp, err := tr.RoundTrip(request(t.Context(), c.method, "http://x/"))
+			if err != nil || len(up.times()) != c.sent || c.sent > 1 && resp.StatusCode != 200 {
+				t.Errorf("%+v: %d attempts, %v, %v", c, len(up.times()), resp, err)
+			}
+		})
+	}
+}
+
+// A final answer to a probe says nothing of the gate: it stays as it is, and the next caller is the probe at once, so that
+// all of them get their own answer.
+func TestFinalAnswerToAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 10 * time.Millisecond
+		var first time.Duration // final answer
+		up := newUpstream(trip, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n <= 8 {
+				return reply(req, 429), nil
+			}
+			if first == 0 {
+				first = up.now()
+			}
+			return reply(req, 429, "X-Should-Retry", "false"), nil
+		}
+		tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 100}}
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 429 || err != nil {
+					t.Error(code, err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := up.now() - first; first == 0 || took > 100*trip {
+			t.Errorf("50 callers had their answers %v after the first, want about %v", took, 49*trip)
+		}
+	})
 }

@@ -16,8 +16,11 @@ func (c *call) retry(what gate.Outcome) (delay time.Duration, ok bool) {
 	verdict := Default
 	if r.Check != nil {
 		verdict = r.Check(c.req, c.answer(), c.err)
-		c.final = verdict == Final
 	}
+	if c.final && verdict == Default {
+		verdict = Final
+	}
+	c.final = verdict == Final
 	switch {
 	case verdict == Final, verdict == Default && what == gate.Success,
 		c.Attempts >= r.MaxAttempts, !replayable(c.req), c.req.Context().Err() != nil,

@@ -29,7 +29,8 @@ import (
 // Idempotency-Key or X-Idempotency-Key header; if the upstream could not be dialled,
 // any method. Never after other answers, errors of certificates or URLs, hosts that
 // do not exist, and what net/http refuses to send; never if the body cannot be sent
-// again because GetBody is nil.
+// again because GetBody is nil, or if the answer says that no wait cures it
+// ([hint.Hint].Final): that answer is handed out at once, and stops nobody else.
 // http.NewRequest sets that for a bytes.Reader, bytes.Buffer and strings.Reader; for
 // a body of another kind set it yourself.
 type Retry struct {

@@ -203,14 +203,14 @@ func FuzzDecode(f *testing.F) {
 
 // TestAnyResponse puts together responses from pieces that mean something.
 func TestAnyResponse(t *testing.T) {
-	names := []string{"Retry-After", "Retry-After-Ms", "Date", "Age", "Content-Type", "X-Ratelimit-Bucket", "X-Ratelimit-Scope"}
+	names := []string{"Retry-After", "Retry-After-Ms", "Date", "Age", "X-From-Cache", "X-Should-Retry", "Content-Type", "X-Ratelimit-Bucket", "X-Ratelimit-Scope"}
 	for _, p := range []string{"", "X-", "Beta-", "X-Rate-Limit-"} {
 		for _, k := range []string{"", "-Policy", "-Limit", "-Remaining", "-Reset", "-Reset-After", "-Used", "-Limit-Tokens", "-Remaining-Minute", "-Name"} {
 			names = append(names, p+"Ratelimit"+k)
 		}
 	}
 	values := []string{
-		"0", "1", "60", "-1", "99", "1768046410", "1768046410000", "NaN", "", "soon", "1.5", "10, 10;w=1, 1000;w=3600",
+		"0", "1", "60", "-1", "99", "false", "1768046410", "1768046410000", "NaN", "", "soon", "1.5", "10, 10;w=1, 1000;w=3600",
 		`"a";r=0;t=5`, `"a";q=10;w=60, "b";q=5`, "limit=5, remaining=0, reset=1", "5;w=60", "20ms", "global", "application/json",
 		"Sat, 10 Jan 2026 12:00:00 GMT", "2026-01-10T12:01:00Z", strings.Repeat(`"x";r=1,`, 50) + `"y";r=2`,
 	}

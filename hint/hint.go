@@ -52,6 +52,12 @@ type Hint struct {
 	// window, then it is the time until that end; of several, until the first.
 	RetryAfter time.Duration
 
+	// Final tells that no wait cures this answer: the same request should not be sent
+	// again. An error says so with X-Should-Retry or Stripe-Should-Retry: false.
+	// Throttled and RetryAfter are what they would be without it, so look at Final
+	// first.
+	Final bool
+
 	// Scope is the Name of the quota that a refusal is about. "": not told, so that it
 	// may be about everything under the same credentials; also whenever Throttled is
 	// false.
@@ -124,6 +130,10 @@ type Quota struct {
 // date in the second of Date is a wait of one second, an earlier one is no wait. Of
 // several fields, the longest wait counts.
 //
+// X-Should-Retry (of Anthropic and OpenAI) and Stripe-Should-Retry are read on every
+// status from 400 on. Only false has a meaning here: true does not make it safe to
+// repeat a request.
+//
 // Quotas are read from every response, except one that was served from a cache
 // (Age above 0, or X-From-Cache). The end of a window may be told as a span or a moment, in seconds
 // or milliseconds, or as a date. A number is told apart by its size: below 1e9
@@ -160,6 +170,7 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 	if ordersWait(resp.StatusCode) {
 		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter()
 	}
+	h.Final = resp.StatusCode >= 400 && forbidsRetry(resp.Header)
 	if mayTell(resp.Header) || p.covers(resp) {
 		p.learn(resp, now, &h)
 	} else {

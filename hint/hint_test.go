@@ -3,6 +3,7 @@ package hint
 import (
 	"math"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -271,5 +272,37 @@ func TestThrottled503(t *testing.T) {
 		if got := Parse(response(503, http.Header{"Retry-After": {value}}), noon); got.Throttled != want {
 			t.Errorf("503, Retry-After %q: Throttled %v, want %v", value, got.Throttled, want)
 		}
+	}
+}
+
+func TestFinal(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		lines  string
+		want   bool
+	}{
+		{429, "X-Should-Retry: false", true},
+		{429, "Stripe-Should-Retry: false", true},
+		{400, "X-Should-Retry: false", true},
+		{500, "x-should-retry: FALSE ", true},
+		{503, "X-Should-Retry: true|X-Should-Retry: false", true},
+		{429, "X-Should-Retry: true|Stripe-Should-Retry: false", true},
+		{429, "X-Should-Retry: true", false},
+		{429, "X-Should-Retry: ", false},
+		{429, "X-Should-Retry: 0", false},
+		{429, "X-Should-Retry: false|X-From-Cache: 1", false},
+		{429, "X-Should-Retry: false|Age: 1", false},
+		{399, "X-Should-Retry: false", false},
+		{200, "X-Should-Retry: false", false},
+		{429, "Retry-After: 7", false},
+	} {
+		h := Parse(response(tt.status, headerOf(strings.Split(tt.lines, "|")...)), noon)
+		if h.Final != tt.want || h.Throttled != (tt.status == 429) {
+			t.Errorf("%d %s: got %+v, want Final %v", tt.status, tt.lines, h, tt.want)
+		}
+	}
+	h := Parse(response(429, headerOf("X-Should-Retry: false", "Retry-After: 7", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9")), noon)
+	if !h.Final || !h.Throttled || h.RetryAfter != 7*time.Second || len(h.Quotas) != 1 {
+		t.Errorf("what else it says is gone: %+v", h)
 	}
 }

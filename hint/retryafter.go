@@ -1,6 +1,9 @@
 package hint
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // waits are the fields that order a wait, the most precise first. The ones in
 // milliseconds are those of OpenAI, Azure and AWS.
@@ -54,4 +57,19 @@ func (c clock) longest(lines []string, unit time.Duration, dates bool) (longest 
 		longest, ok = max(longest, wait), ok || read
 	}
 	return longest, ok
+}
+
+// forbidsRetry tells whether the response says that the request is not to be sent again.
+// The SDKs of OpenAI and Anthropic obey X-Should-Retry (shouldRetry in
+// internal/requestconfig of openai-go and anthropic-sdk-go), those of Stripe
+// Stripe-Should-Retry (stripe-go#928, stripe-python#621).
+func forbidsRetry(h http.Header) bool {
+	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
+		for _, v := range h[name] {
+			if fold(trim(v), "false") {
+				return !cached(h)
+			}
+		}
+	}
+	return false
 }

@@ -23,7 +23,7 @@ type Outcome uint8
 
 const (
 	Success   Outcome = iota // an answer that is none of those below
-	Cancelled                // by the caller: says nothing of the upstream
+	Cancelled                // by the caller, or final for its own call: says nothing of the upstream
 	Neutral                  // nothing that counts: a 500, a certificate, a URL
 	Failure                  // a 502, 503 or 504, or no answer
 	Refusal                  // for a limit

@@ -43,6 +43,8 @@ func (q *Queue) Heard(r *gate.Report, h *hint.Hint, p learn.Place, now time.Time
 		if q.Learned != nil && q.Learned.Shut(id, h, now) {
 			answer.Outcome = gate.Success // the quota holds its calls back: the others' may go on
 		}
+	} else if h.Throttled { // final for its own call
+		q.Counters.throttled++
 	}
 	current := r.Epoch == q.Gate.Epoch
 	stopped := q.Gate.Learn(answer, now, pace)
