@@ -2,12 +2,16 @@ package throttle
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle/hint"
 )
 
 // A Retry-After date 2 to 3 s ahead is waited for until that date, not a second longer. Jitter adds up to 5 %.
@@ -202,4 +206,34 @@ func TestFinalAnswerToAProbe(t *testing.T) {
 			t.Errorf("50 callers had their answers %v after the first, want about %v", took, 49*trip)
 		}
 	})
+}
+
+// A spent account, by a Parser that looks into bodies: the caller gets the 429 that names the cause, and nobody waits.
+func TestSpentAccountStopsNobody(t *testing.T) {
+	const text = `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`
+	for looks, sent := range map[bool]int{true: 1, false: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(time.Millisecond, func(_ int, req *http.Request) (*http.Response, error) {
+				resp := reply(req, 429, "Content-Type", "application/json")
+				resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+				return resp, nil
+			})
+			tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 4}}
+			if looks {
+				p := &hint.Parser{Dialects: []hint.Dialect{{Host: "api.openai.com", Body: true}}}
+				tr.Hint = p.Parse
+			}
+			resp, err := tr.RoundTrip(request(t.Context(), "POST", "https://api.openai.com/v1/responses"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			if resp.Body.Close(); resp.StatusCode != 429 || string(got) != text || err != nil || len(up.times()) != sent {
+				t.Errorf("looks %v: %d %q %v after %d attempts, want %d", looks, resp.StatusCode, got, err, len(up.times()), sent)
+			}
+			if s := statsOfOnly(t, tr); looks != (s.Cause == "" && len(s.Learned) == 0) {
+				t.Errorf("looks %v: %+v", looks, s)
+			}
+		})
+	}
 }

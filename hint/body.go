@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,9 +14,9 @@ import (
 const maxBody = 64 << 10
 
 // look reads what the body says. A body that was served from a cache says nothing.
-func (r *reader) look(resp *http.Response, h *Hint, fresh bool) {
+func (r *reader) look(resp *http.Response, p *Parser, h *Hint, fresh bool) {
 	switch resp.StatusCode {
-	case 200, 400, 403, 429, 503:
+	case 200, 400, 402, 403, 429, 503:
 	default:
 		return
 	}
@@ -32,7 +33,21 @@ func (r *reader) look(resp *http.Response, h *Hint, fresh bool) {
 	var d document
 	if b := peekBody(resp); len(b) > 0 && d.decode(b) {
 		r.document(&d, resp.StatusCode, h)
+		h.Final = h.Final || resp.StatusCode >= 400 && p.final(hostOf(resp), &d)
 	}
+}
+
+// final tells whether d names an error that no wait cures, by the rows for host.
+func (p *Parser) final(host string, d *document) bool {
+	codes := d.codes()
+	for _, rows := range [...][]Dialect{p.Dialects, spent} {
+		for i := range rows {
+			if rows[i].covers(host) && slices.ContainsFunc(rows[i].Final, func(code string) bool { return slices.Contains(codes, code) }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isJSON tells whether the body is JSON that can be read as it comes.
@@ -86,7 +101,9 @@ func (b *replay) Close() error {
 // document is what the bodies have in common that are understood.
 type document struct {
 	Type   string          `json:"__type"`     // AWS
-	Error  json.RawMessage `json:"error"`      // Google: an object; Kraken: a list
+	Code   string          `json:"code"`       // of an error that is the document itself
+	Kind   string          `json:"type"`       // also
+	Error  json.RawMessage `json:"error"`      // Google, OpenAI, Anthropic: an object; Kraken: a list
 	Errors json.RawMessage `json:"errors"`     // GraphQL
 	Ext    json.RawMessage `json:"extensions"` // Shopify
 }
@@ -210,6 +227,21 @@ func (d *document) retryInfo() time.Duration {
 		}
 	}
 	return 0
+}
+
+// codes returns what the document calls its error, in the places where APIs have it:
+// OpenAI in error.code, or in error.type alone, Anthropic in error.type and
+// error.details.error_code.
+func (d *document) codes() []string {
+	var e struct {
+		Code    string `json:"code"`
+		Type    string `json:"type"`
+		Details struct {
+			Code string `json:"error_code"`
+		} `json:"details"`
+	}
+	decodeJSON(d.Error, &e)
+	return slices.DeleteFunc([]string{e.Code, e.Type, e.Details.Code, d.Code, d.Kind}, func(s string) bool { return s == "" })
 }
 
 // isAWSThrottle tells whether an error code of AWS means a limit. The codes are

@@ -85,6 +85,68 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// Errors that no wait cures: by the built-in rows, which know the codes of a host, and by rows of one's own.
+func TestFinalCodes(t *testing.T) {
+	const openai = "api.openai.com"
+	p := &Parser{Dialects: []Dialect{
+		{Host: openai, Body: true},
+		{Host: "api.anthropic.com", Body: true},
+		{Host: "api.moonshot.*", Body: true},
+		{Host: "dashscope.aliyuncs.com", Body: true},
+		{Host: "llm.example.com", Final: []string{"insufficient_quota", "budget_exceeded"}},
+	}}
+	for _, tt := range []struct {
+		status     int
+		host, body string
+		want       bool
+	}{
+		{429, openai, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`, true},
+		{429, openai, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":null}}`, true},
+		{429, openai, `{"error":{"type":"insufficient_quota","code":"credit_balance_exhausted"}}`, true},
+		{429, openai, `{"error":{"code":"credit_balance_exhausted"}}`, true},
+		{429, openai, `{"error":{"code":"organization_usage_limit_exceeded"}}`, true},
+		{429, openai, `{"error":{"code":"organization_spend_limit_exceeded"}}`, true},
+		{429, openai, `{"error":{"code":"project_spend_limit_exceeded"}}`, true},
+		{400, openai, `{"error":{"code":"billing_hard_limit_reached","type":"invalid_request_error"}}`, true},
+		{403, openai, `{"error":{"code":"insufficient_quota"}}`, true},
+		{503, openai, `{"error":{"code":"insufficient_quota"}}`, true},
+		{429, openai, `{"error":{"type":"requests","code":"rate_limit_exceeded"}}`, false},
+		{429, openai, `{"error":{"type":"rate_limit_error","code":"slow_down"}}`, false},
+		{429, openai, `{"error":{"message":"insufficient_quota"}}`, false},
+		{429, openai, `{"error":"insufficient_quota"}`, false},
+		{429, openai, `{"error":{"code":["insufficient_quota"]}}`, false},
+		{429, openai, `{"error":{"code":""},"code":"","type":""}`, false},
+		{429, openai, `{"error":{"code":"insufficient_quota"}`, false},
+		{200, openai, `{"error":{"code":"insufficient_quota"}}`, false},
+		{429, "api.anthropic.com", `{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}`, true},
+		{402, "api.anthropic.com", `{"type":"error","error":{"type":"billing_error","message":"x"}}`, true},
+		{429, "api.anthropic.com", `{"type":"error","error":{"type":"rate_limit_error","message":"x","details":null}}`, false},
+		{429, "api.moonshot.ai", `{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}`, true},
+		{429, "api.moonshot.cn", `{"error":{"message":"x","type":"rate_limit_reached_error"}}`, false},
+		{429, "dashscope.aliyuncs.com", `{"error":{"code":"insufficient_quota","type":"insufficient_quota"}}`, false}, // tokens a minute
+		{429, "llm.example.com", `{"error":{"code":"insufficient_quota"}}`, true},
+		{429, "llm.example.com", `{"error":{"code":429,"type":"budget_exceeded"}}`, true},
+		{429, "llm.example.com", `{"type":"https://example.com/e","title":"t","status":429,"code":"budget_exceeded"}`, true},
+		{429, "llm.example.com", `{"type":"budget_exceeded"}`, true},
+		{429, "llm.example.com", `{"code":30001,"type":7,"error":{"code":"insufficient_quota"}}`, true},
+		{429, "llm.example.com", `{"error":{"code":"other"}}`, false},
+		{429, "other.example.com", `{"error":{"code":"insufficient_quota"}}`, false},
+	} {
+		resp, _ := jsonResponse(tt.status, strings.NewReader(tt.body))
+		from(tt.host, resp)
+		if h := p.Parse(resp, noon); h.Final != tt.want || h.Throttled != (tt.status == 429) {
+			t.Errorf("%s %d %s: got %+v, want Final %v", tt.host, tt.status, tt.body, h, tt.want)
+		}
+		if got, err := io.ReadAll(resp.Body); string(got) != tt.body || err != nil {
+			t.Errorf("%s: the body became %q, %v", tt.body, got, err)
+		}
+		resp, b := jsonResponse(tt.status, strings.NewReader(tt.body))
+		if h := Parse(from(tt.host, resp), noon); h.Final || b.read > 0 {
+			t.Errorf("%s %d: without a row %+v, %d reads", tt.host, tt.status, h, b.read)
+		}
+	}
+}
+
 func TestRetryInfo(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"39s"}]}}`: "39s",

@@ -63,6 +63,12 @@ type Dialect struct {
 
 	// Body turns on the look into JSON bodies for this host. See [Parser].
 	Body bool
+
+	// Final lists the codes of errors that no wait cures, beside the built-in ones. An
+	// answer with a status of 400 or more whose JSON body names one of them, in
+	// error.code, error.type, error.details.error_code, code or type, is
+	// [Hint].Final. A row with Final turns on the look into bodies as Body does.
+	Final []string
 }
 
 // hostOf returns the host that answered, in lower case and without a port.

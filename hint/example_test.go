@@ -101,3 +101,28 @@ func ExampleParser_body() {
 	// true
 	// {"error":["EAPI:Rate limit exceeded"]} <nil>
 }
+
+// A spent account is a 429 as well, but no wait cures it. OpenAI, Anthropic and Moonshot say so in the
+// body, and Body turns on the look into it; for other hosts, Final lists their codes. A
+// throttle.Transport{Hint: parser.Parse} hands such an answer out at once, and stops nobody for it.
+func ExampleParser_spentAccount() {
+	parser := &hint.Parser{Dialects: []hint.Dialect{
+		{Host: "api.openai.com", Body: true},
+		{Host: "llm.example.com", Final: []string{"budget_exceeded"}},
+	}}
+	for host, body := range map[string]string{
+		"api.openai.com":  `{"error":{"type":"insufficient_quota","code":"credit_balance_exhausted"}}`,
+		"llm.example.com": `{"error":{"code":"budget_exceeded"}}`,
+	} {
+		h := parser.Parse(&http.Response{
+			StatusCode: http.StatusTooManyRequests,
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       io.NopCloser(strings.NewReader(body)),
+			Request:    &http.Request{URL: &url.URL{Scheme: "https", Host: host}},
+		}, now)
+		fmt.Println(h.Throttled, h.Final)
+	}
+	// Output:
+	// true true
+	// true true
+}

@@ -44,7 +44,7 @@ func everything(t *testing.T, resp *http.Response, now time.Time, body string) {
 	before := resp.Header.Clone()
 	host := hostOf(resp)
 	own := &Parser{Dialects: []Dialect{
-		{Host: host, Body: true, Limit: "X-A", Remaining: "X-B", Reset: "X-C", Period: "X-D", RetryAfter: "X-E", Refusal: 400},
+		{Host: host, Body: true, Limit: "X-A", Remaining: "X-B", Reset: "X-C", Period: "X-D", RetryAfter: "X-E", Refusal: 400, Final: []string{"a"}},
 		{Used: "X-A", Rate: "X-B", NamedBy: "X-C", Max: 5, Index: 1, Scale: time.Millisecond},
 	}}
 	for _, parse := range []func(*http.Response, time.Time) Hint{Parse, own.Parse} {

@@ -47,15 +47,15 @@ type Hint struct {
 
 	// RetryAfter is how long, counted from the time given to Parse, the upstream
 	// asks not to be sent anything. 0: no wait told. It is never negative, and a
-	// wait too long for a Duration is the longest Duration. If a refusal names no wait,
-	// but the end of a window (X-RateLimit-Reset, say), and nothing says what remains in that
+	// wait too long for a Duration is the longest Duration. If a refusal names no wait
+	// but the end of a window (X-RateLimit-Reset, say), and not what remains in that
 	// window, then it is the time until that end; of several, until the first.
 	RetryAfter time.Duration
 
 	// Final tells that no wait cures this answer: the same request should not be sent
-	// again. An error says so with X-Should-Retry or Stripe-Should-Retry: false.
-	// Throttled and RetryAfter are what they would be without it, so look at Final
-	// first.
+	// again. An error says so with X-Should-Retry or Stripe-Should-Retry: false, or by
+	// a code in its body that a [Dialect] knows: a spent account, say. Throttled and
+	// RetryAfter are what they would be without it, so look at Final first.
 	Final bool
 
 	// Scope is the Name of the quota that a refusal is about. "": not told, so that it
@@ -148,11 +148,12 @@ func Parse(resp *http.Response, now time.Time) Hint {
 //
 // Some upstreams refuse with a 200 or a 400 and say so only in the body. A row with
 // Body set makes the Parser look into the bodies of that host: into those that are
-// JSON and not compressed, with status 200, 400, 403, 429 or 503, and not into
+// JSON and not compressed, with status 200, 400, 402, 403, 429 or 503, and not into
 // more than their first 64 KiB. It understands the refusals of GraphQL servers
-// (GitHub, Linear, Shopify), the error codes of AWS, Google's RetryInfo and
-// Kraken's errors. The response's Body is then replaced by one that gives what was
-// read again and goes on behind it, so the caller can read it as if nothing had
+// (GitHub, Linear, Shopify), the error codes of AWS, Google's RetryInfo, Kraken's
+// errors, and the codes by which OpenAI, Anthropic and Moonshot say that an account is
+// spent. The response's Body is then replaced by one that gives what was read again
+// and goes on behind it, so the caller can read it as if nothing had
 // happened. To look is to wait until so much of the body has come.
 type Parser struct {
 	// Dialects are the rows, the first before the others. nil: the built-in ones alone.
@@ -217,13 +218,13 @@ func (p *Parser) learn(resp *http.Response, now time.Time, h *Hint) {
 				r.row(d, &l)
 			}
 			refusal = refusal || d.Refusal != 0 && d.Refusal == resp.StatusCode
-			body = body || d.Body
+			body = body || d.Body || len(d.Final) > 0
 		}
 	}
 	r.clock.wait = h.RetryAfter
 	r.read(&l)
 	if body {
-		r.look(resp, h, fresh)
+		r.look(resp, p, h, fresh)
 	}
 	r.conclude(resp.StatusCode, refusal, h)
 }

@@ -137,3 +137,22 @@ var vendors = []Dialect{
 	// reads it, packages/sdk/src/error.ts
 	{Host: "api.linear.app", Refusal: 400, RetryAfter: "Retry-After"},
 }
+
+// spent are rows for errors that no wait cures. They stand apart from vendors because only
+// who looks into bodies asks for them. The same code may mean something else elsewhere:
+// insufficient_quota of Alibaba's Model Studio is a limit of tokens per minute
+// (alibabacloud.com/help/en/model-studio/rate-limit).
+var spent = []Dialect{
+	// help.openai.com/en/articles/5955604, Identify the cause: billing errors have one of
+	// these codes, or the type insufficient_quota alone. The first was the only one until
+	// 2026, the last is that of images.
+	{Host: "api.openai.com", Final: []string{"insufficient_quota", "credit_balance_exhausted", "organization_usage_limit_exceeded",
+		"organization_spend_limit_exceeded", "project_spend_limit_exceeded", "billing_hard_limit_reached"}},
+
+	// platform.claude.com/docs/en/api/rate-limits, Spend limits: a 429 without a
+	// Retry-After; platform.claude.com/docs/en/api/errors: billing_error is a 402
+	{Host: "api.anthropic.com", Final: []string{"enforced_spend_limit_reached", "billing_error"}},
+
+	// platform.moonshot.ai/docs, Error codes: a 429 of an account without balance
+	{Host: "api.moonshot.*", Final: []string{"exceeded_current_quota_error"}},
+}
