@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -178,6 +179,9 @@ func (c *call) learn() gate.Outcome {
 	now := time.Now()
 	r := gate.Report{Epoch: c.Epoch, Call: c.Seq, Trip: now.Sub(c.Now)}
 	var h hint.Hint
+	if resp := c.answer(); resp != nil {
+		r.Status = uint16(min(max(0, resp.StatusCode), math.MaxUint16))
+	}
 	switch {
 	case c.err != nil:
 	case c.t.Hint != nil:

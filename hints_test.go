@@ -2,8 +2,11 @@ package throttle
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -233,6 +236,67 @@ func TestSpentAccountStopsNobody(t *testing.T) {
 			}
 			if s := statsOfOnly(t, tr); looks != (s.Cause == "" && len(s.Learned) == 0) {
 				t.Errorf("looks %v: %+v", looks, s)
+			}
+		})
+	}
+}
+
+// Behind an upstream that answers nothing but 429, calls wait for MaxPause. Those that were never sent hear then what the probes
+// were answered, and nobody is handed the answer to another's request.
+func TestErrPausedSaysWhatProbesAreAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(int, *http.Request) (*http.Response, error)
+		want   string
+	}{
+		"429": {always(429), `calls to this upstream are paused \(429, \d+ probes in (59s|1m0s)\)$`},
+		"503": {always(503), `calls to this upstream are paused \(503, \d\d+ probes in (59s|1m0s)\)$`},
+		"nobody there": {func(int, *http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+			`calls to this upstream are paused \(no answer, \d\d+ probes in (59s|1m0s)\)$`},
+		"429, once": {always(429, "Retry-After", "3600"), `calls to this upstream are paused \(429 0s ago\)$`},
+		"spent": {always(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600"),
+			`calls to this upstream are paused$`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(10*time.Millisecond, c.answer)
+			tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 1000, Backoff: func() Backoff { return constant(1) }}}
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var texts []string
+			for i := range 500 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					start := time.Now()
+					resp, err := tr.RoundTrip(request(t.Context(), "GET", fmt.Sprint("http://x/", i)))
+					if err == nil {
+						if resp.Request.URL.Path != fmt.Sprint("/", i) {
+							t.Errorf("%s: call %d got the answer to %s", name, i, resp.Request.URL)
+						}
+						resp.Body.Close()
+						return
+					}
+					var e *Error
+					if errors.Is(err, io.ErrUnexpectedEOF) {
+						return // it was sent itself
+					}
+					if !errors.Is(err, ErrPaused) || !errors.As(err, &e) || e.Attempts != 0 {
+						t.Errorf("%s: %v", name, err)
+					}
+					if d := time.Since(start); strings.Contains(err.Error(), "probes in") && (d < 59*time.Second || d > 61*time.Second) {
+						t.Errorf("%s: left after %v", name, d)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					texts = append(texts, err.Error())
+				})
+			}
+			wg.Wait()
+			if len(texts) < 250 {
+				t.Fatalf("%s: %d calls ended with ErrPaused, want most of 500", name, len(texts))
+			}
+			for _, text := range texts {
+				if !regexp.MustCompile(c.want).MatchString(text) {
+					t.Fatalf("%s: %s, want %s", name, text, c.want)
+				}
 			}
 		})
 	}

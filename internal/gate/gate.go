@@ -77,8 +77,10 @@ type Trouble struct {
 	total   time.Duration // time spent closed before Since
 	ExpelAt time.Time     // when the first of those waiting has spent its MaxPause; zero: nobody has one
 
-	Probing  bool // at Until, only one call goes, and its answer decides
-	ProbeOut bool // one is on its way
+	Probing  bool   // at Until, only one call goes, and its answer decides
+	ProbeOut bool   // one is on its way
+	Status   uint16 // of the last answer that closed the gate or kept it closed; 0: there was no answer
+	Probes   uint32 // sent since Since
 
 	row      int       // counted failures without a success between
 	rowCall  uint64    // the call of the row's first failure
@@ -160,7 +162,7 @@ func (g *Gate) Shut(c Cause, until, now time.Time) (longest bool) {
 		g.Trouble = new(Trouble)
 	}
 	if g.Cause == Open {
-		g.Since, g.Until, g.Floor = now, now, time.Time{}
+		g.Since, g.Until, g.Floor, g.Probes = now, now, time.Time{}, 0
 	}
 	if longest = until.After(g.Until); longest {
 		g.Slack = 0
@@ -217,6 +219,7 @@ func (g *Gate) Start(n int, at, now time.Time, pace rate.Limit) {
 	case g.Trouble == nil:
 	case g.Cause != Open:
 		g.ProbeOut = true
+		g.Probes++
 		g.Until = now.Add(min(max(3*g.Srtt, time.Second), 10*time.Second))
 	case g.Mode == Paced:
 		g.first = false
@@ -235,6 +238,7 @@ func (g *Gate) Undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
 	case g.Trouble == nil || epoch != g.Epoch:
 	case g.Cause != Open:
 		g.probeAt(now)
+		g.Probes -= min(g.Probes, 1)
 	case g.Mode == Paced:
 		g.Next = g.Next.Add(-moment.UnitTime(n, pace))
 	case g.Mode == Counted:

@@ -13,6 +13,7 @@ type Report struct {
 	Outcome Outcome
 	Epoch   uint32        // when it was sent
 	Call    uint64        // which call it belongs to
+	Status  uint16        // of the answer; 0: there was none
 	Told    time.Duration // refusal: how long to wait; 0: not told
 	Trip    time.Duration // its round trip; 0: not measured
 	Cut     bool          // the caller's deadline ended it: the round trip would have been longer
@@ -46,6 +47,9 @@ func (g *Gate) Learn(r Report, now time.Time, pace rate.Limit) (stopped bool) {
 	}
 	if g.first && r.Outcome != Cancelled {
 		g.first, g.Mode, g.Flying = false, Reopened, 0
+	}
+	if r.Outcome == Refusal || current && (r.Outcome > Cancelled || r.Outcome == Cancelled && r.Status != 0) {
+		g.Status = r.Status
 	}
 	switch r.Outcome {
 	case Success:

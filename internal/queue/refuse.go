@@ -17,7 +17,7 @@ func (q *Queue) TurnAway(ctx context.Context, o *Order, now time.Time) error {
 		return q.ErrorOf(o.Attempts, q.Predict(o, now), ErrFull)
 	}
 	if wait, yes := q.hopeless(o.pause, o.Lane, true, now); yes {
-		return q.ErrorOf(o.Attempts, wait, ErrPaused)
+		return q.ErrorOf(o.Attempts, wait, q.paused(now))
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok && opts.MaxWait == 0 {
@@ -144,7 +144,7 @@ func (q *Queue) doomed(w *Waiter, before learn.Before, now time.Time) error {
 	}
 	g := &q.Gate
 	if wait, yes := q.hopeless(g.ClosedTime(now)-w.pause, w.Lane, false, now); yes {
-		return q.ErrorOf(int(w.tries), wait, ErrPaused)
+		return q.ErrorOf(int(w.tries), wait, q.paused(now))
 	}
 	if w.moment == 0 || g.Trouble == nil || g.Cause == gate.Open || g.Probing {
 		return nil
