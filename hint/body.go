@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -74,27 +75,30 @@ func peekBody(resp *http.Response) []byte {
 	return b
 }
 
-// replay is a body whose beginning was read already.
+// replay is a body whose beginning was read already. As with the bodies of net/http, Close may
+// be called while another goroutine reads.
 type replay struct {
-	head []byte
-	err  error // that ended the reading of head; nil: rest goes on
-	rest io.ReadCloser
+	head   []byte
+	err    error // that ended the reading of head; nil: rest goes on
+	rest   io.ReadCloser
+	closed atomic.Bool // the rest says what reading a closed body gives
 }
 
 func (b *replay) Read(p []byte) (int, error) {
-	if len(b.head) > 0 {
+	switch {
+	case b.closed.Load():
+	case len(b.head) > 0:
 		n := copy(p, b.head)
 		b.head = b.head[n:]
 		return n, nil
-	}
-	if b.err != nil {
+	case b.err != nil:
 		return 0, b.err
 	}
 	return b.rest.Read(p)
 }
 
 func (b *replay) Close() error {
-	b.head, b.err = nil, nil // the rest says what reading a closed body gives
+	b.closed.Store(true)
 	return b.rest.Close()
 }
 

@@ -201,6 +201,22 @@ func TestBodyLeftAlone(t *testing.T) {
 	}
 }
 
+// A body may be closed while somebody reads it, as those of net/http may (run with -race).
+func TestBodyClosedWhileRead(t *testing.T) {
+	for range 100 {
+		resp, _ := jsonResponse(429, nil)
+		resp.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", 100)))
+		looking.Parse(resp, noon)
+		done := make(chan bool)
+		go func() {
+			io.Copy(io.Discard, iotest.OneByteReader(resp.Body))
+			close(done)
+		}()
+		resp.Body.Close()
+		<-done
+	}
+}
+
 func TestBodyBounds(t *testing.T) {
 	long := `{"errors":[{"type":"RATE_LIMITED"}],"x":"` + strings.Repeat("x", 3*maxBody) + `"}`
 	r := strings.NewReader(long)
