@@ -3,6 +3,7 @@ package throttle
 import (
 	"bytes"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -36,6 +37,9 @@ type keptBody struct {
 	ahead chan struct{} // closed when buf and err are there
 	buf   bytes.Buffer
 	err   error // what ended the reading ahead; nil: there was more
+
+	once   sync.Once // closes body: at its end, when it is dropped, or by whom it is handed to
+	closed error     // what that has returned
 }
 
 func (k *keptBody) read() {
@@ -60,4 +64,7 @@ func (k *keptBody) Read(p []byte) (int, error) {
 	return k.body.Read(p)
 }
 
-func (k *keptBody) Close() error { return k.body.Close() }
+func (k *keptBody) Close() error {
+	k.once.Do(func() { k.closed = k.body.Close() })
+	return k.closed
+}

@@ -154,17 +154,16 @@ func (c *call) send() {
 		err = fmt.Errorf("throttle: Transport.Base (%T) returned neither a response nor an error", base)
 	}
 	if c.err = err; err == nil {
-		c.dropResponse()
-		c.resp = resp
+		c.resp, resp = resp, c.resp
 	}
+	drop(resp) // the one before, or one that came with an error
 }
 
-// dropResponse closes an answer that nobody gets.
-func (c *call) dropResponse() {
-	if c.resp != nil && c.resp.Body != nil {
-		c.resp.Body.Close()
+// drop closes an answer that nobody gets.
+func drop(resp *http.Response) {
+	if resp != nil && resp.Body != nil {
+		resp.Body.Close()
 	}
-	c.resp = nil
 }
 
 // learn takes in what the attempt has shown. A success that says nothing takes no
@@ -296,7 +295,7 @@ func (c *call) end() {
 	if !c.sent && c.next.Body != nil {
 		c.next.Body.Close()
 	}
-	c.dropResponse()
+	drop(c.resp)
 	if c.k == nil {
 		return
 	}

@@ -91,7 +91,7 @@ func (a *answers) reply(req *http.Request, code, n int, kv ...string) *http.Resp
 }
 
 // Each case drives one call to one of its ends. The request's bodies are closed exactly once each, its
-// answers' at least once but for the one handed out, the request is as it was, and the line is free again.
+// answers' too, the one handed out by the caller, the request is as it was, and the line is free again.
 func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 	type world struct {
 		*testing.T
@@ -203,6 +203,9 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 			w.up.answer = func(int, *http.Request) (*http.Response, error) { return nil, nil }
 			w.tr.Retry.MaxAttempts = 1
 		}, err: errAny, sent: 1},
+		{name: "Base returns both", set: func(w *world) {
+			w.up.answer = func(_ int, req *http.Request) (*http.Response, error) { return w.ans.reply(req, 200, 100), errTest }
+		}, err: errTest, sent: 4},
 		{name: "bad field", set: func(w *world) { w.tr.Retry.MaxAttempts = -1 }, err: errAny},
 		{name: "limiter's error", set: func(w *world) { w.tr.Limiter = bare{err: errTest} }, err: errTest},
 		{name: "impossible cost", set: func(w *world) { w.ctx = WithCost(w.ctx, -1) }, err: errAny},
@@ -296,8 +299,8 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 						}
 					}
 					for i, b := range w.ans.made {
-						if b.closed.Load() == 0 {
-							t.Errorf("answer %d of %d not closed", i+1, len(w.ans.made))
+						if n := b.closed.Load(); n != 1 {
+							t.Errorf("answer %d of %d closed %d times", i+1, len(w.ans.made), n)
 						}
 						if i < len(w.ans.made)-1 && c.err == nil && c.code != 0 && !b.eof.Load() {
 							t.Errorf("answer %d of %d not drained", i+1, len(w.ans.made))
@@ -418,8 +421,8 @@ func TestAnswersAreHandedOutWhole(t *testing.T) {
 						t.Error(err)
 					}
 					for i, b := range ans.made {
-						if b.closed.Load() == 0 {
-							t.Errorf("answer %d not closed", i)
+						if n := b.closed.Load(); n != 1 {
+							t.Errorf("answer %d closed %d times", i, n)
 						}
 					}
 					synctest.Wait()

@@ -255,7 +255,7 @@ func keep(resp *http.Response) {
 	select {
 	case <-k.ahead:
 		if k.err == io.EOF {
-			k.body.Close()
+			k.Close()
 		}
 	case <-timer.C:
 	}
