@@ -38,8 +38,8 @@ type keptBody struct {
 	buf   bytes.Buffer
 	err   error // what ended the reading ahead; nil: there was more
 
-	once   sync.Once // closes body: at its end, when it is dropped, or by whom it is handed to
-	closed error     // what that has returned
+	once   sync.Once // closes body: at its end, when the answer is dropped, or when its caller closes it
+	closed error     // what Close has returned
 }
 
 func (k *keptBody) read() {

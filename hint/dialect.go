@@ -117,7 +117,7 @@ func (r *reader) row(d *Dialect, l *fields) {
 		q.Rate, q.Source = rate, d.Rate
 	}
 	if q.Source == "" {
-		if r.times(d, &q); q.Reset >= 0 { // told alone, and not in the unit that its name suggests
+		if r.times(d, &q); q.Reset >= 0 { // nothing but the reset, whose unit the pattern does not know
 			r.ends(&q, r.line(d.Reset), d.Scale)
 			l.take(d)
 		}

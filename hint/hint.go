@@ -47,9 +47,9 @@ type Hint struct {
 
 	// RetryAfter is how long, counted from the time given to Parse, the upstream
 	// asks not to be sent anything. 0: no wait told. It is never negative, and a
-	// wait too long for a Duration is the longest Duration. If a refusal names no wait
-	// but the end of a window (X-RateLimit-Reset, say), and not what remains in that
-	// window, then it is the time until that end; of several, until the first.
+	// wait too long for a Duration is the longest Duration. If a throttled response
+	// has no wait, but the end of a window (X-RateLimit-Reset, say) and not what remains
+	// in that window, RetryAfter is the time until that end; of several, until the first.
 	RetryAfter time.Duration
 
 	// Final tells that no wait cures this answer: the same request should not be sent

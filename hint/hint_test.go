@@ -144,12 +144,12 @@ func TestRetryAfterDateIsNeitherEarlyNorLate(t *testing.T) {
 				h := http.Header{"Retry-After": {date.Format(http.TimeFormat)}, "Date": {server.Format(http.TimeFormat)}}
 				got := Parse(response(429, h), server.Add(skew)).RetryAfter
 				if end := server.Add(got).Sub(date); end < 0 || end >= time.Second {
-					t.Fatalf("clocks %v apart, %v into the second, told %v: waits %v, which ends %v after the date", skew, part, h, got, end)
+					t.Fatalf("clocks %v apart, %v into the second, %v: waits %v, which ends %v after the date", skew, part, h, got, end)
 				}
 				delete(h, "Date") // then the local clock is all there is
 				got = Parse(response(429, h), server).RetryAfter
 				if end := server.Add(got).Sub(date); end < 0 || end >= time.Second {
-					t.Fatalf("no Date, %v into the second, told %v: waits %v, which ends %v after the date", part, h, got, end)
+					t.Fatalf("no Date, %v into the second, %v: waits %v, which ends %v after the date", part, h, got, end)
 				}
 			}
 		}

@@ -268,10 +268,10 @@ func (r *reader) policy(p, it *item, key string) {
 	r.add(&q)
 }
 
-// ends notes when the window of q ends, read from value, if nothing says what remains
-// of q: in a refusal that is the time to wait. Which of several quotas has
-// refused is not known then, so the first end counts: the next refusal will tell
-// what is left of the others.
+// ends notes when the window of q ends, read from value, if nothing says what remains of
+// q: a throttled response means that time as a wait. If there are several such quotas,
+// it is unknown which of them was exceeded, so the first end counts. If it was another, the
+// next response says how long that one still lasts.
 func (r *reader) ends(q *Quota, value string, unit time.Duration) {
 	if q.Remaining >= 0 || q.Reset < 0 {
 		return

@@ -434,7 +434,7 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// A refusal that tells the end of a window, but neither a wait nor what remains, tells with it how long to wait.
+// If a throttled response has the end of a window, but neither a wait nor what remains, that end is the wait.
 func TestResetAloneIsAWait(t *testing.T) {
 	tests := []struct {
 		status      int
@@ -477,7 +477,7 @@ func TestResetAloneIsAWait(t *testing.T) {
 		{429, "", "X-RateLimit-Reset: 1768046402|Date: Sat, 10 Jan 2026 11:59:59 GMT", 3 * time.Second},
 		{429, "", "X-RateLimit-Reset: 1768046400", time.Second},
 
-		// which of the limits has refused is not told: when the first one ends, the next answer tells more
+		// it is unknown which of the limits was exceeded: the first end counts
 		{429, "", "X-RateLimit-Reset-Minute: 20|X-RateLimit-Reset-Day: 40000", 20 * time.Second},
 		{429, "", "X-RateLimit-Reset-Day: 0|X-RateLimit-Reset-Minute: 20", 20 * time.Second},
 
@@ -492,7 +492,7 @@ func TestResetAloneIsAWait(t *testing.T) {
 		{429, "", "RateLimit-Reset: 30|X-RateLimit-Limit: 100|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 31", 0},
 		{429, "api.yelp.com", "RateLimit-DailyLimit: 500|RateLimit-Remaining: 9|RateLimit-ResetTime: 2026-01-11T00:00:00+00:00", 0},
 
-		// no refusal, nothing to believe, or over
+		// not throttled, malformed, over, or of another time
 		{200, "", "X-RateLimit-Reset: 30", 0},
 		{403, "", "X-RateLimit-Reset: 30", 0},
 		{503, "", "X-RateLimit-Reset: 30", 0},
