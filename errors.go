@@ -46,7 +46,7 @@ type Error struct {
 	Key      string        // the key of the call's line, as observers see it; "" for a bare Queue
 	Wait     time.Duration // the predicted wait, where there was one; 0: none
 	Attempts int           // attempts sent before
-	Err      error         // the reason: one of the sentinels, ctx.Err(), or a limiter's own error
+	Err      error         // the reason, for errors.Is: one of the sentinels, ctx.Err(), or a limiter's own error
 }
 
 // Error implements error.

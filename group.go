@@ -199,6 +199,6 @@ func (g *Group) leaveLocked(w *queue.Waiter, t *task, err error) bool {
 	if w.State != queue.Waiting {
 		return false
 	}
-	t.line.Leave(w, queue.Refused, g.q.ErrorOf(0, 0, err))
+	t.line.Leave(w, queue.Refused, g.q.GaveUp(w, err, time.Now()))
 	return true
 }

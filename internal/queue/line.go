@@ -98,10 +98,11 @@ type rule interface {
 	Head(now time.Time) *Waiter                 // whose turn it is
 	pass(w *Waiter, at, now time.Time) Decision // may w go; if so, as of at
 	fail(w *Waiter, err error) error
-	undo(w *Waiter, now time.Time) // w was granted and cannot go: give all back, let the next go
-	gone(w *Waiter)                // w has left the line, whatever the reason
-	emptied()                      // nobody waits any more
-	Advance(now time.Time)         // Line.advance, with all that hangs on it
+	GaveUp(w *Waiter, err error, now time.Time) error // w waits, and its ctx has ended because of err
+	undo(w *Waiter, now time.Time)                    // w was granted and cannot go: give all back, let the next go
+	gone(w *Waiter)                                   // w has left the line, whatever the reason
+	emptied()                                         // nobody waits any more
+	Advance(now time.Time)                            // Line.advance, with all that hangs on it
 	watch(changed func()) (stop func())
 
 	// For foreign limiters. They may block, so all but answered is called without the lock.
@@ -297,7 +298,9 @@ func (l *Line) abandonLocked(ctx context.Context, w *Waiter) (units int, back bo
 		l.drop(w, now)
 		back = true
 	default:
+		err = l.rule.GaveUp(w, ctx.Err(), now)
 		l.drop(w, now)
+		return 0, false, err
 	}
 	return units, back, l.rule.fail(w, ctx.Err())
 }

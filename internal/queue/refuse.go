@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/gate"
@@ -174,4 +175,35 @@ func (q *Queue) ErrorOf(attempts int, wait time.Duration, reason error) error {
 // fail implements rule.
 func (q *Queue) fail(w *Waiter, err error) error {
 	return q.ErrorOf(int(w.tries), 0, err)
+}
+
+// GaveUp implements rule: the error of w, which waits and whose ctx has ended because of err. It names the
+// in-flight slots if only they held the line up: a slot does not come back by itself, as units do.
+func (q *Queue) GaveUp(w *Waiter, err error, now time.Time) error {
+	if q.lacksSlot(now) {
+		open := ""
+		if q.Key != "" { // a Transport's
+			open = " (bodies not closed?)"
+		}
+		err = fmt.Errorf("%w, waiting for an in-flight slot: %d of %d calls in flight%s", err, q.Slots, q.Room.Opts.MaxInFlight, open)
+	}
+	return q.fail(w, err)
+}
+
+// lacksSlot reports whether the head of the line could go if it had a slot.
+func (q *Queue) lacksSlot(now time.Time) bool {
+	most := q.Room.Opts.MaxInFlight
+	if most == 0 || q.Slots < most || q.Line.Asking != nil || q.Gate.Closed(now, q.Pace()) {
+		return false
+	}
+	w := q.Head(now)
+	if w == nil || !w.Slot() {
+		return false
+	}
+	at, d := q.Ready(&Waiter{Cost: w.Cost, Lane: w.Lane}, now, now)
+	if d.Verdict != Grant || q.Foreign != nil && q.Foreign.Next.After(now) {
+		return false
+	}
+	m, err := q.Own.Ready(at, w.Cost)
+	return err == nil && !m.After(now)
 }
