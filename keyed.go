@@ -72,11 +72,11 @@ type table struct {
 	order    []*keyState // the same, for the hand to go round
 	hand     int
 	recent   *keyState // that of the last call; nil if it was dropped
-	dropped  queue.Dropped
 	accesses uint
 	limits   *account.Set // of Transport.Limiter
 	most     int          // maxKeys, but in tests
 	budget   Budget
+	dropped  queue.Dropped // what is remembered of keys that were dropped
 }
 
 func newTable(opts QueueOptions, r Retry, shared Limiter) *table {

@@ -25,7 +25,11 @@ var faults = []struct{ name, file, old, new string }{
 	{"a cancelled call that stays in line", "internal/queue/line.go", "default:\n\t\tl.drop(w, now)", "default:\n\t\tif PLANTED { l.GoOn(now) } else { l.drop(w, now) }"},
 	{"a request's body closed twice", "call.go", `if !c.sent && c.next.Body != nil {`, `if (!c.sent || PLANTED) && c.next.Body != nil {`},
 	{"a request's body left open", "call.go", `c.next.Body.Close()`, `if !PLANTED { c.next.Body.Close() }`},
-	{"an answer left open", "call.go", `c.resp.Body.Close()`, `if !PLANTED { c.resp.Body.Close() }`},
+	{"an answer left open", "call.go", `		resp.Body.Close()
+	}
+}`, `		if !PLANTED { resp.Body.Close() }
+	}
+}`},
 	{"an answer not read to its end", "resend.go", `keep(c.resp)`, `if !PLANTED { keep(c.resp) }`},
 	{"a watch that does not end", "internal/queue/line.go", `	l.stop()`, `	if !PLANTED { l.stop() }`},
 	{"a line that forgets its timer", "internal/queue/line.go", `l.Timer.Reset(wait)`, `if !PLANTED { l.Timer.Reset(wait) }`},

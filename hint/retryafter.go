@@ -73,3 +73,22 @@ func forbidsRetry(h http.Header) bool {
 	}
 	return false
 }
+
+// ends notes when the window of q ends, read from value, if nothing says what remains of
+// q: a throttled response means that time as a wait. If there are several such quotas,
+// it is unknown which of them was exceeded, so the first end counts. If it was another, the
+// next response says how long that one still lasts.
+func (r *reader) ends(q *Quota, value string, unit time.Duration) {
+	if q.Remaining >= 0 || q.Reset < 0 {
+		return
+	}
+	end := q.Reset
+	if value != "" {
+		c := r.clock
+		c.order = true
+		end, _ = c.reset(value, unit)
+	}
+	if end > 0 && (r.end == 0 || end < r.end) {
+		r.end = end
+	}
+}

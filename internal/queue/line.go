@@ -98,7 +98,7 @@ type rule interface {
 	Head(now time.Time) *Waiter                 // whose turn it is
 	pass(w *Waiter, at, now time.Time) Decision // may w go; if so, as of at
 	fail(w *Waiter, err error) error
-	GaveUp(w *Waiter, err error, now time.Time) error // w waits, and its ctx has ended because of err
+	GaveUp(w *Waiter, err error, now time.Time) error // as fail, for one whose ctx has ended
 	undo(w *Waiter, now time.Time)                    // w was granted and cannot go: give all back, let the next go
 	gone(w *Waiter)                                   // w has left the line, whatever the reason
 	emptied()                                         // nobody waits any more
@@ -286,6 +286,7 @@ func (l *Line) abandonLocked(ctx context.Context, w *Waiter) (units int, back bo
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
+	err = l.rule.GaveUp(w, ctx.Err(), now)
 	switch w.State {
 	case Refused:
 		return 0, false, l.reasonLocked(w)
@@ -298,9 +299,7 @@ func (l *Line) abandonLocked(ctx context.Context, w *Waiter) (units int, back bo
 		l.drop(w, now)
 		back = true
 	default:
-		err = l.rule.GaveUp(w, ctx.Err(), now)
 		l.drop(w, now)
-		return 0, false, err
 	}
-	return units, back, l.rule.fail(w, ctx.Err())
+	return units, back, err
 }

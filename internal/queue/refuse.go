@@ -177,10 +177,10 @@ func (q *Queue) fail(w *Waiter, err error) error {
 	return q.ErrorOf(int(w.tries), 0, err)
 }
 
-// GaveUp implements rule: the error of w, which waits and whose ctx has ended because of err. It names the
-// in-flight slots if only they held the line up: a slot does not come back by itself, as units do.
+// GaveUp implements rule: the error of w, whose ctx has ended because of err. If w waits, and nothing but
+// in-flight slots holds the line up, it names them: a slot does not come back by itself, as units do.
 func (q *Queue) GaveUp(w *Waiter, err error, now time.Time) error {
-	if q.lacksSlot(now) {
+	if w.State == Waiting && q.lacksSlot(now) {
 		open := ""
 		if q.Key != "" { // a Transport's
 			open = " (bodies not closed?)"
