@@ -66,7 +66,6 @@ func (b *strictBody) Close() error {
 type strictWorld struct {
 	mu   sync.Mutex
 	rnd  *rand.Rand
-	sent *bodies
 	made []*strictBody
 }
 
