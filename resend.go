@@ -73,7 +73,14 @@ func (c *call) plan(what gate.Outcome, delay time.Duration) (wait time.Duration,
 	c.findLane()
 	again := c.Order
 	again.Retry = true
-	if d, has := ctx.Deadline(); has && now.Add(delay+k.Gate.AnswerTime()).After(d) || k.TurnAway(ctx, &again, now) != nil {
+	if k.TurnAway(ctx, &again, now) != nil {
+		return 0, false
+	}
+	answer := time.Duration(0)
+	if k.Line != nil { // else nobody else has a use for its units
+		answer = k.AnswerTime(&again.Waiter)
+	}
+	if d, has := ctx.Deadline(); has && now.Add(delay+answer).After(d) {
 		return 0, false
 	}
 	if what != gate.Refusal && !k.Gate.Closed(now, k.Pace()) {

@@ -33,9 +33,9 @@ type Waiter struct {
 	moment time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
 	pause  time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; in an Order and once granted: what it has spent
 	Prio   int32
-	Index  int32 // see Level; -1: not in a line
-	Epoch  uint32
-	tries  uint8 // sent before, at most 255
+	Index  int32  // see Level; -1: not in a line
+	Epoch  uint32 // of the gate, once granted; while it waits: see keep
+	tries  uint8  // sent before, at most 255
 	State  waitState
 	Wants  wish
 	Lane   uint8 // of the quotas it falls under, see learn.Learner

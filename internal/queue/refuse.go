@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/gate"
@@ -21,11 +22,14 @@ func (q *Queue) TurnAway(ctx context.Context, o *Order, now time.Time) error {
 		return q.ErrorOf(o.Attempts, wait, q.paused(now))
 	}
 	deadline, ok := ctx.Deadline()
+	if ok {
+		o.keep(deadline.Sub(now))
+	}
 	if !ok && opts.MaxWait == 0 {
 		return nil
 	}
 	switch wait := q.Predict(o, now); {
-	case ok && now.Add(wait+q.answerTime(&o.Waiter)).After(deadline):
+	case ok && now.Add(wait+q.AnswerTime(&o.Waiter)).After(deadline):
 		return q.ErrorOf(o.Attempts, wait, errDeadline)
 	case opts.MaxWait > 0 && wait > opts.MaxWait:
 		return q.ErrorOf(o.Attempts, wait, ErrTooLong)
@@ -55,19 +59,30 @@ func (q *Queue) hopeless(spent time.Duration, lane uint8, arriving bool, now tim
 	return wait, spent >= most || arriving && now.Sub(g.Since) > most
 }
 
-// answerTime is how long after its start a call is expected to have its answer, where that counts.
-func (q *Queue) answerTime(w *Waiter) time.Duration {
+// keepUnit is what keep counts in: 65.5 µs, so that three days fit.
+const keepUnit = 1 << 16
+
+// keep notes that w arrives with so much time, of which it keeps at most 7/8 for its answer.
+func (w *Waiter) keep(time time.Duration) {
+	w.Epoch = uint32(min(max(0, time)/8*7/keepUnit, math.MaxUint32))
+}
+
+// AnswerTime is how long after its start w, which has come to the line, is expected to have its answer,
+// where that counts. It is never all of the time that w has: who gives a call so little knows that it
+// is quicker than others, and if all were turned away, nobody could show that the upstream is quicker
+// again. With foreign limiters, and behind other keys, even those stand in line who need not wait.
+func (q *Queue) AnswerTime(w *Waiter) time.Duration {
 	if w.Wants&TakesTime == 0 {
 		return 0
 	}
-	return q.Gate.AnswerTime()
+	return min(q.Gate.AnswerTime(), time.Duration(w.Epoch)*keepUnit)
 }
 
 // late reports whether w, whose turn it is, cannot have its answer before its deadline any more. Its
-// units are of use to the next. A call that need not wait is never asked: where every deadline
-// is too short, it shows when the upstream is quicker again.
+// units are of use to the next.
 func (q *Queue) late(w *Waiter, now time.Time) bool {
-	return w.moment != 0 && w.Wants&TakesTime != 0 && now.Sub(q.Room.Base)+q.Gate.AnswerTime() > w.moment
+	answer := q.AnswerTime(w)
+	return w.moment != 0 && answer > 0 && now.Sub(q.Room.Base)+answer > w.moment
 }
 
 // Predict is how long a newcomer would wait, supposing that nobody leaves.
@@ -150,7 +165,7 @@ func (q *Queue) doomed(w *Waiter, before learn.Before, now time.Time) error {
 	if w.moment == 0 || g.Trouble == nil || g.Cause == gate.Open || g.Probing {
 		return nil
 	}
-	if at := q.startAt(before, w.Cost, w.Lane, now); at.Add(q.answerTime(w)).After(q.Room.Base.Add(w.moment)) {
+	if at := q.startAt(before, w.Cost, w.Lane, now); at.Add(q.AnswerTime(w)).After(q.Room.Base.Add(w.moment)) {
 		return q.ErrorOf(int(w.tries), at.Sub(now), errDeadline)
 	}
 	return nil
