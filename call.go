@@ -84,6 +84,7 @@ func (c *call) wait() error {
 			return err
 		}
 		c.Fill(w)
+		c.Sample = true // it has paid for the lock already, and those who wait are judged by what it takes
 		waited = c.Now.Sub(start)
 	}
 	c.out, c.held = true, c.Slot()
