@@ -36,11 +36,12 @@ func (s *Set) Spent(now time.Time) (all []Spent) {
 }
 
 // Spend makes each account, numbered as Spent does, have to earn back no less than spent says. An
-// account that is the very one that was dropped has to anyway, and is not changed. Nobody is told of
-// the change, so it may be called under the line's lock: nobody waits for a new limiter yet.
+// account that has been used before is not changed: it is the very one that was dropped, and may have
+// been given units back meanwhile, or that of other keys too. Nobody is told of the change, so it may
+// be called under the line's lock: nobody waits for a new limiter yet.
 func (s *Set) Spend(now time.Time, spent func(i int) Spent) {
 	s.bySpeed(func(i int, o Account) {
-		if back := spent(i); back.Until.After(now) {
+		if back := spent(i); back.Until.After(now) && o.core().last.IsZero() {
 			o.spend(now, back)
 		}
 	})
