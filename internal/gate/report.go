@@ -78,7 +78,7 @@ func (g *Gate) measure(r Report) {
 	switch off := (r.Trip - g.Srtt).Abs(); {
 	case r.Trip <= 0:
 	case r.Cut:
-		if r.Trip > g.Srtt {
+		if r.Trip > g.Srtt+g.Dev {
 			g.Dev += (off - g.Dev) / 4
 		}
 	case r.Outcome != Success && r.Outcome != Refusal:
