@@ -15,9 +15,11 @@ import (
 var (
 	// ErrQueueFull: QueueOptions.MaxWaiting calls wait already.
 	ErrQueueFull = queue.ErrFull
-	// ErrWaitTooLong: the predicted wait is longer than QueueOptions.MaxWait,
-	// or ends after the caller's deadline, that of http.Client.Timeout for one; in
-	// the latter case the error matches context.DeadlineExceeded too.
+	// ErrWaitTooLong: the predicted wait is longer than QueueOptions.MaxWait, or ends too late
+	// for the caller's deadline, that of http.Client.Timeout for one: a call must start so
+	// early that its answer is expected before, by the round trips seen so far (in
+	// Queue.Do and Group, by how long tasks took). It is looked at again when its turn
+	// comes. Then the error matches context.DeadlineExceeded too.
 	ErrWaitTooLong = queue.ErrTooLong
 	// ErrPaused: the upstream has told everyone to wait, or has failed, for longer
 	// than Retry.MaxPause, or the call has spent that at closed gates. While a probe

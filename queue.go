@@ -80,7 +80,8 @@ func (q *Queue) Wait(ctx context.Context) error {
 }
 
 // Do waits as Wait does, then calls fn and returns its error. fn holds one of
-// MaxInFlight slots while it runs.
+// MaxInFlight slots while it runs. Where Wait asks only that the start is before ctx's deadline,
+// Do refuses a call that has to wait if fn would end after it, by how long the calls before took.
 func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
 	v := ctxValue(ctx)
 	return q.q.Do(ctx, v.cost, v.prio, fn)

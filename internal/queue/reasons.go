@@ -24,7 +24,7 @@ var errDeadline error = deadlineError{}
 type deadlineError struct{}
 
 func (deadlineError) Error() string {
-	return "throttle: the wait would outlast the caller's deadline"
+	return "throttle: too little time before the caller's deadline"
 }
 
 func (deadlineError) Is(target error) bool {
