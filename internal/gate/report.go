@@ -55,7 +55,9 @@ func (g *Gate) Learn(r Report, now time.Time, pace rate.Limit) (stopped bool) {
 	case Success:
 		g.succeed(r, now, pace)
 	case Cancelled:
-		if current && g.ProbeOut { // it was the probe: the next is due at once
+		if g.Cause == Failing && 0 < r.Status && r.Status < 500 { // final for its own call, but the upstream is back
+			g.succeed(r, now, pace)
+		} else if current && g.ProbeOut { // it was the probe: the next is due at once
 			g.probeAt(now)
 		}
 	case Neutral:
