@@ -1,0 +1,130 @@
+package throttletest
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Advert is what the answers of a Server say of its limits; the zero Advert is nothing.
+type Advert struct {
+	Dialect   Dialect           // how it is said; nil: not at all
+	Throttled bool              // only to throttled requests
+	Every     int               // only in each Every-th answer; 0: in all
+	Edit      func(State) State // what is said in place of the truth; nil: the truth
+}
+
+// A State is what a Limit knows of itself when a request has been charged.
+type State struct {
+	Name, Unit       string        // those of the Limit
+	Limit, Remaining int           // units; Limit is a Bucket's Burst
+	Window           time.Duration // of a Bucket: in which its Burst comes back
+	Reset            time.Duration // until the window ends, a Bucket is full, or the oldest unit of a Sliding limit leaves
+}
+
+// due reports whether the n-th answer says something.
+func (a *Advert) due(v Verdict, n int) bool {
+	return a.Dialect != nil && (!a.Throttled || v == Throttled) && (a.Every <= 1 || n%a.Every == 0)
+}
+
+// A Dialect writes states into the header of an answer: those of the limits that the request falls under, but for
+// InFlight, and at least one. now is the Server's clock at the request's arrival. The dialects of this package round
+// times up to whole seconds. Those that can describe only one limit take the one with the smallest share left.
+type Dialect func(h http.Header, states []State, now time.Time)
+
+// Draft03 writes RateLimit-Limit with its window, -Remaining and -Reset (draft-ietf-httpapi-ratelimit-headers-03).
+func Draft03(h http.Header, states []State, _ time.Time) {
+	q := tightest(states)
+	trio(h, "Ratelimit-", q, seconds(q.Reset))
+	h.Set("Ratelimit-Limit", strconv.Itoa(q.Limit)+", "+policy(q))
+}
+
+// Draft06 writes RateLimit-Limit, -Remaining and -Reset, and the window in RateLimit-Policy.
+func Draft06(h http.Header, states []State, _ time.Time) {
+	q := tightest(states)
+	trio(h, "Ratelimit-", q, seconds(q.Reset))
+	h.Set("Ratelimit-Policy", policy(q))
+}
+
+// Draft07 writes RateLimit: limit=100, remaining=50, reset=30 and RateLimit-Policy.
+func Draft07(h http.Header, states []State, _ time.Time) {
+	q := tightest(states)
+	h.Set("Ratelimit", "limit="+strconv.Itoa(q.Limit)+", remaining="+strconv.Itoa(q.Remaining)+", reset="+seconds(q.Reset))
+	h.Set("Ratelimit-Policy", policy(q))
+}
+
+// Draft08 writes RateLimit: "default";r=50;t=30 and RateLimit-Policy: "default";q=100;w=60, with qu for a Unit, of
+// all limits. Later drafts look the same.
+func Draft08(h http.Header, states []State, _ time.Time) {
+	var limits, policies []string
+	for _, q := range states {
+		name, unit := `"default"`, ""
+		if q.Name != "" {
+			name = strconv.Quote(q.Name)
+		}
+		if q.Unit != "" {
+			unit = ";qu=" + strconv.Quote(q.Unit)
+		}
+		limits = append(limits, name+";r="+strconv.Itoa(q.Remaining)+";t="+seconds(q.Reset))
+		policies = append(policies, name+";q="+strconv.Itoa(q.Limit)+";w="+seconds(q.Window)+unit)
+	}
+	h.Set("Ratelimit", strings.Join(limits, ", "))
+	h.Set("Ratelimit-Policy", strings.Join(policies, ", "))
+}
+
+// XDelta writes X-RateLimit-Limit, -Remaining and -Reset in seconds from now.
+func XDelta(h http.Header, states []State, _ time.Time) {
+	q := tightest(states)
+	trio(h, "X-Ratelimit-", q, seconds(q.Reset))
+}
+
+// XEpoch writes X-RateLimit-Limit, -Remaining and -Reset in seconds since 1970.
+func XEpoch(h http.Header, states []State, now time.Time) {
+	q := tightest(states)
+	trio(h, "X-Ratelimit-", q, strconv.FormatInt(now.Add(q.Reset+time.Second-1).Unix(), 10))
+}
+
+// GitHub writes what XEpoch does, -Used, and the limit's Name as -Resource. GitHub's Status is 403.
+func GitHub(h http.Header, states []State, now time.Time) {
+	XEpoch(h, states, now)
+	q := tightest(states)
+	h.Set("X-Ratelimit-Used", strconv.Itoa(q.Limit-q.Remaining))
+	h.Set("X-Ratelimit-Resource", q.Name)
+}
+
+// Discord writes X-RateLimit-Limit, -Remaining, -Reset and -Reset-After, both to the millisecond, and the limit's
+// Name as -Bucket.
+func Discord(h http.Header, states []State, now time.Time) {
+	q := tightest(states)
+	reset := now.Add(q.Reset)
+	trio(h, "X-Ratelimit-", q, strconv.FormatFloat(float64(reset.UnixMilli())/1000, 'f', 3, 64))
+	h.Set("X-Ratelimit-Reset-After", strconv.FormatFloat(q.Reset.Seconds(), 'f', 3, 64))
+	h.Set("X-Ratelimit-Bucket", q.Name)
+}
+
+// tightest returns the state with the smallest share left.
+func tightest(states []State) State {
+	q := states[0]
+	for _, s := range states[1:] {
+		if s.Remaining*q.Limit < q.Remaining*s.Limit {
+			q = s
+		}
+	}
+	return q
+}
+
+// trio writes the three fields that most dialects share.
+func trio(h http.Header, prefix string, q State, reset string) {
+	h.Set(prefix+"Limit", strconv.Itoa(q.Limit))
+	h.Set(prefix+"Remaining", strconv.Itoa(q.Remaining))
+	h.Set(prefix+"Reset", reset)
+}
+
+// policy is the quota and its window, as the drafts up to 07 have it.
+func policy(q State) string { return strconv.Itoa(q.Limit) + ";w=" + seconds(q.Window) }
+
+// seconds is d in whole seconds, rounded up, as an upstream does that does not want to be asked too early.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((max(0, d)+time.Second-1)/time.Second), 10)
+}

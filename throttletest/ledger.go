@@ -1,0 +1,153 @@
+package throttletest
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+)
+
+// A Verdict is what became of a request.
+type Verdict string
+
+// The verdicts.
+const (
+	Admitted  Verdict = "admitted"  // by all limits
+	Throttled Verdict = "throttled" // by a limit, or by a Fault with Status 429
+	Failed    Verdict = "failed"    // by another Fault
+)
+
+// An Arrival is one request that has come to a Server. Its times are counted from the Server's start.
+type Arrival struct {
+	Sent, At, Answered time.Duration // when it left its caller, arrived, and was answered; Answered 0: it was not
+
+	Verdict    Verdict       // what became of it
+	Status     int           // of the answer, 200 whatever the Handler says; 0: none
+	RetryAfter time.Duration // in the answer; 0: none
+	Limit      int           // index of the Limit that throttled it, of several the one with the longest wait; -1: none
+	Units      []int         // what each Limit has charged, by its index; not to be changed
+
+	Client, Call       string // who sent it, for which call; see Server.Identify
+	Attempt            int    // 1 is the first of its Call; 0: its Call is ""
+	Method, Host, Path string // of the request
+	Size               int    // bytes of its body
+}
+
+// A Ledger is what has come to a Server, in order of At.
+type Ledger []Arrival
+
+// A Tally counts arrivals.
+type Tally struct {
+	Admitted, Throttled, Failed int // by their verdict
+}
+
+// Total is the number of arrivals.
+func (t Tally) Total() int { return t.Admitted + t.Throttled + t.Failed }
+
+// Tally counts the arrivals.
+func (l Ledger) Tally() (t Tally) {
+	for i := range l {
+		switch l[i].Verdict {
+		case Admitted:
+			t.Admitted++
+		case Throttled:
+			t.Throttled++
+		default:
+			t.Failed++
+		}
+	}
+	return t
+}
+
+// Series counts the arrivals in each stretch of a length, such as a second, from the start until a moment.
+func (l Ledger) Series(length, until time.Duration) (series []Tally) {
+	for from := time.Duration(0); from < until && length > 0; from += length {
+		series = append(series, l.Between(from, from+length).Tally())
+	}
+	return series
+}
+
+// Between returns the arrivals at from and later, and before to. It shares the memory of l.
+func (l Ledger) Between(from, to time.Duration) Ledger {
+	at := func(t time.Duration) int { return sort.Search(len(l), func(i int) bool { return l[i].At >= t }) }
+	return l[at(from):max(at(from), at(to))]
+}
+
+// Only returns the arrivals with a verdict.
+func (l Ledger) Only(v Verdict) Ledger {
+	return l.Where(func(a Arrival) bool { return a.Verdict == v })
+}
+
+// Where returns the arrivals that keep wants.
+func (l Ledger) Where(keep func(Arrival) bool) (kept Ledger) {
+	for _, a := range l {
+		if keep(a) {
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
+
+// Peak is the most arrivals within any stretch of a length.
+func (l Ledger) Peak(length time.Duration) int {
+	return l.peak(length, func(*Arrival) int { return 1 })
+}
+
+// PeakUnits is the most units that the Limit with an index has charged for arrivals within any stretch of a length.
+func (l Ledger) PeakUnits(limit int, length time.Duration) int {
+	return l.peak(length, func(a *Arrival) int { return a.Units[limit] })
+}
+
+// peak lets a window slide over the arrivals: first is the first one in it, sum what is in it.
+func (l Ledger) peak(length time.Duration, units func(*Arrival) int) (most int) {
+	first, sum := 0, 0
+	for i := range l {
+		for ; l[first].At <= l[i].At-max(length, 1); first++ {
+			sum -= units(&l[first])
+		}
+		sum += units(&l[i])
+		most = max(most, sum)
+	}
+	return most
+}
+
+// Used is the share of a Limit that was admitted from from to to, at a unit each: 1 is N for each Per of that time, after
+// the Changes. A rested Bucket's Burst comes on top.
+func (l Ledger) Used(limit Limit, from, to time.Duration) float64 {
+	units, at := 0.0, from
+	for _, c := range slices.Concat(limit.Changes, []Change{{At: to}}) {
+		until := min(max(at, c.At), to)
+		units += float64(limit.N) * float64(until-at)
+		at, limit.N = until, c.N
+	}
+	return float64(l.Between(from, to).Tally().Admitted) * float64(cmp.Or(limit.Per, time.Second)) / units
+}
+
+// Calls is the number of calls in the ledger: arrivals whose Attempt is 1. All arrivals of known calls, divided by it,
+// are the attempts per call.
+func (l Ledger) Calls() int { return len(l.Where(func(a Arrival) bool { return a.Attempt == 1 })) }
+
+// Jain is Jain's index of how evenly clients were admitted: 1 if all were equally often, 1/n if only one of n was. The
+// clients are those named, or all in the ledger if none is named. It is 0 if nobody was admitted.
+func (l Ledger) Jain(clients ...string) float64 {
+	admitted := make(map[string]float64)
+	for _, c := range clients {
+		admitted[c] = 0
+	}
+	for i := range l {
+		if _, ok := admitted[l[i].Client]; ok || len(clients) == 0 {
+			if admitted[l[i].Client] += 0; l[i].Verdict == Admitted {
+				admitted[l[i].Client]++
+			}
+		}
+	}
+	var sum, squares float64
+	for _, x := range admitted {
+		sum += x
+		squares += x * x
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(admitted)) * squares)
+}

@@ -1,0 +1,113 @@
+package throttletest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// A Kind is how a Limit counts.
+type Kind string
+
+// The kinds of limits.
+const (
+	Bucket         Kind = "bucket"          // a token bucket (GCRA, ITU-T I.371): N units per Per, evenly, and up to Burst at once
+	Fixed          Kind = "fixed"           // N units in each window; windows begin at Phase, Phase + Per and so on
+	FixedFirst     Kind = "fixed-first"     // N units in each window; one begins with the first request after the last one
+	Sliding        Kind = "sliding"         // N units in any stretch of Per, by an exact log
+	SlidingCounter Kind = "sliding-counter" // an estimate of Sliding by two counts, as HAProxy's
+	InFlight       Kind = "in-flight"       // N units at work at once, each for Server.Work
+)
+
+// A Limit is one limit of a Server. Limit{N: 10} is a token bucket of 10 requests a second with a burst of 10. Several
+// limits hold together: a request that one of them throttles costs nothing in the others.
+type Limit struct {
+	Name  string        // as advertised; "": "default" where a dialect needs a name
+	Unit  string        // what is counted, as advertised: "tokens"; "": not said
+	Kind  Kind          // "": Bucket
+	N     int           // units per Per; 0 admits nothing
+	Per   time.Duration // 0: one second; unused by InFlight
+	Burst int           // of a Bucket, units at once; 0: N
+	Phase time.Duration // of Fixed and SlidingCounter, when a window begins, since the Server's start
+
+	CountThrottled bool // throttled requests are charged too, but in InFlight
+
+	// These are asked about each request, and may read its body.
+	Match func(*http.Request) bool   // is the limit about it, say by its route; nil: about all
+	Key   func(*http.Request) string // each key has a limit of its own, say each credential; nil: one for all
+	Cost  func(*http.Request) int    // its units; nil: 1; 0 and less: it is not counted. More than N or Burst is never admitted
+
+	Changes []Change // of N, in order of time
+}
+
+// A Change gives a Limit another N from a moment on. What has been used stays used, and a Bucket keeps its Burst.
+type Change struct {
+	At time.Duration // since the Server's start
+	N  int           // from then on
+}
+
+// check says what is wrong with the limit.
+func (l Limit) check() error {
+	if !slices.Contains([]Kind{"", Bucket, Fixed, FixedFirst, Sliding, SlidingCounter, InFlight}, l.Kind) {
+		return fmt.Errorf("there is no Kind %q", l.Kind)
+	}
+	if min(l.N, l.Burst) < 0 || min(l.Per, l.Phase) < 0 {
+		return fmt.Errorf("negative: N %d, Burst %d, Per %v or Phase %v", l.N, l.Burst, l.Per, l.Phase)
+	}
+	for i, c := range l.Changes {
+		if c.N < 0 || i > 0 && c.At < l.Changes[i-1].At {
+			return fmt.Errorf("its Changes[%d] to N %d at %v is negative or out of order", i, c.N, c.At)
+		}
+	}
+	return nil
+}
+
+// A Fault is a way in which a Server fails for some time, whatever its limits say. The zero Fault answers 503 to
+// everything. If several strike the first counts. A request that is struck costs nothing in any limit, and its
+// answer advertises none.
+type Fault struct {
+	From, To time.Duration            // since the Server's start, To not included; To 0: for ever
+	Share    float64                  // of the requests that it strikes, at random; 0: all
+	Match    func(*http.Request) bool // which requests it may strike, as Limit.Match; nil: all
+
+	Status     int           // of the answer; 0: 503. 429 counts as throttled: with a Share, throttled at random
+	RetryAfter time.Duration // in the answer, in whole seconds; 0: none
+	Err        error         // in place of an answer: RoundTrip returns it, a connection is broken off
+	Hang       bool          // no answer until the caller gives up
+}
+
+// strikes reports whether a request that arrives at a moment is struck. A Share is a matter of chance.
+func (f *Fault) strikes(at time.Duration, r *rand.Rand) bool {
+	return f.From <= at && (f.To == 0 || at < f.To) && (f.Share == 0 || r.Float64() < f.Share)
+}
+
+// check says what is wrong with the fault.
+func (f *Fault) check() error {
+	switch {
+	case !(0 <= f.Share && f.Share <= 1):
+		return fmt.Errorf("a Share of %v is not between 0 and 1", f.Share)
+	case f.To != 0 && f.To < f.From:
+		return fmt.Errorf("its To %v is before its From %v", f.To, f.From)
+	case f.Status != 0 && !isStatus(f.Status):
+		return fmt.Errorf("a Status of %d is not that of an answer", f.Status)
+	}
+	return nil
+}
+
+// isStatus reports whether an answer can have the status: 1xx are none.
+func isStatus(code int) bool { return 200 <= code && code <= 999 }
+
+// A Span is a random time.
+type Span struct {
+	Min, Max time.Duration // uniform from Min to Max; always Min if Max is not above it
+}
+
+// draw returns one such time.
+func (s Span) draw(r *rand.Rand) time.Duration {
+	if s.Max <= s.Min {
+		return s.Min
+	}
+	return s.Min + time.Duration(r.Int64N(int64(s.Max-s.Min)+1))
+}

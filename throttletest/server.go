@@ -1,0 +1,291 @@
+package throttletest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Exact as Server.RetryAfter stands for the time until the limits would admit the request; 1 s if an InFlight limit
+// throttles it, which cannot know.
+const Exact time.Duration = -1
+
+// A Server is an upstream with limits. The zero Server admits everything at once. It is an http.RoundTripper, which
+// needs no sockets and no goroutines, and an http.Handler, which Start serves; it can be both at the same time.
+//
+// Its clock begins with its first use: a request, Start or Elapsed. Set its fields before; SetLimits and SetFaults
+// change what is in force later. Its methods are safe for concurrent use, and so must be the functions in its
+// fields, which are called in the goroutine of whoever sends the request.
+type Server struct {
+	Limits []Limit // all hold together; none: everything is admitted
+	Faults []Fault // failures on demand
+
+	Latency Span         // of a request on its way here, and of the answer on its way back
+	Work    Span         // from the arrival of an admitted request until it is done
+	Handler http.Handler // answers what is admitted, after Work; nil: 200 without a body
+
+	// What a throttled request is answered.
+	Status     int           // 0: 429
+	Body       string        // "": none
+	RetryAfter time.Duration // in whole seconds, rounded up; 0: none; Exact: the true time
+	RetryDate  bool          // Retry-After is an HTTP date
+
+	Advertise Advert        // what answers say of the limits
+	Skew      time.Duration // how far the Server's clock is ahead, in what answers say
+	NoDate    bool          // answers have no Date
+
+	// Identify says for the Ledger whose request it is, and which call it is an attempt of. Nil: the client is that of
+	// From, or "", and the call is the Idempotency-Key.
+	Identify func(*http.Request) (client, call string)
+	Seed     uint64 // of all that is random: the same requests in the same order have the same fate
+
+	mu       sync.Mutex
+	start    time.Time // zero: not begun
+	err      error     // what is wrong with the fields
+	rng      *rand.Rand
+	accounts []*Account
+	due      []*exchange // what is on its way here or at work, the next one last
+	attempts map[string]int
+	ledger   []*Arrival
+	socket   socket // of Start
+}
+
+// NewServer returns a Server with these limits.
+func NewServer(limits ...Limit) *Server { return &Server{Limits: limits} }
+
+// Elapsed is the time since the Server's clock began, 0 at its first use.
+func (s *Server) Elapsed() (d time.Duration) {
+	s.locked(func() {
+		_ = s.beginLocked() // the first request says what is wrong
+		d = time.Since(s.start)
+	})
+	return d
+}
+
+// SetLimits replaces the limits by fresh ones, for requests sent from now on.
+func (s *Server) SetLimits(limits ...Limit) {
+	s.locked(func() {
+		s.Limits = limits
+		s.enforceLocked()
+	})
+}
+
+// SetFaults replaces the faults, for requests sent from now on. SetFaults(Fault{}) takes the Server down, and
+// SetFaults() brings it back.
+func (s *Server) SetFaults(faults ...Fault) {
+	s.locked(func() {
+		s.Faults = faults
+		s.err = s.check()
+	})
+}
+
+// Ledger returns a copy of what has arrived so far.
+func (s *Server) Ledger() (l Ledger) {
+	s.locked(func() {
+		if !s.start.IsZero() {
+			s.settleLocked(time.Since(s.start))
+		}
+		l = make(Ledger, len(s.ledger))
+		for i, a := range s.ledger {
+			l[i] = *a
+		}
+	})
+	return l
+}
+
+// locked calls f with mu held. The functions whose names end in Locked want that of their callers.
+func (s *Server) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// beginLocked starts the clock with the first use.
+func (s *Server) beginLocked() error {
+	if s.start.IsZero() {
+		s.start, s.rng, s.attempts = time.Now(), rand.New(rand.NewPCG(s.Seed, 1)), make(map[string]int)
+		s.enforceLocked()
+	}
+	return s.err
+}
+
+// enforceLocked puts fresh limits into force. One that is nonsense has no account: no request comes as far.
+func (s *Server) enforceLocked() {
+	s.accounts, s.err = nil, s.check()
+	for _, l := range s.Limits {
+		if l.check() == nil {
+			s.accounts = append(s.accounts, NewAccount(l))
+		}
+	}
+}
+
+// check says what is wrong with the fields.
+func (s *Server) check() error {
+	for i, l := range s.Limits {
+		if err := l.check(); err != nil {
+			return fmt.Errorf("throttletest: Limits[%d]: %w", i, err)
+		}
+	}
+	for i, f := range s.Faults {
+		if err := f.check(); err != nil {
+			return fmt.Errorf("throttletest: Faults[%d]: %w", i, err)
+		}
+	}
+	if s.Latency.Min < 0 || s.Work.Min < 0 || s.Status != 0 && !isStatus(s.Status) {
+		return fmt.Errorf("throttletest: negative Latency %v or Work %v, or a Status %d that no answer has", s.Latency, s.Work, s.Status)
+	}
+	return nil
+}
+
+// An exchange is one request and its answer.
+type exchange struct {
+	*Arrival               // what the Ledger says
+	req      *http.Request // see request
+	body     []byte
+	copied   bool // req is a copy
+
+	charges []charge // what it costs
+	faults  []Fault  // those that may strike it
+	work    time.Duration
+	back    time.Duration // the way of the answer
+	due     time.Duration // when it arrives, or is done
+	atWork  bool
+	fault   *Fault  // that has struck
+	states  []State // to be advertised
+}
+
+// A charge is what a request costs in one of the limits.
+type charge struct {
+	*Account
+	index int // of the Limit
+	key   string
+	units int
+}
+
+// ends reports whether it is over when the work is.
+func (c charge) ends() bool { return c.limit.Kind == InFlight }
+
+// launch asks the functions of the limits and faults that are in force about a request, and sends it on its way.
+func (s *Server) launch(x *exchange) (err error) {
+	var accounts []*Account
+	s.locked(func() { err, accounts, x.faults = s.beginLocked(), s.accounts, slices.Clone(s.Faults) })
+	if err != nil {
+		return err
+	}
+	x.Units, x.charges = make([]int, len(accounts)), make([]charge, 0, len(accounts))
+	for i, a := range accounts {
+		l, c := &a.limit, charge{a, i, "", 1}
+		if l.Match != nil && !l.Match(x.request()) {
+			continue
+		}
+		if l.Key != nil {
+			c.key = l.Key(x.request())
+		}
+		if l.Cost != nil {
+			c.units = max(0, l.Cost(x.request()))
+		}
+		x.charges = append(x.charges, c)
+	}
+	x.faults = slices.DeleteFunc(x.faults, func(f Fault) bool { return f.Match != nil && !f.Match(x.request()) })
+	s.locked(func() {
+		x.Sent = time.Since(s.start)
+		x.At, x.back = x.Sent+s.Latency.draw(s.rng), s.Latency.draw(s.rng)
+		s.pushLocked(x, x.At)
+		s.settleLocked(x.Sent) // without Latency it is here at once
+	})
+	return nil
+}
+
+// pushLocked notes that x arrives, or is done, at a moment. Of what is due at the same moment, what is done comes before
+// what arrives, so that its place is free, and of that what was sent first.
+func (s *Server) pushLocked(x *exchange, at time.Duration) {
+	x.due = at
+	i, _ := slices.BinarySearchFunc(s.due, x, func(a, x *exchange) int {
+		if a.due > x.due || a.due == x.due && x.atWork {
+			return -1
+		}
+		return 1
+	})
+	s.due = slices.Insert(s.due, i, x)
+}
+
+// settleLocked lets everything happen that was due by now, in its order, and judges it as of its own moment. So it does
+// not matter that this is late, nor which of the goroutines that wake at the same moment runs first.
+func (s *Server) settleLocked(now time.Duration) {
+	for n := len(s.due) - 1; n >= 0 && s.due[n].due <= now; n = len(s.due) - 1 {
+		x := s.due[n]
+		s.due[n], s.due = nil, s.due[:n]
+		if x.atWork {
+			for _, c := range x.charges {
+				c.done(x.due, c.key, c.units)
+			}
+		} else if s.judgeLocked(x); x.Verdict == Admitted && slices.ContainsFunc(x.charges, charge.ends) {
+			x.atWork = true
+			s.pushLocked(x, x.At+x.work)
+		}
+	}
+}
+
+// judgeLocked decides about x and notes it.
+func (s *Server) judgeLocked(x *exchange) {
+	x.Verdict, x.Status, x.Limit = Admitted, http.StatusOK, -1
+	if i := slices.IndexFunc(x.faults, func(f Fault) bool { return f.strikes(x.At, s.rng) }); i >= 0 {
+		f := &x.faults[i]
+		x.fault, x.Verdict, x.RetryAfter = f, Failed, f.RetryAfter
+		if x.Status = cmp.Or(f.Status, http.StatusServiceUnavailable); f.Hang || f.Err != nil {
+			x.Status = 0
+		}
+		if x.Status == http.StatusTooManyRequests {
+			x.Verdict = Throttled
+		}
+	} else {
+		s.askLocked(x)
+	}
+	if x.Call != "" {
+		s.attempts[x.Call]++
+		x.Attempt = s.attempts[x.Call]
+	}
+	s.ledger = append(s.ledger, x.Arrival)
+}
+
+// askLocked asks the limits. If all admit x it is charged in all; otherwise only in those that count what is throttled.
+// Both must be known before anything is charged, so it goes through the limits twice.
+func (s *Server) askLocked(x *exchange) {
+	ready := x.At
+	for _, c := range x.charges {
+		if c.units > 0 {
+			if r := c.of(x.At, c.key).ready(x.At, c.units); r > ready {
+				ready, x.Limit = r, c.index
+			}
+		}
+	}
+	switch {
+	case ready == x.At:
+		x.work = s.Work.draw(s.rng)
+	case s.RetryAfter >= 0:
+		x.RetryAfter = s.RetryAfter
+	case ready == Never:
+		x.RetryAfter = time.Second
+	default:
+		x.RetryAfter = ready - x.At
+	}
+	if x.Limit >= 0 {
+		x.Verdict, x.Status = Throttled, cmp.Or(s.Status, http.StatusTooManyRequests)
+	}
+	advertise := s.Advertise.due(x.Verdict, len(s.ledger))
+	for _, c := range x.charges {
+		l := c.of(x.At, c.key)
+		if x.Verdict == Admitted || c.limit.CountThrottled && !c.ends() {
+			x.Units[c.index] = c.units
+			l.take(x.At, c.units)
+		}
+		if st := l.state(x.At); advertise && st.Window > 0 {
+			st.Name, st.Unit = c.limit.Name, c.limit.Unit
+			x.states = append(x.states, st)
+		}
+	}
+}
