@@ -7,9 +7,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/printer"
+	"go/scanner"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,39 +28,56 @@ const apiFile = "testdata/api.txt"
 
 const module = "github.com/go-throttle/throttle"
 
-// layers are the packages from the highest to the lowest, and what each may import of the others. The
-// compiler forbids circles; this keeps the picture of ARCHITECTURE.md.
-var layers = []struct {
+// A room is a package of this module, and what it may import of the others.
+type room struct {
 	dir string
 	may []string
-}{
-	{".", []string{"internal/queue", "internal/gate", "internal/learn", "internal/account", "hint"}},
-	{"internal/queue", []string{"internal/gate", "internal/learn", "internal/account", "internal/moment", "hint"}},
-	{"internal/gate", []string{"internal/moment"}},
-	{"internal/learn", []string{"internal/moment", "hint"}},
-	{"internal/account", []string{"internal/moment"}},
-	{"internal/moment", nil},
-	{"hint", nil},
+	own bool // it imports the standard library alone beside them
 }
 
-// knowHTTP are the files that may import net/http beside package hint: the transport in its three
-// parts, what may be sent again, and the keys.
-var knowHTTP = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go"}
+// house is the module from the highest package to the lowest. The compiler forbids circles; this keeps
+// the picture of ARCHITECTURE.md: each package knows the one below it, and those at the ground, which
+// know none. A package that is not here has no place.
+var house = []room{
+	{dir: "soak", own: true},        // tests alone
+	{dir: "integration", own: true}, // tests alone
+	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint"}},
+	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
+	{dir: "internal/upstream", may: []string{"internal/limit", "hint"}},
+	{dir: "internal/limit"},
+	{dir: "hint", own: true},
+	{dir: "throttletest", own: true},
+}
+
+// knowHTTP are the files that may import net/http beside those packages that are about it: the transport
+// in its three parts, what may be sent again, and the keys.
+var (
+	knowHTTP  = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go"}
+	aboutHTTP = []string{"hint", "throttletest"}
+)
 
 // mayUse are the modules that a package may import from.
 var mayUse = []string{"golang.org/x/time/rate", "github.com/cenkalti/backoff/v4", "golang.org/x/sync/errgroup"}
 
-// Budgets, in lines. One that wants to be broken is a question about the design.
+// Budgets, in lines and files. One that wants to be broken is a question about the design.
 const (
-	maxRoot      = 2500
-	maxFile      = 350
-	maxFunc      = 50
-	maxRoundTrip = 40
+	maxRoot       = 2500
+	maxFile       = 350
+	maxFunc       = 50
+	maxRoundTrip  = 40
+	maxRootFiles  = 40
+	leastComments = 25 // % of the lines that are not blank hold a comment and nothing else
 )
+
+// fewComments are the packages that have less than leastComments yet.
+var fewComments = []string{"internal/queue", "internal/upstream", "throttletest"}
 
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
-	lines := append(parseSource(t, ".").api(), parseSource(t, "hint").api()...)
+	var lines []string
+	for _, dir := range []string{".", "hint", "throttletest"} {
+		lines = append(lines, parseSource(t, dir).api()...)
+	}
 	slices.Sort(lines)
 	got := strings.Join(lines, "\n") + "\n"
 	if *update {
@@ -87,13 +107,13 @@ func TestAPI(t *testing.T) {
 }
 
 func TestEveryExportedNameIsDocumented(t *testing.T) {
-	for _, l := range layers {
-		src := parseSource(t, l.dir)
+	for _, r := range rooms(t) {
+		src := parseSource(t, r.dir)
 		if !src.hasPackageDoc() {
 			t.Errorf("package %s has no comment", src.name)
 		}
 		for _, n := range src.exported() {
-			if inner := strings.HasPrefix(l.dir, "internal/"); inner && (strings.HasPrefix(n.text, "field ") || strings.HasPrefix(n.text, "method ")) {
+			if inner := strings.HasPrefix(r.dir, "internal/"); inner && (strings.HasPrefix(n.text, "field ") || strings.HasPrefix(n.text, "method ")) {
 				continue // a field's name is known from its type's comment, a method's from its interface's
 			}
 			if !n.documented {
@@ -103,32 +123,175 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// TestLayers keeps the arrows pointing down.
+// rooms returns the packages of house that there are, and fails for one that is in no room.
+func rooms(t *testing.T) (there []room) {
+	t.Helper()
+	dirs := sourceDirs(t)
+	for _, r := range house {
+		if slices.Contains(dirs, r.dir) {
+			there = append(there, r)
+		}
+	}
+	for _, dir := range dirs {
+		if !slices.ContainsFunc(house, func(r room) bool { return r.dir == dir }) {
+			t.Errorf("package %s has no place in the house", dir)
+		}
+	}
+	return there
+}
+
+// sourceDirs returns the directories of this module that hold Go files beside tests.
+func sourceDirs(t *testing.T) (dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".":
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil || name == "testdata" || strings.ContainsAny(name[:1], "._") {
+				return fs.SkipDir
+			}
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			if dir := filepath.ToSlash(filepath.Dir(path)); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+// TestLayers keeps the arrows pointing down, and each of them to a neighbour or the ground.
 func TestLayers(t *testing.T) {
-	for _, l := range layers {
-		for name, f := range parseSource(t, l.dir).files {
+	for _, r := range rooms(t) {
+		for name, f := range parseSource(t, r.dir).files {
 			for _, path := range imports(f) {
 				first, _, _ := strings.Cut(path, "/")
 				inner, ours := strings.CutPrefix(path, module+"/")
 				switch {
 				case path == "net/http" || strings.HasPrefix(path, "net/http/"):
-					if l.dir != "hint" && (l.dir != "." || !slices.Contains(knowHTTP, name)) {
-						t.Errorf("%s/%s imports %s; only hint and %v may", l.dir, name, path, knowHTTP)
+					if !slices.Contains(aboutHTTP, r.dir) && (r.dir != "." || !slices.Contains(knowHTTP, name)) {
+						t.Errorf("%s/%s imports %s; only %v and %v may", r.dir, name, path, aboutHTTP, knowHTTP)
 					}
-				case ours && !slices.Contains(l.may, inner):
-					t.Errorf("%s/%s imports %s; only %v are below it", l.dir, name, path, l.may)
-				case !ours && strings.Contains(first, ".") && (l.dir == "hint" || !slices.Contains(mayUse, path)):
-					t.Errorf("%s/%s imports %s", l.dir, name, path)
+				case path == module || ours && !slices.Contains(r.may, inner):
+					t.Errorf("%s/%s imports %s; only %v are below it", r.dir, name, path, r.may)
+				case !ours && strings.Contains(first, ".") && (r.own || !slices.Contains(mayUse, path)):
+					t.Errorf("%s/%s imports %s", r.dir, name, path)
 				}
 			}
 		}
 	}
 }
 
+// TestClosedRooms keeps the state of internal packages to themselves: an exported struct is either a
+// value, with fields and no methods, or something that is asked to do things; and no variable can be set.
+func TestClosedRooms(t *testing.T) {
+	for _, r := range rooms(t) {
+		if !strings.HasPrefix(r.dir, "internal/") {
+			continue
+		}
+		src := parseSource(t, r.dir)
+		fields, methods := map[string][]string{}, map[string][]string{}
+		for _, n := range src.exported() {
+			kind, rest, _ := strings.Cut(n.text, " ")
+			switch kind {
+			case "field": // "Type.Name type"
+				name, field, _ := strings.Cut(rest, ".")
+				fields[name] = append(fields[name], field)
+			case "method": // "(*Type) Name(...)" or, of an interface, "Interface.Name(...)"
+				name, method, _ := strings.Cut(strings.TrimLeft(rest, "(*"), ")")
+				methods[name] = append(methods[name], strings.TrimSpace(method))
+			case "var":
+				if !strings.HasPrefix(rest, "Err") {
+					t.Errorf("%s: variable %s can be set from outside", src.fset.Position(n.pos), rest)
+				}
+			}
+		}
+		for name, of := range fields {
+			if len(methods[name]) > 0 || src.hides(name) {
+				t.Errorf("%s.%s has exported fields (%s) beside methods or unexported fields", r.dir, name, strings.Join(of, "; "))
+			}
+		}
+	}
+}
+
+// hides reports whether the struct of that name has unexported fields that are not embedded.
+func (s *source) hides(name string) bool {
+	spec := s.typeSpec(ast.NewIdent(name))
+	if spec == nil {
+		return false
+	}
+	typ, ok := spec.Type.(*ast.StructType)
+	return ok && slices.ContainsFunc(typ.Fields.List, func(f *ast.Field) bool {
+		return slices.ContainsFunc(f.Names, func(id *ast.Ident) bool { return !id.IsExported() })
+	})
+}
+
+// TestRootAsksForOperations: no name of a state of the packages below stands in the root.
+func TestRootAsksForOperations(t *testing.T) {
+	state := regexp.MustCompile(`\.(Mu|Gate|Learned|Counters|Begun|Ended|Resting|Line|Slots|Wants|Epoch)\b`)
+	for name := range parseSource(t, ".").files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, own := range ownNames {
+				line = strings.ReplaceAll(line, own, "")
+			}
+			if found := state.FindString(line); found != "" {
+				t.Errorf("%s:%d: %s", name, i+1, found)
+			}
+		}
+	}
+}
+
+// ownNames are of the root's own API, or of a value that a package below takes.
+var ownNames = []string{"Hooks.Learned", "h.Learned", "other.Learned", "[KeyStats].Learned", "q.Learned()", "r.Ended"}
+
+// TestRootTests: the root's tests see what a user sees, and each file of them is named after what it tests.
+func TestRootTests(t *testing.T) {
+	about := []string{"example", "api", "bench", "contract", "hostile"}
+	for name := range parseSource(t, ".").files {
+		about = append(about, strings.TrimSuffix(name, ".go"))
+	}
+	all, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		name, test := strings.CutSuffix(path, "_test.go")
+		if !test {
+			continue
+		}
+		if first, _, _ := strings.Cut(name, "_"); !slices.Contains(about, name) && first != "example" {
+			t.Errorf("%s is named after no file and none of %v", path, about[:5])
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Name.Name != "throttle_test" {
+			t.Errorf("%s is part of package %s, want throttle_test", path, f.Name.Name)
+		}
+		for _, path := range imports(f) {
+			if strings.HasPrefix(path, module+"/internal/") {
+				t.Errorf("%s_test.go imports %s", name, path)
+			}
+		}
+	}
+	if len(all) > maxRootFiles {
+		t.Errorf("the root has %d Go files; at most %d", len(all), maxRootFiles)
+	}
+}
+
 func TestSizes(t *testing.T) {
 	total := 0
-	for _, l := range layers {
-		dir, src := l.dir, parseSource(t, l.dir)
+	for _, r := range rooms(t) {
+		dir, src := r.dir, parseSource(t, r.dir)
 		for name, f := range src.files {
 			n := src.fset.File(f.FileStart).LineCount()
 			if dir == "." {
@@ -149,9 +312,68 @@ func TestSizes(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("the root has %d lines without its tests", total)
 	if total > maxRoot {
 		t.Errorf("the root has %d lines without its tests; at most %d", total, maxRoot)
 	}
+}
+
+func TestComments(t *testing.T) {
+	for _, r := range rooms(t) {
+		comments, lines := 0, 0
+		for name := range parseSource(t, r.dir).files {
+			text, err := os.ReadFile(filepath.Join(r.dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, l := countLines(text)
+			comments, lines = comments+c, lines+l
+		}
+		share := 100 * float64(comments) / float64(lines)
+		t.Logf("%s: %.1f %% of %d lines are comments", r.dir, share, lines)
+		switch few := slices.Contains(fewComments, r.dir); {
+		case share < leastComments && !few:
+			t.Errorf("%s: %.1f %% of its lines are comments, want %d", r.dir, share, leastComments)
+		case share >= leastComments && few:
+			t.Errorf("%s has comments enough; take it off the list", r.dir)
+		}
+	}
+}
+
+// countLines counts the lines that hold a comment and nothing else, and those that are not blank.
+func countLines(text []byte) (comments, lines int) {
+	for _, line := range bytes.Split(text, []byte("\n")) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			lines++
+		}
+	}
+	set := token.NewFileSet()
+	file := set.AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, scanner.ScanComments)
+	code, comment := map[int]bool{}, map[int]bool{}
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			break
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue // of the line before
+		}
+		of := code
+		if tok == token.COMMENT {
+			of = comment
+		}
+		for i := range 1 + strings.Count(lit, "\n") {
+			of[file.Line(pos)+i] = true
+		}
+	}
+	for line := range comment {
+		if !code[line] {
+			comments++
+		}
+	}
+	return comments, lines
 }
 
 // source is a parsed package without its tests.

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	keepBytes = 16 << 10               // of a body are read ahead, so that its connection is free
-	keepTime  = 100 * time.Millisecond // and for so long
+	keepBytes = 16 << 10               // the most that keep reads of a body
+	keepTime  = 100 * time.Millisecond // the longest that keep waits for it
 )
 
-// slotBody is a body that holds an in-flight slot.
+// A slotBody is a body that holds an in-flight slot until it is closed, or a Read fails or finds its end.
 type slotBody struct {
 	io.ReadCloser
-	ended func()
+	ended func() // gives the slot back; further calls do nothing
 }
 
+// Read implements io.Reader.
 func (b *slotBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -26,33 +27,37 @@ func (b *slotBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close implements io.Closer. It gives the slot back after the body's own Close.
 func (b *slotBody) Close() error {
 	defer b.ended()
 	return b.ReadCloser.Close()
 }
 
-// keptBody is a body of which the beginning has been, or is being, read ahead.
+// A keptBody is a body whose beginning was read ahead, or still is: the reading goroutine owns buf and
+// err until it closes ahead. Close ends that reading, because it closes the body below.
 type keptBody struct {
 	body  io.ReadCloser
-	ahead chan struct{} // closed when buf and err are there
-	buf   bytes.Buffer
-	err   error // what ended the reading ahead; nil: there was more
+	ahead chan struct{} // closed when reading ahead has ended
+	buf   bytes.Buffer  // what was read ahead and not yet handed out
+	err   error         // what ended the reading ahead; nil: there is more in body
 
-	once   sync.Once // closes body: at its end, when the answer is dropped, or when its caller closes it
-	closed error     // what Close has returned
+	once   sync.Once // closes body: at its end, when the response is dropped, or when the caller closes it
+	closed error     // what closing body returned
 }
 
+// read reads ahead. One byte more than keepBytes tells a longer body from one of just that length.
 func (k *keptBody) read() {
 	defer close(k.ahead)
 	if _, k.err = io.CopyN(&k.buf, k.body, keepBytes); k.err != nil {
 		return
 	}
-	var more [1]byte // tells a body of just that length from a longer one
+	var more [1]byte
 	n, err := k.body.Read(more[:])
 	k.buf.Write(more[:n])
 	k.err = err
 }
 
+// Read hands out what was read ahead, then what ended that, or the rest of the body.
 func (k *keptBody) Read(p []byte) (int, error) {
 	<-k.ahead
 	switch {
@@ -64,6 +69,7 @@ func (k *keptBody) Read(p []byte) (int, error) {
 	return k.body.Read(p)
 }
 
+// Close closes the body below once, whoever asks first, and returns what that returned.
 func (k *keptBody) Close() error {
 	k.once.Do(func() { k.closed = k.body.Close() })
 	return k.closed

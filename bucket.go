@@ -6,63 +6,63 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A Bucket is a token bucket: it holds up to burst units, is full at first, and gains limit units
-// per second. Any window of length L admits at most burst + limit·L units: the burst comes on top, so
-// NewBucket(10, 10) lets 20 go in the first second. Where an upstream counts "10 per second", use a
-// burst of 1, or a [SlidingWindow].
+// A Bucket is a token bucket: it holds up to burst units, is full at first, and gains limit units per
+// second. Any window of length L admits at most burst + limit·L units. The burst comes on top of the rate, so
+// NewBucket(10, 10) admits 20 units in the first second. For an upstream that counts "10 per second", use
+// a burst of 1, or a [SlidingWindow].
 //
-// A limit of 0 refuses every cost above 0 with an error; under [rate.Inf] all units are ready at
-// once and burst may be 0. A cost above the burst is no error: it goes when the bucket is full and
-// leaves a debt that later units wait for. The clock is package time's and never runs backwards.
+// A limit of 0 admits nothing: every cost above 0 is an error. Under [rate.Inf] all units are ready at
+// once, and burst may be 0. A cost above the burst is allowed: it goes when the bucket is full, and leaves
+// a debt that later units wait for. Time is that of package time and never runs backwards.
 //
-// It reckons as [rate.Limiter] does, whose verbs it answers thus:
+// The formulas are those of [rate.Limiter]. The methods correspond as follows:
 //
 //	rate.Limiter             Bucket
 //	Allow, AllowN            Allow, AllowN: now or never; n above the burst may be allowed
 //	Wait                     Wait: in order, and a cancelled waiter costs nothing
 //	Reserve, ReserveN        Reserve(n), whose Cancel gives all n back
-//	WaitN                    Wait with a cost in its context: see WithCost
-//	SetLimit, SetBurst       the same; sleeping callers are told
+//	WaitN                    Wait with a ctx from WithCost
+//	SetLimit, SetBurst       the same; sleeping callers are re-timed
 //	Limit, Burst, Tokens     the same; under rate.Inf, Tokens is math.MaxFloat64
 //	AllowN(t, n) and such    none: time is the process's, or a testing/synctest bubble's
 //
-// Make it with [NewBucket]: the zero Bucket has no burst and refuses every cost. A SetLimit gives it a
-// burst of 1. A Bucket is safe for concurrent use and must not be copied.
+// Make it with [NewBucket]: the zero Bucket has no burst and errs for every cost, until SetLimit gives it
+// a burst of 1. A Bucket is safe for concurrent use and must not be copied.
 type Bucket struct {
-	tank account.Tank
-	wait func(context.Context) error // that of a Queue, made by the first Wait; guarded by the tank's lock
+	bucket limit.Bucket
+	wait   func(context.Context) error // a Queue's Wait, made by the first Wait; guarded by bucket's lock
 }
 
-// NewBucket returns a full bucket of limit units per second and the given burst in units. Of a limit
-// in other terms, [rate.Every](200 * time.Millisecond) or 300.0/60 makes a rate.
-// It panics if limit is negative or NaN, or burst is below 1, or below 0 where limit is rate.Inf.
+// NewBucket returns a full bucket of burst units that gains limit units per second. For a limit in other
+// terms, use [rate.Every](200 * time.Millisecond) or 300.0/60. It panics if limit is negative or NaN, or if
+// burst is below 1 (below 0 under rate.Inf).
 func NewBucket(limit rate.Limit, burst int) *Bucket {
 	b := new(Bucket)
-	b.tank.Init("NewBucket", limit, burst)
+	b.bucket.Init("NewBucket", limit, burst)
 	return b
 }
 
-// Take implements [Limiter]; ctx is not used. A cost above the burst goes when the bucket is full
-// and leaves a debt. It errs for a negative cost, for any cost if the limit is 0, and for one whose
-// surplus over the burst takes more than an hour.
+// Take implements [Limiter]; ctx is not used. A cost above the burst goes when the bucket is full, and
+// leaves a debt. Take returns an error for a negative cost, for every other cost but 0 if the limit is 0,
+// and for one whose surplus over the burst takes more than an hour.
 func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return account.TakeNow(&b.tank, n)
+	return limit.TakeNow(&b.bucket, n)
 }
 
-// Wait blocks until the units that ctx asks for may be used, 1 if it asks for none ([WithCost]),
-// and takes them. Callers stand in a [Queue] of the bucket's own: a caller that leaves takes
-// nothing and lets those behind move up. If the wait would outlast ctx's deadline, Wait fails at
-// once. Errors are as those of [Queue.Wait].
+// Wait blocks until the units that ctx asks for by [WithCost], 1 by default, may be used, and takes them.
+// Callers stand in a [Queue] of the bucket's own: a caller that leaves takes nothing, and those behind it
+// move up. Wait fails at once if the wait would outlast ctx's deadline. Its errors are those of
+// [Queue.Wait].
 func (b *Bucket) Wait(ctx context.Context) error {
 	var wait func(context.Context) error
-	b.tank.Locked(func() { wait = b.wait })
+	b.bucket.Locked(func() { wait = b.wait })
 	if wait == nil {
 		made := NewQueue(b, QueueOptions{}).Wait // which takes the lock
-		b.tank.Locked(func() {
-			if b.wait == nil { // else another caller was faster
+		b.bucket.Locked(func() {
+			if b.wait == nil { // otherwise another caller was faster
 				b.wait = made
 			}
 			wait = b.wait
@@ -71,61 +71,61 @@ func (b *Bucket) Wait(ctx context.Context) error {
 	return wait(ctx)
 }
 
-// Allow reports whether one unit may start now, and if so takes it.
+// Allow is AllowN(1).
 func (b *Bucket) Allow() bool { return b.AllowN(1) }
 
-// AllowN reports whether n units may start now, and if so takes them. A cost that can never be paid
-// is not allowed, a negative one neither.
+// AllowN reports whether n units may be used now, and takes them if so. It returns false for a negative n
+// and for one that can never be satisfied.
 func (b *Bucket) AllowN(n int) bool {
-	wait, err := account.TakeNow(&b.tank, n)
+	wait, err := limit.TakeNow(&b.bucket, n)
 	return wait == 0 && err == nil
 }
 
-// Adjust implements [Adjuster]: n < 0 gives units back, never above the burst; n > 0 takes more and
-// may leave a debt.
-func (b *Bucket) Adjust(n int) { b.tank.Adjust(n) }
+// Adjust implements [Adjuster]: n < 0 gives units back, up to the burst; n > 0 takes more, and may leave a
+// debt.
+func (b *Bucket) Adjust(n int) { b.bucket.Adjust(n) }
 
 // Notify implements [Notifier].
-func (b *Bucket) Notify(changed func()) (stop func()) { return b.tank.Notify(changed) }
+func (b *Bucket) Notify(changed func()) (stop func()) { return b.bucket.Notify(changed) }
 
 // Limit returns the rate in units per second.
-func (b *Bucket) Limit() rate.Limit { return b.tank.Limit() }
+func (b *Bucket) Limit() rate.Limit { return b.bucket.Limit() }
 
-// SetLimit changes the rate, in units per second, from now on; what was earned at the old rate
-// stays, and sleeping lines are told. It panics where NewBucket would.
-func (b *Bucket) SetLimit(limit rate.Limit) { b.tank.SetLimit(limit) }
+// SetLimit changes the rate, in units per second, from now on. Units gained at the old rate stay, and
+// sleeping callers are re-timed. It panics if NewBucket would.
+func (b *Bucket) SetLimit(limit rate.Limit) { b.bucket.SetLimit(limit) }
 
-// Burst returns the most units that the bucket holds.
-func (b *Bucket) Burst() int { return b.tank.Burst() }
+// Burst returns the most units that the bucket can hold.
+func (b *Bucket) Burst() int { return b.bucket.Burst() }
 
-// SetBurst changes the burst in units: a lower one cuts what the bucket holds now, a higher one is
-// filled at the limit's rate. Sleeping lines are told. It panics where NewBucket would.
-func (b *Bucket) SetBurst(burst int) { b.tank.SetBurst(burst) }
+// SetBurst changes the burst, in units. Units above a lower burst are lost; a higher one is filled at the
+// limit's rate. Sleeping callers are re-timed. It panics if NewBucket would.
+func (b *Bucket) SetBurst(burst int) { b.bucket.SetBurst(burst) }
 
-// Tokens returns the units that could be taken now: negative under a debt, and under rate.Inf its
-// value, math.MaxFloat64, which JSON can hold.
-func (b *Bucket) Tokens() float64 { return b.tank.Tokens() }
+// Tokens returns the units that could be taken now; negative: a debt. Under rate.Inf it is math.MaxFloat64,
+// which unlike infinity can be written as JSON.
+func (b *Bucket) Tokens() float64 { return b.bucket.Tokens() }
 
-// Reserve books n units now, as a debt if the bucket lacks them, and tells how long to wait before
-// using them. It goes before all who wait in a line, and a pause cannot stop it; prefer Wait.
-func (b *Bucket) Reserve(n int) *Reservation { return &Reservation{b.tank.Book(n)} }
+// Reserve books n units now, as a debt if the bucket lacks them; Delay says how long to wait before using
+// them. A reservation overtakes every caller in a line, and no pause stops it: prefer Wait.
+func (b *Bucket) Reserve(n int) *Reservation { return &Reservation{b.bucket.Book(n)} }
 
-// A Reservation is a booking of units in a [Bucket]. Its methods are safe for concurrent use.
-type Reservation struct{ booking account.Booking }
+// A Reservation is n booked units of a [Bucket]. Its methods are safe for concurrent use.
+type Reservation struct{ booking limit.Reservation }
 
-// OK reports whether units were booked. They are not if Take would have returned an error.
-func (r *Reservation) OK() bool { return r.booking.Tank != nil }
+// OK reports whether units were booked. It is false if Take would have returned an error.
+func (r *Reservation) OK() bool { return r.booking.OK() }
 
-// Delay returns how long to wait from now on before the units may be used, as reckoned when they
-// were booked: 0 if they may be used, [rate.InfDuration] if nothing was booked.
+// Delay returns how long to wait, from now, before the units may be used, as computed when they were
+// booked. It is 0 if they may be used now, and [rate.InfDuration] if nothing was booked.
 func (r *Reservation) Delay() time.Duration {
 	if !r.OK() {
 		return rate.InfDuration
 	}
-	return max(0, time.Until(r.booking.Act))
+	return max(0, time.Until(r.booking.Act()))
 }
 
-// Cancel gives all of the units back, whatever was booked after them and however late it is; call
-// it only if they were not used, and soon: if the bucket has filled up and been drawn on meanwhile,
-// they come on top of its burst. Sleeping lines are told. A second call does nothing.
+// Cancel gives all units back, whatever was booked after them, and re-times sleeping callers. Call it only
+// for units that were not used, and soon: if the bucket has filled up and been drawn on since, they come
+// on top of the burst. A second call does nothing.
 func (r *Reservation) Cancel() { r.booking.Cancel() }

@@ -1,4 +1,4 @@
-package throttle
+package throttle_test
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-)
 
-const ms = time.Millisecond
+	"github.com/go-throttle/throttle"
+)
 
 func TestInfiniteLimitAndBack(t *testing.T) {
 	for _, inf := range []rate.Limit{rate.Inf, rate.Limit(math.Inf(1))} {
 		synctest.Test(t, func(t *testing.T) {
-			b := NewBucket(inf, 2)
+			b := throttle.NewBucket(inf, 2)
 			for range 100 {
 				if !b.AllowN(50) {
 					t.Fatal("refused without a limit")
 				}
 			}
-			stats := NewQueue(b, QueueOptions{}).Stats()
+			stats := throttle.NewQueue(b, throttle.QueueOptions{}).Stats()
 			if got := b.Tokens(); got != float64(rate.Inf) || got != stats.Tokens || stats.Limit != rate.Inf {
 				t.Errorf("Tokens() = %v, Stats has %v", got, stats.Tokens)
 			}
@@ -61,7 +61,7 @@ func TestBucketAgreesWithRateLimiter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
 			limit, burst := rate.Limit(0.1+r.Float64()*500), 1+r.IntN(20)
-			b, ref := NewBucket(limit, burst), rate.NewLimiter(limit, burst)
+			b, ref := throttle.NewBucket(limit, burst), rate.NewLimiter(limit, burst)
 			allowed := 0
 			for i := range 500 {
 				time.Sleep(time.Duration(r.ExpFloat64() * 4 / float64(limit) * 1e9))
@@ -104,8 +104,8 @@ func TestBucketAgreesWithRateLimiter(t *testing.T) {
 // rate.Limiter gives 1 of N back here (field notes); Bucket gives N.
 func TestCancellingReservationsInOrderGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBucket(10, 5)
-		var booked []*Reservation
+		b := throttle.NewBucket(10, 5)
+		var booked []*throttle.Reservation
 		for i := range 25 {
 			r := b.Reserve(1)
 			if want := time.Duration(max(0, i-4)) * 100 * ms; !r.OK() || r.Delay() != want {
@@ -147,14 +147,14 @@ func TestCancellingReservationsInOrderGivesAllBack(t *testing.T) {
 }
 
 func TestReservationThatIsRefusedBooksNothing(t *testing.T) {
-	b := NewBucket(1, 10)
+	b := throttle.NewBucket(1, 10)
 	for _, n := range []int{-1, 3611} {
 		r := b.Reserve(n)
 		if r.Cancel(); r.OK() || r.Delay() != rate.InfDuration || math.Abs(b.Tokens()-10) > 1e-6 {
 			t.Errorf("Reserve(%d): OK %v, delay %v, %v tokens left", n, r.OK(), r.Delay(), b.Tokens())
 		}
 	}
-	if r := NewBucket(0, 1).Reserve(1); r.OK() {
+	if r := throttle.NewBucket(0, 1).Reserve(1); r.OK() {
 		t.Error("booked at limit 0")
 	}
 	if b.AllowN(-1) || b.AllowN(3611) || b.Burst() != 10 {
@@ -165,7 +165,7 @@ func TestReservationThatIsRefusedBooksNothing(t *testing.T) {
 // The zero Bucket and the zero Leaky refuse every cost, with all their methods, until they have a limit.
 func TestZeroBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b Bucket
+		var b throttle.Bucket
 		r := b.Reserve(1)
 		if b.Allow() || b.Tokens() != 0 || b.Limit() != 0 || b.Burst() != 0 || r.OK() || r.Delay() != rate.InfDuration || !b.Reserve(0).OK() {
 			t.Error("the zero Bucket gives units")
@@ -174,7 +174,7 @@ func TestZeroBucket(t *testing.T) {
 		if err := b.Wait(t.Context()); err == nil {
 			t.Error("Wait has let one go")
 		}
-		if err := b.Wait(WithCost(t.Context(), 0)); err != nil {
+		if err := b.Wait(throttle.WithCost(t.Context(), 0)); err != nil {
 			t.Errorf("cost 0: %v", err)
 		}
 		b.SetLimit(0)
@@ -183,20 +183,20 @@ func TestZeroBucket(t *testing.T) {
 		if err := b.Wait(t.Context()); err != nil || b.Burst() != 1 || time.Since(start) > 100*ms {
 			t.Errorf("with a limit: %v after %v, burst %d", err, time.Since(start), b.Burst())
 		}
-		var l Leaky
+		var l throttle.Leaky
 		l.SetLimit(0)
 		if _, err := l.Take(t.Context(), 1); err == nil {
 			t.Error("the zero Leaky gives units")
 		}
 		l.SetLimit(10)
-		q := NewQueue(&l, QueueOptions{})
+		q := throttle.NewQueue(&l, throttle.QueueOptions{})
 		for start := time.Now(); time.Since(start) < sec; {
 			q.Wait(t.Context())
 		}
 		if n := q.Stats().Sent; n != 10 {
 			t.Errorf("%d went in a second, want 10", n)
 		}
-		var inf Bucket
+		var inf throttle.Bucket
 		if inf.SetLimit(rate.Inf); !inf.AllowN(1000) || inf.Burst() != 0 {
 			t.Error("no limit, and it stops calls")
 		}

@@ -10,34 +10,27 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
-	"github.com/go-throttle/throttle/internal/gate"
-	"github.com/go-throttle/throttle/internal/learn"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // A call is one RoundTrip. It lives on its goroutine's stack.
+//
+// One response is kept at a time, in resp: that of the last attempt that got one. It is closed when
+// another attempt gets one, when the call fails, or by the caller, to whom result or giveUp hands it out.
 type call struct {
-	queue.Order
 	t    *Transport
-	key  string
-	k    *keyState
+	turn queue.Call    // its place in the line, and what its attempts hold there
 	req  *http.Request // the caller's
-	next *http.Request // to be sent: req, or a copy with a new body
-	sent bool          // next has been handed to Base, which closes its body
-	out  bool          // an attempt is under way
-	held bool          // and has an in-flight slot
+	next *http.Request // the one to send: req, or a copy with a new body
+	sent bool          // next was handed to Base, which closes its body
 
-	resp    *http.Response // the last answer, not handed out yet
-	err     error          // the last attempt's error; nil: it had an answer
-	srtt    time.Duration
-	final   bool // Check, or the answer itself, has said so
-	backoff Backoff
-	planned bool   // a retry has been decided and is not sent yet
-	charged bool   // a retry was taken out of the budget, when closings was
-	paidAt  uint32 // this
+	resp    *http.Response // the last response, not handed out yet; it may be older than err
+	err     error          // the last attempt's error; nil: it got a response
+	final   bool           // no retry will help, as the response or Retry.Check says
+	backoff Backoff        // nil until the first failure
 }
 
-// begin checks the request and finds its key and cost.
+// begin checks the request, and finds its key, cost and priority.
 func (c *call) begin() error {
 	t := c.t
 	t.once.Do(t.setup)
@@ -48,106 +41,45 @@ func (c *call) begin() error {
 		return errors.New("throttle: Request.URL is nil")
 	}
 	v := ctxValue(c.req.Context())
-	c.Prio, c.Cost = v.prio, v.cost
 	if t.Cost != nil && !v.hasCost {
-		c.Cost = t.Cost(c.req)
+		v.cost = t.Cost(c.req)
 	}
+	key := ""
 	if t.Key == nil {
-		c.key = bounded(ByHost(c.req))
+		key = ByHost(c.req)
 	} else {
-		c.key = bounded(t.Key(c.req))
+		key = t.Key(c.req)
 	}
-	c.Wants |= queue.TakesTime
-	if t.Queue.MaxInFlight > 0 {
-		c.Wants |= queue.WantsSlot
-	}
-	if replayable(c.req) && idempotent(c.req) {
-		c.Wants |= queue.CanResend
-	}
+	resend := replayable(c.req) && idempotent(c.req)
+	c.turn.Init(t.table, bounded(key), queue.Want{Cost: v.cost, Priority: v.prio, Resend: resend})
 	return nil
 }
 
-// wait stands in line until the attempt may be sent.
+// route is what decides which advertised quotas the call falls under.
+func (c *call) route() queue.Route { return queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path} }
+
+// wait stands in line until the attempt may be sent. If the table does not know the key, wait adds it
+// and starts again: LimiterFor is the user's, so it is called without the table's lock.
 func (c *call) wait() error {
-	ctx := c.req.Context()
-	if err := ctx.Err(); err != nil {
-		return &Error{Key: c.key, Attempts: c.Attempts, Err: err}
-	}
-	l, w, err := c.arrive(ctx)
-	if err != nil {
+	for {
+		waited, stood, err := c.turn.Wait(c.req.Context(), c.route())
+		if err == queue.ErrNoKey {
+			if err = c.t.addKey(c.turn.Key()); err == nil {
+				continue
+			}
+		}
+		if err == nil && stood {
+			c.notify(onWaited, Event{Wait: waited})
+		}
 		return err
 	}
-	waited := time.Duration(0)
-	if w != nil {
-		start := time.Now()
-		if err := l.Sleep(ctx, w); err != nil {
-			return err
-		}
-		c.Fill(w)
-		c.Sample = true // it has paid for the lock already, and those who wait are judged by what it takes
-		waited = c.Now.Sub(start)
-	}
-	c.out, c.held = true, c.Slot()
-	if c.planned {
-		c.settleBudget()
-	}
-	if c.Waited {
-		c.tell(c.t.Hooks.Waited, Event{Wait: waited})
-	}
-	return nil
 }
 
-// arrive is the one critical section of a call that need not wait: it finds the
-// key, pays the budget's share, and takes slot and units.
-func (c *call) arrive(ctx context.Context) (*queue.Line, *queue.Waiter, error) {
-	t := c.t.table
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	since := time.Since(t.Base)
-	now := t.Base.Add(since) // as Room.Now
-	if c.k == nil {
-		k := t.find(c.key, since)
-		if k == nil {
-			made, err := c.limits()
-			if err != nil {
-				return nil, nil, err
-			}
-			now = t.Now()
-			if k = t.find(c.key, now.Sub(t.Base)); k == nil { // else another caller was faster
-				k = t.add(c.key, made, now)
-			}
-		}
-		c.k = k
-		k.Begun++
-		k.spent = t.budget.deposit(k.spent)
-	}
-	c.srtt = c.k.Gate.Srtt
-	c.findLane()
-	c.Sample = c.k.Gate.Sample(c.k.Counters.Sent)
-	return c.k.Admit(ctx, &c.Order, now, nil)
-}
-
-// findLane tells under which told quotas the call falls, by what is known now.
-func (c *call) findLane() {
-	if l := c.k.Learned; l != nil {
-		c.Lane = l.LaneOf(c.req.URL.Host, c.req.URL.Path)
-	}
-}
-
-// limits asks LimiterFor, which is not ours: without the lock that the caller holds.
-func (c *call) limits() (*keyLimits, error) {
-	c.t.table.Mu.Unlock()
-	defer c.t.table.Mu.Lock()
-	var lim Limiter
-	if c.t.LimiterFor != nil {
-		lim = c.t.LimiterFor(c.key)
-	}
-	return c.t.table.join(c.key, lim)
-}
-
-// send makes one attempt.
+// send makes one attempt. A new response replaces that of the attempt before, which is closed. After an
+// error the older response stays: it is still what the caller gets if no other attempt succeeds. A
+// response that comes with an error, against the contract of RoundTripper, is closed.
 func (c *call) send() {
-	c.Attempts++
+	c.turn.Sending()
 	c.sent = true
 	base := c.t.base()
 	resp, err := base.RoundTrip(c.next)
@@ -157,127 +89,112 @@ func (c *call) send() {
 	if c.err = err; err == nil {
 		c.resp, resp = resp, c.resp
 	}
-	drop(resp) // the one before, or one that came with an error
+	drop(resp)
 }
 
-// drop closes an answer that nobody gets.
+// drop closes the body of a response that nobody gets.
 func drop(resp *http.Response) {
 	if resp != nil && resp.Body != nil {
 		resp.Body.Close()
 	}
 }
 
-// learn takes in what the attempt has shown. A success that says nothing takes no
-// lock and reads no clock.
-func (c *call) learn() gate.Outcome {
-	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && !c.Sample && !c.k.Gate.Alert.Load() {
-		if len(c.resp.Header) == 0 || silent(c.resp, c.Now) {
-			c.out = false
-			return gate.Success
-		}
+// observe finds out what the attempt says about the upstream, and reports it to the key. Nearly every
+// attempt is a success without a word about limits: for that one it takes no lock and reads no clock.
+func (c *call) observe() queue.Outcome {
+	quiet := c.turn.Quiet()
+	if quiet && c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil &&
+		hint.Silent(c.resp) {
+		c.turn.End()
+		return queue.Success
 	}
-	now := time.Now()
-	r := gate.Report{Epoch: c.Epoch, Call: c.Seq, Trip: now.Sub(c.Now)}
-	var h hint.Hint
-	if resp := c.answer(); resp != nil {
-		r.Status = uint16(min(max(0, resp.StatusCode), math.MaxUint16))
-	}
+	r := queue.Result{Route: c.route(), At: time.Now()}
 	switch {
 	case c.err != nil:
 	case c.t.Hint != nil:
-		h = c.t.Hint(c.resp, now)
+		r.Hint = c.t.Hint(c.resp, r.At)
 	default:
-		h = hint.Parse(c.resp, now)
+		r.Hint = hint.Parse(c.resp, r.At)
 	}
-	what := judge(c.req.Context(), c.resp, c.err, h.Throttled, r.Trip, c.srtt)
-	r.Outcome, h.Throttled = what, what == gate.Refusal
-	r.Cut = c.err != nil && c.req.Context().Err() == context.DeadlineExceeded
-	switch c.final = h.Final && what != gate.Success; {
-	case c.final: // no wait cures it, so nobody else needs to wait
-		r.Outcome = gate.Cancelled
-	case h.Throttled:
-		r.Told = max(0, h.RetryAfter)
+	ctx := c.req.Context()
+	outcome := judge(ctx, c.resp, c.err, r.Hint.Throttled, r.At.Sub(c.turn.Started()), c.turn.RoundTrip())
+	r.Outcome, r.Hint.Throttled = outcome, outcome == queue.Throttled // a 429 is, even if Hint does not say so
+	r.Cut = c.err != nil && ctx.Err() == context.DeadlineExceeded
+	if c.final = r.Hint.Final && outcome != queue.Success; c.final {
+		r.Outcome = queue.Cancelled // no wait cures it, so nobody else needs to wait
 	}
-	if what > gate.Neutral || len(h.Quotas) > 0 || c.Sample || c.k.Gate.Alert.Load() {
-		for _, news := range c.report(&r, &h, now) {
-			c.out = false
-			c.tell(c.t.Hooks.Learned, Event{Learned: Learned(news)})
+	if resp := c.response(); resp != nil {
+		r.Status = uint16(min(max(0, resp.StatusCode), math.MaxUint16))
+		if resp.Request != nil && resp.Request.URL != nil { // Base may have asked another host
+			r.Route.Host = resp.Request.URL.Host
 		}
 	}
-	c.out = false
+	wait := c.report(&r, quiet && outcome <= queue.Neutral && len(r.Hint.Quotas) == 0)
 	switch {
-	case what == gate.Refusal:
-		c.tell(c.t.Hooks.Throttled, Event{Wait: r.Told})
-	case c.err != nil, what == gate.Failure, c.resp.StatusCode == http.StatusInternalServerError:
-		c.tell(c.t.Hooks.Failed, Event{})
+	case outcome == queue.Throttled:
+		c.notify(onThrottled, Event{Wait: wait})
+	case c.err != nil, outcome == queue.Failure, c.resp.StatusCode == http.StatusInternalServerError:
+		c.notify(onFailed, Event{})
 	}
 	return r.Outcome
 }
 
-// silent reports whether an answer that was served tells of no limit.
-func silent(resp *http.Response, now time.Time) bool {
-	h := hint.Parse(resp, now)
-	return h.Quotas == nil && !h.Throttled
+// report hands the result to the key, and notifies the hooks of what was learned from it. A quiet result
+// changes nothing there and is not handed over. wait is how long the upstream asks for; 0: it does not.
+func (c *call) report(r *queue.Result, quiet bool) (wait time.Duration) {
+	if quiet {
+		c.turn.End()
+		return 0
+	}
+	news, wait := c.turn.Report(r)
+	for _, known := range news {
+		c.notify(onLearned, Event{Learned: Learned(known)})
+	}
+	return wait
 }
 
-// report hands r and h to the key, lets the line see what has changed, and returns
-// the limits that are new.
-func (c *call) report(r *gate.Report, h *hint.Hint, now time.Time) (news []learn.Known) {
-	t, k := c.t.table, c.k
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	where := learn.Place{Paid: c.Paid(), Cost: c.Cost, Host: c.req.URL.Host, Path: c.req.URL.Path, Sent: c.Now}
-	if resp := c.answer(); resp != nil && resp.Request != nil && resp.Request.URL != nil {
-		where.Host = resp.Request.URL.Host
-	}
-	c.Wants &^= queue.PaidLane
-	news = k.Heard(r, h, where, now)
-	if k.Gate.Trouble != nil || k.Learned != nil {
-		k.Advance(now)
-	}
-	return news
-}
-
-// result hands out what there is: the answer, or the error if there is none.
+// result ends a call that is not retried: with the last response if there is one, otherwise with the
+// last attempt's error. The error also wins over an older response if the caller has cancelled, or if
+// Retry.Check calls the error final.
 func (c *call) result() (*http.Response, error) {
 	resp, err := c.resp, c.err
 	if resp == nil || err != nil && (c.final || c.gone()) {
 		return nil, err
 	}
 	c.resp = nil
-	if c.held {
-		c.freeAtEnd(resp)
+	if free := c.turn.KeepSlot(); free != nil {
+		c.freeAtEnd(resp, free)
 	}
 	return resp, nil
 }
 
-// gone reports whether the caller has cancelled and wants no answer any more.
+// gone reports whether the caller has cancelled and no longer wants a response.
 func (c *call) gone() bool { return c.req.Context().Err() == context.Canceled }
 
-// freeAtEnd gives the slot back when the body of resp has ended, was closed, or
-// the request's ctx is over; now, if there is none to read.
-func (c *call) freeAtEnd(resp *http.Response) {
-	c.held = false
+// freeAtEnd calls free, which gives an in-flight slot back, when the body of resp is closed or read to
+// its end, or the request's ctx ends. If there is no body to read, that is now.
+func (c *call) freeAtEnd(resp *http.Response, free func()) {
 	if resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0 ||
 		c.req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols {
-		c.k.Free()
+		free()
 		return
 	}
-	free := sync.OnceFunc(c.k.Free)
+	free = sync.OnceFunc(free)
 	stop := context.AfterFunc(c.req.Context(), free)
 	resp.Body = &slotBody{resp.Body, func() { stop(); free() }}
 }
 
-// without ends a call that may not be sent, or sent again, because of reason:
-// with the last answer if there was one.
-func (c *call) without(reason error) (*http.Response, error) {
+// giveUp ends a call that may not be sent, or not again, because of reason. If an earlier attempt has
+// got a response, the caller gets that, as without a Transport, unless the caller has cancelled.
+// Otherwise the error names the reason, and what the last attempt failed with.
+func (c *call) giveUp(reason error) (*http.Response, error) {
 	var e *Error
 	ours := errors.As(reason, &e)
-	told := Event{Err: reason}
+	refused := Event{Err: reason}
 	if ours {
-		told.Wait = e.Wait
+		refused.Wait = e.Wait
 	}
-	c.tell(c.t.Hooks.Refused, told)
+	c.notify(onRefused, refused)
 	if c.resp != nil && !c.gone() {
 		resp := c.resp
 		c.resp = nil
@@ -291,38 +208,32 @@ func (c *call) without(reason error) (*http.Response, error) {
 	return nil, reason
 }
 
-// end releases what the call still holds, in a panic too.
+// end releases what the call still holds. It is deferred, so a panic in Base, Check or a hook leaks
+// nothing.
 func (c *call) end() {
 	if !c.sent && c.next.Body != nil {
 		c.next.Body.Close()
 	}
 	drop(c.resp)
-	if c.k == nil {
-		return
-	}
-	if c.out { // Base or Hint has panicked
-		c.report(&gate.Report{Outcome: gate.Cancelled, Epoch: c.Epoch}, new(hint.Hint), time.Now())
-	}
-	if c.planned {
-		c.settleBudget()
-	}
-	if c.held {
-		c.k.Free()
-	}
-	c.k.Ended.Add(1)
+	c.turn.Done()
 }
 
-// tell calls a hook.
-func (c *call) tell(hook func(context.Context, Event), e Event) {
+// notify calls the hook at that place, if it is set, and fills in what all events
+// have. While an attempt is under way, the last response and error are those of the attempt before, so
+// they are left out.
+func (c *call) notify(place int, e Event) {
+	hook := c.t.Hooks.at(place)
 	if hook == nil {
 		return
 	}
-	e.Key, e.Method, e.Host, e.Attempt = c.key, c.req.Method, c.req.URL.Host, c.Attempts
-	if resp := c.answer(); resp != nil && !c.out { // else it is that of the attempt before
-		e.Status = resp.StatusCode
-	}
-	if e.Err == nil && !c.out {
-		e.Err = c.err
+	e.Key, e.Method, e.Host, e.Attempt = c.turn.Key(), c.req.Method, c.req.URL.Host, c.turn.Attempts()
+	if !c.turn.Under() {
+		if resp := c.response(); resp != nil {
+			e.Status = resp.StatusCode
+		}
+		if e.Err == nil {
+			e.Err = c.err
+		}
 	}
 	hook(c.req.Context(), e)
 }

@@ -1,47 +1,56 @@
-// Package throttle keeps a program inside the rate limits of the HTTP APIs that
-// it calls. Wrap an http.Client, and every call waits its turn, every 429 is
-// obeyed by all callers at once, and every retry is paid for from the same quota.
+// Package throttle keeps a program inside the rate limits of the HTTP APIs that it calls. Wrap an
+// http.Client's Transport, and every call waits its turn, one 429 pauses all calls at once, and every
+// retry is paid for from the same quota.
 //
 //	client := &http.Client{Transport: &throttle.Transport{
 //		Limiter: throttle.NewBucket(10, 5), // 10 requests a second, and 5 more in a burst
 //	}}
 //
-// # How it works
+// # Usage
 //
-// Limiters ([Bucket], [Leaky], [FixedWindow], [SlidingWindow], [All]) say when.
-// They never block: they take units now, or tell how long until it is worth
-// asking again.
+// Limiters ([Bucket], [Leaky], [FixedWindow], [SlidingWindow], [All]) say when. They never block: they
+// take units now, or return how long to wait before asking again.
 //
-// The line ([Queue]) makes callers wait. Only its head asks the limiter, so units
-// are bound to a caller at the last moment: leaving, pausing, changing the rate
-// and priorities lose nothing.
+// The line ([Queue]) makes callers wait. Only its head asks the limiter, so a call gets its units at the
+// last moment, and nothing is lost when a caller leaves, traffic pauses, or a rate changes.
 //
-// The gate stops everyone. One refusal closes it for all calls of a key, once for
-// each event, and it reopens paced.
+// The gate stops every call of a key. It closes when the upstream throttles or keeps failing, and
+// reopens paced: at the limit's rate if the limit is known, otherwise with one call in flight and one
+// more for each success.
 //
-// The [Transport] tells the story of one request: wait, send, learn, maybe again.
-//
-// # Where to look
+// The [Transport] takes a request through all three: wait, send, observe the response, maybe retry.
 //
 //	an API documents N per second and M per minute   All, SlidingWindow
 //	deliveries to many hosts, some of them down      Transport.LimiterFor, Retry.MaxPause, Error.Wait
 //	a limit for each API key                         Transport.Key, ByCredential
-//	calls of unequal size, counted in tokens say     WithCost, Transport.Cost, Adjuster
-//	what happens, for logs and metrics               Transport.Hooks, Transport.Stats
+//	calls of unequal size, such as tokens            WithCost, Transport.Cost, Adjuster
 //	jobs that are not HTTP                           Group, Queue, Bucket.Wait
 //
-// Each has an example.
+// Each of these has an example.
 //
 // # Concurrency
 //
-// Everything here is safe for concurrent use. Nothing needs closing, no
-// constructor starts a goroutine, and none outlives the calls that wait and the
-// response bodies that are read ahead for them.
+// Everything in this package is safe for concurrent use. Nothing needs closing, and no constructor
+// starts a goroutine. No goroutine outlives the calls that wait and the response bodies that are read
+// ahead for them.
 //
-// # Time
+// # Expected behaviour
 //
-// Only package time is used, so programs that use this package can be tested in
-// testing/synctest bubbles: waits are exact there and take no time. Under real
-// timers a call whose timer is late is reckoned as of the moment it was due, at
-// most 5 ms back; so any window admits at most what its limit says, and rate × 5 ms.
+// One 429 pauses every request of its key for its Retry-After; traffic then resumes at the limit's pace,
+// not in a burst. A call that cannot start before its deadline fails at once with an [*Error] that holds
+// the predicted wait. When attempts, budget or time run out, the caller gets the last response, as if
+// there were no Transport.
+//
+// A call whose timer fires late is counted as of the moment it was due, at most 5 ms back. So under real
+// timers any window admits at most what its limit allows, and what the limit's rate yields in 5 ms.
+//
+// # Debugging
+//
+// The library never logs. Transport.Hooks see every wait, refusal and retry; [Transport.Stats] and
+// [Queue.Stats] show what is waiting, and why the gate is closed.
+//
+// # Testing
+//
+// Only package time is used, so in a testing/synctest bubble waits are exact and take no real time. Give
+// the Transport a Base of your own there: the sockets of an httptest.Server do not work in a bubble.
 package throttle

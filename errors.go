@@ -6,79 +6,112 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// Reasons why a call was ended on this side. They come wrapped in an [*Error];
-// match them with errors.Is.
+// The reasons for which this side ends a call. They come wrapped in an [*Error]; match them with
+// errors.Is.
 var (
-	// ErrQueueFull: QueueOptions.MaxWaiting calls wait already.
-	ErrQueueFull = queue.ErrFull
-	// ErrWaitTooLong: the predicted wait is longer than QueueOptions.MaxWait, or ends too late
-	// for the caller's deadline, that of http.Client.Timeout for one: a call must start so
-	// early that its answer is expected before, by the round trips seen so far (in
-	// Queue.Do and Group, by how long tasks took). It is looked at again when its turn
-	// comes. Then the error matches context.DeadlineExceeded too.
-	ErrWaitTooLong = queue.ErrTooLong
-	// ErrPaused: the upstream has told everyone to wait, or has failed, for longer
-	// than Retry.MaxPause, or the call has spent that at closed gates. While a probe
-	// tries whether it is back, the others get this error too. Call again after
-	// Error.Wait; that an upstream is back is only seen by calling it. The text says what
-	// it answered last: "(429, 6 probes in 41s)". A 429 of a spent account, which no wait
-	// cures, need not end like this: see hint.Hint.Final and hint.Parser.
-	ErrPaused = queue.ErrPaused
-	// ErrRetryBudget: the last attempt got no answer, and Retry.Budget has no retry
-	// left. The error matches what the attempt failed with too.
-	ErrRetryBudget = errors.New("throttle: the retry budget is spent")
+	// ErrQueueFull means that QueueOptions.MaxWaiting calls are waiting already.
+	ErrQueueFull = errors.New("throttle: queue full")
+
+	// ErrWaitTooLong means that the predicted wait exceeds QueueOptions.MaxWait, or leaves too little time
+	// before the caller's deadline, such as that of http.Client.Timeout: the answer is expected too
+	// late, by the round trips seen so far (in Queue.Do and Group, by how long tasks took). If it is the
+	// deadline, the error also matches context.DeadlineExceeded.
+	ErrWaitTooLong = errors.New("throttle: wait too long")
+
+	// ErrPaused means that a closed gate or an exhausted quota holds the call up for longer than
+	// Retry.MaxPause. In an outage that has lasted longer than that, new calls get it at once, except
+	// the one that probes the upstream. Call again after Error.Wait: only a call can find out that the
+	// upstream has recovered. The text ends with the upstream's last answer, as in "(429, 6 probes in
+	// 41s)". A 429 that no wait cures need not lead here: see hint.Hint.Final.
+	ErrPaused = errors.New("throttle: upstream paused")
+
+	// ErrRetryBudget means that the last attempt got no response and Retry.Budget allows no retry. The
+	// error also matches the attempt's own error.
+	ErrRetryBudget = errors.New("throttle: retry budget spent")
 )
 
-// An Error says that this side, not the upstream, ended a call, and why. With
-// Attempts at 0 the upstream has never seen the call.
+// An Error says that this side, not the upstream, ended a call, and why. If Attempts is 0, the upstream
+// has never seen the call.
 //
 //	var e *throttle.Error
 //	switch {
-//	case err == nil:                            // may still be a 429: it was the last
+//	case err == nil:                            // check the status: the last response may be a 429
 //	case errors.Is(err, throttle.ErrQueueFull): // shed load
-//	case errors.As(err, &e) && e.Wait > 0:      // ask again after e.Wait
-//	case errors.As(err, &e):                    // e.Err says why, and no wait is known: the ctx has ended, say
+//	case errors.As(err, &e) && e.Wait > 0:      // call again after e.Wait
+//	case errors.As(err, &e):                    // e.Err is the reason, and no wait is known
 //	default:                                    // the network, or the upstream
 //	}
 type Error struct {
-	Key      string        // the key of the call's line, as observers see it; "" for a bare Queue
-	Wait     time.Duration // the predicted wait, where there was one; 0: none
+	Key      string        // the call's key, as observers see it; "" for a Queue of one's own
+	Wait     time.Duration // the predicted wait; 0: unknown
 	Attempts int           // attempts sent before
-	Err      error         // the reason, for errors.Is: one of the sentinels, ctx.Err(), or a limiter's own error
+	Err      error         // the reason: a sentinel of this package, ctx.Err(), or a limiter's error
 }
 
-// Error implements error.
+// Error returns a text such as
+//
+//	throttle: "api.example.com": queue full (predicted wait 3s, 2 attempts sent)
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("throttle: call ")
+	b.WriteString("throttle: ")
 	if e.Key != "" {
-		fmt.Fprintf(&b, "to %q ", e.Key)
+		fmt.Fprintf(&b, "%q: ", e.Key)
 	}
-	b.WriteString("ended on this side")
+	reason := "call ended" // of an Error that somebody made without one
+	if e.Err != nil {
+		reason = strings.TrimPrefix(e.Err.Error(), "throttle: ")
+	}
+	b.WriteString(reason)
+	var known []string
 	if e.Wait > 0 {
-		fmt.Fprintf(&b, ", predicted wait %v", e.Wait)
+		known = append(known, fmt.Sprintf("predicted wait %v", rounded(e.Wait)))
 	}
-	if e.Attempts > 0 {
-		fmt.Fprintf(&b, ", attempts sent %d", e.Attempts)
+	switch {
+	case e.Attempts == 1:
+		known = append(known, "1 attempt sent")
+	case e.Attempts > 1:
+		known = append(known, fmt.Sprintf("%d attempts sent", e.Attempts))
 	}
-	if e.Err != nil { // one that somebody made by hand may have none
-		b.WriteString(": ")
-		b.WriteString(strings.TrimPrefix(e.Err.Error(), "throttle: "))
+	if known != nil {
+		fmt.Fprintf(&b, " (%s)", strings.Join(known, ", "))
 	}
 	return b.String()
 }
 
-// Unwrap returns the reason.
+// rounded leaves a prediction the digits that mean something: 12.3456s is 12s, 1.23456s is 1.2s, and
+// 12.3456ms is 12ms.
+func rounded(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		switch {
+		case d >= 10*unit:
+			return d.Round(unit)
+		case d >= unit:
+			return d.Round(unit / 10)
+		}
+	}
+	return d
+}
+
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether a deadline was the reason, as net.Error has it.
+// Timeout reports whether the reason was a deadline, in the sense of net.Error.
 func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }
 
-// newError is how a queue makes its errors.
+// newError makes the errors of a queue, which does not know the type Error.
 func newError(key string, wait time.Duration, attempts int, reason error) error {
 	return &Error{Key: key, Wait: wait, Attempts: attempts, Err: reason}
+}
+
+// errDeadline is ErrWaitTooLong for a wait that exceeds the caller's deadline.
+var errDeadline error = deadlineError{}
+
+type deadlineError struct{}
+
+func (deadlineError) Error() string { return "throttle: too little time before the caller's deadline" }
+
+func (deadlineError) Is(target error) bool {
+	return target == ErrWaitTooLong || target == context.DeadlineExceeded
 }

@@ -2,61 +2,75 @@ package throttle
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// An Event tells an observer of one thing that happened to one call. Fields that
-// do not apply are zero.
+// An Event tells an observer about one step of one call. Fields that do not apply are zero.
 type Event struct {
-	Key     string        // the key of the call's line, of at most 256 bytes
-	Method  string        // of the request
-	Host    string        // of the request's URL
-	Status  int           // of the answer to the last attempt, 0 if it had none
+	Key     string        // the call's key, at most 256 bytes
+	Method  string        // the request's method
+	Host    string        // the host of the request's URL
+	Status  int           // the status of the last attempt's response; 0: no response
 	Attempt int           // attempts sent so far
-	Wait    time.Duration // time waited, or to wait
-	Err     error         // the attempt's error, or why the call was refused
+	Wait    time.Duration // the time waited, or still to wait
+	Err     error         // the attempt's error, or the reason why the call was refused
 	Learned Learned       // the limit that was learned
 }
 
-// Learned is one limit that a key has learned of its upstream: a quota that its
-// answers tell of, or a rate found because it refuses.
+// Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or
+// a rate found because the upstream throttles.
 type Learned struct {
-	Name, Unit string        // as told; "": not told
-	Source     string        // the header field that told it, "body", or "refusals" if nothing but those did
-	Limit      int64         // units in a window; -1: not told
-	Remaining  int64         // of them in this window, as last told; -1: not told
-	Reset      time.Duration // until the end of the window; -1: not known
-	Window     time.Duration // its length; 0: not told
+	Name, Unit string        // as advertised; "": unset
+	Source     string        // the header field that advertises it, "body", or "refusals": a rate found from 429s
+	Limit      int64         // units in a window; -1: unknown
+	Remaining  int64         // units left in the window when last advertised; -1: unknown
+	Reset      time.Duration // until the window ends; -1: unknown
+	Window     time.Duration // the window's length; 0: unknown
 	Rate       rate.Limit    // at which calls start because of it, in units per second; rate.Inf: not spaced
 }
 
-// Hooks are functions that observe a [Transport]; nil ones are skipped. They are
-// called in the goroutine of the call, never under a lock, with the request's
-// ctx, and must be safe for concurrent use. A slow hook delays its call.
+// Hooks are functions that observe the calls of a [Transport]; nil ones are skipped. Each runs in the
+// goroutine of its call, with the request's ctx and never under a lock, so a slow hook delays that call
+// alone. Hooks must be safe for concurrent use.
 type Hooks struct {
-	Waited    func(context.Context, Event) // the call has stood in line for Wait and goes now
-	Refused   func(context.Context, Event) // the call was not sent, or not again after Retrying: Err says why
-	Throttled func(context.Context, Event) // the upstream refused; Wait is what it told, 0: nothing
-	Failed    func(context.Context, Event) // the attempt got no answer, or a 500, 502, 503 or 504 that is no refusal
-	Learned   func(context.Context, Event) // a limit was learned, or has changed: a new quota or another size, or a cut of the found rate
-	Retrying  func(context.Context, Event) // the call will be sent again, as things stand after Wait
+	Waited    func(context.Context, Event) // the call has waited in line and is sent now
+	Refused   func(context.Context, Event) // the call is not sent, or not again in spite of Retrying; Err is the reason
+	Throttled func(context.Context, Event) // the upstream throttled the attempt and asks for Wait; 0: for no time
+	Failed    func(context.Context, Event) // the attempt got no response, or a 500, 502, 503 or 504 that is not throttling
+	Learned   func(context.Context, Event) // a limit is new, has another size, or is a found rate that was just cut
+	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
 }
 
-// Join returns Hooks that call h's function, then other's.
+// Join returns Hooks that call h's function first and then other's.
 func (h Hooks) Join(other Hooks) Hooks {
-	return Hooks{
-		Waited:    both(h.Waited, other.Waited),
-		Refused:   both(h.Refused, other.Refused),
-		Throttled: both(h.Throttled, other.Throttled),
-		Failed:    both(h.Failed, other.Failed),
-		Learned:   both(h.Learned, other.Learned),
-		Retrying:  both(h.Retrying, other.Retrying),
+	joined := reflect.ValueOf(&h).Elem()
+	for place := range joined.NumField() {
+		joined.Field(place).Set(reflect.ValueOf(both(h.at(place), other.at(place))))
 	}
+	return h
 }
 
-func both(a, b func(context.Context, Event)) func(context.Context, Event) {
+// A hook is one function of Hooks.
+type hook = func(context.Context, Event)
+
+// The places of the hooks: those of their fields in Hooks.
+const (
+	onWaited = iota
+	onRefused
+	onThrottled
+	onFailed
+	onLearned
+	onRetrying
+)
+
+// at returns the function at a place, by reflection, so that Join cannot forget a hook that is added later.
+func (h *Hooks) at(place int) hook { return reflect.ValueOf(h).Elem().Field(place).Interface().(hook) }
+
+// both returns a function that calls a and then b, and either may be nil.
+func both(a, b hook) hook {
 	switch {
 	case a == nil:
 		return b

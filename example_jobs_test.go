@@ -19,9 +19,9 @@ import (
 	"github.com/go-throttle/throttle/hint"
 )
 
-// Workers share an API that documents 10 requests a second and 300 a minute. It
-// counts when requests arrive, and they come closer to each other on their way: so
-// both windows are a little longer than documented.
+// Workers share an API that documents 10 requests a second and 300 a minute. It counts requests when they
+// arrive, and they may arrive closer together than they were sent. So both windows are a little longer than
+// documented.
 func ExampleTransport_documentedLimits() {
 	client := &http.Client{Transport: &throttle.Transport{
 		Base: api(),
@@ -51,13 +51,13 @@ func ExampleTransport_documentedLimits() {
 	}
 	close(jobs)
 	workers.Wait()
-	fmt.Println("the 11th waited for its window:", time.Since(start) >= 1100*time.Millisecond)
-	// Output: the 11th waited for its window: true
+	fmt.Println("the 11th request waited for its window:", time.Since(start) >= 1100*time.Millisecond)
+	// Output: the 11th request waited for its window: true
 }
 
-// Few workers deliver to many hosts, and some of those are down. No worker may
-// stand before such a host for long: a delivery that cannot go soon comes back with
-// the time after which to try it again, for a queue that the program keeps.
+// A few workers deliver to many hosts, and some of the hosts are down. No worker may wait long for one of
+// those: a delivery that cannot go soon comes back with the time after which to try it again, for a queue
+// that the program keeps.
 func ExampleTransport_manyHosts() {
 	client := &http.Client{Transport: &throttle.Transport{
 		Base:       hooks(),
@@ -70,11 +70,11 @@ func ExampleTransport_manyHosts() {
 		if err != nil {
 			return 0, err
 		}
-		const unknown = 10 * time.Second // where no wait is told; let it grow with the attempts
+		const unknown = 10 * time.Second // if nothing says how long; let it grow with the attempts
 		resp, err := client.Do(req)
 		var e *throttle.Error
 		switch {
-		case errors.As(err, &e): // on this side
+		case errors.As(err, &e): // this side has refused it
 			return cmp.Or(e.Wait, unknown), err
 		case err != nil:
 			return unknown, err
@@ -85,24 +85,24 @@ func ExampleTransport_manyHosts() {
 		}
 		return 0, nil
 	}
-	for _, host := range []string{"busy.example.com", "busy.example.com", "well.example.com"} {
+	for _, host := range []string{"busy.example.com", "busy.example.com", "idle.example.com"} {
 		again, err := deliver(host, "{}")
 		switch {
 		case errors.Is(err, throttle.ErrPaused):
-			fmt.Println(host, "is not asked again for", again.Round(time.Minute))
+			fmt.Println(host, "is left alone for", again.Round(time.Minute))
 		case err != nil:
-			fmt.Println(host, "said", err, "and to wait", again)
+			fmt.Println(host, "says", err, "and asks for", again)
 		default:
 			fmt.Println(host, "has it")
 		}
 	}
 	// Output:
-	// busy.example.com said 429 Too Many Requests and to wait 2m0s
-	// busy.example.com is not asked again for 2m0s
-	// well.example.com has it
+	// busy.example.com says 429 Too Many Requests and asks for 2m0s
+	// busy.example.com is left alone for 2m0s
+	// idle.example.com has it
 }
 
-// hooks stands for many hosts, one of which does not want anything for two minutes.
+// hooks returns many simulated hosts. One of them wants nothing for two minutes.
 func hooks() http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.URL.Host != "busy.example.com" {
@@ -113,7 +113,7 @@ func hooks() http.RoundTripper {
 	})
 }
 
-// perCall makes a Bucket that counts calls: whatever a call costs, it takes one.
+// perCall is a Bucket that counts calls: a call takes one unit, whatever its cost.
 type perCall struct{ *throttle.Bucket }
 
 func (p perCall) Take(ctx context.Context, n int) (time.Duration, error) {
@@ -122,12 +122,11 @@ func (p perCall) Take(ctx context.Context, n int) (time.Duration, error) {
 
 func (p perCall) Adjust(n int) { p.Bucket.Adjust(max(-1, min(n, 1))) }
 
-// A limit for each API key, of requests and of tokens: 60 requests and 90,000
-// tokens a minute. How many tokens a call takes is known when its answer has come,
-// so it pays an estimate, and the account is corrected. Attempts that the
-// upstream throttles, or that fail, pay the estimate too, and only the last one's is
-// corrected here: a call that comes through at its third attempt has paid two
-// estimates besides what it used.
+// Each API key has a limit of 60 requests and of 90,000 tokens a minute. How many tokens a call uses is known
+// only from its response. So the call takes an estimate, and the bucket is corrected afterwards.
+//
+// Attempts that fail or are throttled take the estimate too, and only the last attempt's is corrected here: a
+// call that succeeds at its third attempt has paid two estimates besides what it used.
 func ExampleTransport_tokens() {
 	var mu sync.Mutex
 	buckets := map[string]*throttle.Bucket{} // one for each API key
@@ -159,22 +158,22 @@ func ExampleTransport_tokens() {
 			return err
 		}
 		defer resp.Body.Close()
-		used := 2_000 // as the answer says
+		used := 2_000 // as the response says
 		tokens(throttle.ByCredential(req)).Adjust(used - estimate)
 		return nil
 	}
 	fmt.Println(ask("sk-1", "Why is the sky blue?"), ask("sk-2", "And at night?"))
-	for _, b := range buckets { // 7,000, and what has come in since
-		fmt.Println("paid what was used:", b.Tokens() < 8_000)
+	for _, b := range buckets { // 7,000, and what was gained since
+		fmt.Println("paid what it used:", b.Tokens() < 8_000)
 	}
 	// Output:
 	// <nil> <nil>
-	// paid what was used: true
-	// paid what was used: true
+	// paid what it used: true
+	// paid what it used: true
 }
 
-// Where the credential is not in the Authorization header, the key is a function of
-// yours. Keys stand in errors, Events and Stats, so this one has a hash.
+// The credential is not in the Authorization header, so the key is a function of the program's own. Keys
+// appear in errors, Events and Stats, so this one has a hash of the credential.
 func ExampleTransport_apiKeyHeader() {
 	t := &throttle.Transport{
 		Base: api(),
@@ -207,8 +206,8 @@ func (s signed) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.base.RoundTrip(req)
 }
 
-// The Transport sees the request as those above it have made it: one that sets the
-// credential belongs above it.
+// A Transport sees a request as those above it have made it. So whatever sets the credential belongs above
+// the Transport.
 func ExampleByCredential() {
 	key := func(req *http.Request) string {
 		k := throttle.ByCredential(req)
@@ -231,10 +230,10 @@ func ExampleByCredential() {
 	// with credential: false 0
 }
 
-// A body that can be read only once goes only once: the caller gets the 429.
+// A body that can be read only once is sent only once, and the caller gets the 429.
 func ExampleRetry_body() {
 	for _, body := range []io.Reader{
-		io.MultiReader(strings.NewReader("once")), // http.NewRequest knows no GetBody for it
+		io.MultiReader(strings.NewReader("once")), // http.NewRequest cannot set GetBody for it
 		bytes.NewReader([]byte("again")),
 	} {
 		client := &http.Client{Transport: &throttle.Transport{Base: api(1)}}
@@ -251,12 +250,12 @@ func ExampleRetry_body() {
 	// 200
 }
 
-// Hooks that log, and the counters of Stats.
+// Hooks write a log, and Stats has the counters.
 func ExampleHooks_slog() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
-				return slog.Attr{} // else the output would differ each time
+				return slog.Attr{} // otherwise the output would differ each time
 			}
 			return a
 		},
@@ -267,10 +266,10 @@ func ExampleHooks_slog() {
 		}
 	}
 	t := &throttle.Transport{Base: api(2), Hooks: throttle.Hooks{
-		Throttled: say(slog.LevelWarn, "refused by the upstream"),
+		Throttled: say(slog.LevelWarn, "throttled by the upstream"),
 		Failed:    say(slog.LevelWarn, "failed"),
 		Refused:   say(slog.LevelError, "not sent"),
-		Retrying:  say(slog.LevelDebug, "again"),
+		Retrying:  say(slog.LevelDebug, "will be sent again"),
 	}}
 	client := &http.Client{Transport: t}
 	for range 2 {
@@ -282,9 +281,9 @@ func ExampleHooks_slog() {
 		resp.Body.Close()
 	}
 	for s := range t.Stats() {
-		fmt.Printf("%s: sent %d, refused %d, sent again %d, %d wait, closed: %q\n", s.Key, s.Sent, s.Throttled, s.Retried, s.Waiting, s.Cause)
+		fmt.Printf("%s: sent %d, throttled %d, retried %d, waiting %d, closed: %q\n", s.Key, s.Sent, s.Throttled, s.Retried, s.Waiting, s.Cause)
 	}
 	// Output:
-	// level=WARN msg="refused by the upstream" key=api.example.com status=429 attempt=1 err=<nil>
-	// api.example.com: sent 3, refused 1, sent again 1, 0 wait, closed: ""
+	// level=WARN msg="throttled by the upstream" key=api.example.com status=429 attempt=1 err=<nil>
+	// api.example.com: sent 3, throttled 1, retried 1, waiting 0, closed: ""
 }

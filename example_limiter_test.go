@@ -10,7 +10,7 @@ import (
 )
 
 func ExampleBucket() {
-	b := throttle.NewBucket(0.1, 3) // one unit in 10 seconds, 3 saved up at first
+	b := throttle.NewBucket(0.1, 3) // one unit in 10 seconds, and 3 at the start
 	fmt.Println(b.Allow(), b.AllowN(2), b.Allow())
 	wait, err := b.Take(context.Background(), 1)
 	fmt.Println(wait.Round(time.Second), err)
@@ -19,8 +19,8 @@ func ExampleBucket() {
 	// 10s <nil>
 }
 
-// In the place of a rate.Limiter: Wait goes in order, a caller who cannot make his
-// deadline is told at once how long it would take, and one who leaves costs nothing.
+// Wait takes the place of rate.Limiter's. Callers go in order, and one who leaves costs nothing. A caller who
+// cannot start before the deadline learns at once how long it would take.
 func ExampleBucket_Wait() {
 	b := throttle.NewBucket(0.1, 2)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -40,7 +40,7 @@ func ExampleBucket_Wait() {
 	// would take 10s
 }
 
-// Units that were booked and are not needed go back, all of them.
+// Cancel gives back all units of a reservation that is not needed.
 func ExampleBucket_Reserve() {
 	b := throttle.NewBucket(1, 1)
 	first, second := b.Reserve(1), b.Reserve(5)
@@ -88,7 +88,7 @@ func ExampleSlidingWindow() {
 	// 1h0m0s
 }
 
-// Two limits at once; nothing is taken from either while one refuses.
+// Two limits hold at once. Nothing is taken from either while one of them asks for a wait.
 func ExampleAll() {
 	even, perHour := throttle.NewBucket(0.1, 1), throttle.NewSlidingWindow(300, time.Hour)
 	both := throttle.All(even, perHour)

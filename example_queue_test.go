@@ -9,7 +9,7 @@ import (
 	"github.com/go-throttle/throttle"
 )
 
-// A Queue limits what is not HTTP.
+// A Queue limits jobs that are not HTTP.
 func ExampleQueue() {
 	q := throttle.NewQueue(throttle.NewBucket(100, 1), throttle.QueueOptions{MaxInFlight: 2})
 	for i := range 3 {
@@ -27,7 +27,7 @@ func ExampleQueue() {
 	// job 2
 }
 
-// A closed gate stops everyone; a call that cannot wait so long is told so at once.
+// A closed gate stops all calls. One that may not wait so long fails at once.
 func ExampleQueue_Pause() {
 	q := throttle.NewQueue(throttle.NewBucket(100, 1), throttle.QueueOptions{MaxWait: time.Second})
 	q.Pause(time.Hour)
@@ -39,7 +39,7 @@ func ExampleQueue_Pause() {
 	// <nil>
 }
 
-// A million tasks that wait need no million goroutines.
+// A task has a goroutine only while it runs, so a million waiting tasks need no million goroutines.
 func ExampleGroup() {
 	ctx := context.Background()
 	g, ctx := throttle.NewGroup(ctx, throttle.NewQueue(throttle.NewLeaky(1000), throttle.QueueOptions{MaxInFlight: 1}))
@@ -54,7 +54,7 @@ func ExampleGroup() {
 	// Output: <nil> 45
 }
 
-// Somebody waits for one task and not for the other.
+// A user waits for the page and nobody for the report. So the page goes first, though it was added second.
 func ExampleWithPriority() {
 	q := throttle.NewQueue(throttle.NewBucket(1000, 1), throttle.QueueOptions{MaxInFlight: 1})
 	q.Pause(time.Hour) // so that both are in line
@@ -75,7 +75,7 @@ func ExampleWithPriority() {
 	// <nil>
 }
 
-// A call that counts for more than one unit.
+// This call costs seven units.
 func ExampleWithCost() {
 	b := throttle.NewBucket(1, 10)
 	q := throttle.NewQueue(b, throttle.QueueOptions{})

@@ -13,9 +13,9 @@ import (
 	"github.com/go-throttle/throttle"
 )
 
-// api stands for an upstream: it refuses the requests whose numbers are given.
-// Examples must not need a network.
-func api(refuse ...int) http.RoundTripper {
+// api returns a simulated upstream, because examples must not need a network. It throttles the requests
+// whose numbers are given, counted from 1.
+func api(throttle ...int) http.RoundTripper {
 	var mu sync.Mutex
 	n := 0
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -23,8 +23,8 @@ func api(refuse ...int) http.RoundTripper {
 		defer mu.Unlock()
 		n++
 		resp := &http.Response{StatusCode: 200, Header: http.Header{}, Request: req, Body: io.NopCloser(strings.NewReader("hello"))}
-		for _, r := range refuse {
-			if r == n {
+		for _, t := range throttle {
+			if t == n {
 				resp.StatusCode = http.StatusTooManyRequests
 				resp.Header.Set("Retry-After", "0.05")
 			}
@@ -37,8 +37,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// A client whose calls share one limit. The second request is refused by the
-// upstream; the Transport waits as long as it is told, and sends it again.
+// All calls of a client share one limit. The upstream throttles the second request. The Transport waits for
+// its Retry-After and sends it again.
 func ExampleTransport() {
 	client := &http.Client{Transport: &throttle.Transport{
 		Base:    api(2),
@@ -60,7 +60,7 @@ func ExampleTransport() {
 	// 200 hello
 }
 
-// One limit for each host, and one for all of them together.
+// Each host has a limit of its own, and all of them together have another one.
 func ExampleTransport_perHost() {
 	t := &throttle.Transport{
 		Base:    api(),
@@ -89,9 +89,8 @@ func ExampleTransport_perHost() {
 	// Output: map[fast.example.com:100 slow.example.com:1]
 }
 
-// The wrong way, and the right one: a limiter that is made for each request
-// has always its whole burst, and so limits nothing. The same holds for a
-// Transport. Make both once, and share them.
+// The wrong way first: a Transport and a Limiter that are made for each request always have their whole
+// burst, and so limit nothing. Make both once and share them.
 func ExampleTransport_wrong() {
 	send := func(tr http.RoundTripper) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -106,7 +105,7 @@ func ExampleTransport_wrong() {
 	base := api()
 
 	sent := 0
-	for range 5 { // wrong: one call in ten seconds?
+	for range 5 { // wrong: the limit is one call in ten seconds
 		t := &throttle.Transport{Base: base, Limiter: throttle.NewBucket(0.1, 1)}
 		if send(t) == nil {
 			sent++
@@ -127,8 +126,7 @@ func ExampleTransport_wrong() {
 	// a shared one lets 1 through
 }
 
-// A call that cannot make its deadline fails at once, and says how long it would
-// have waited.
+// A call that cannot start before its deadline fails at once. Its error says how long it would have waited.
 func ExampleError() {
 	client := &http.Client{
 		Timeout:   time.Second, // includes the wait
@@ -144,15 +142,15 @@ func ExampleError() {
 		case errors.Is(err, throttle.ErrQueueFull):
 			fmt.Println("shed load")
 		case errors.As(err, &e):
-			fmt.Println("ask again in", e.Wait.Round(time.Second), e.Timeout())
+			fmt.Println("call again in", e.Wait.Round(time.Second), e.Timeout())
 		}
 	}
 	// Output:
 	// 200
-	// ask again in 10s true
+	// call again in 10s true
 }
 
-// An upstream that says 200 and means "busy".
+// This upstream sends a 200 when it is busy. Check asks for another attempt then.
 func ExampleRetry_check() {
 	base := roundTripper(func() func(*http.Request) (*http.Response, error) {
 		n := 0
@@ -193,15 +191,15 @@ type every time.Duration
 
 func (e every) NextBackOff() time.Duration { return time.Duration(e) }
 
-// The library never logs; Hooks say what it does. Two sets can be joined.
+// The library never logs. Hooks see what it does, and Join combines two sets of them.
 func ExampleHooks() {
-	refused := 0
-	count := throttle.Hooks{Throttled: func(context.Context, throttle.Event) { refused++ }}
+	throttled := 0
+	count := throttle.Hooks{Throttled: func(context.Context, throttle.Event) { throttled++ }}
 	log := throttle.Hooks{
 		Throttled: func(_ context.Context, e throttle.Event) {
-			fmt.Printf("%q refused %s with %d, asks for %v\n", e.Key, e.Method, e.Status, e.Wait)
+			fmt.Printf("%q throttled a %s with a %d and asks for %v\n", e.Key, e.Method, e.Status, e.Wait)
 		},
-		Retrying: func(_ context.Context, e throttle.Event) { fmt.Println("attempt", e.Attempt, "is not the last") },
+		Retrying: func(_ context.Context, e throttle.Event) { fmt.Println("another attempt follows attempt", e.Attempt) },
 	}
 	client := &http.Client{Transport: &throttle.Transport{Base: api(1), Hooks: log.Join(count)}}
 	resp, err := client.Get("http://api.example.com/")
@@ -210,9 +208,9 @@ func ExampleHooks() {
 		return
 	}
 	resp.Body.Close()
-	fmt.Println(resp.StatusCode, refused)
+	fmt.Println(resp.StatusCode, throttled)
 	// Output:
-	// "api.example.com" refused GET with 429, asks for 50ms
-	// attempt 1 is not the last
+	// "api.example.com" throttled a GET with a 429 and asks for 50ms
+	// another attempt follows attempt 1
 	// 200 1
 }

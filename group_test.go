@@ -1,10 +1,11 @@
-package throttle
+package throttle_test
 
 import (
 	"context"
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
 )
 
 // A runs notes in which order tasks ran.
@@ -34,8 +37,8 @@ func (r *runs) task(id int, err error) func(context.Context) error {
 func TestGroupManyTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100_000
-		q := NewQueue(NewLeaky(10_000), QueueOptions{})
-		g, ctx := NewGroup(t.Context(), q)
+		q := throttle.NewQueue(throttle.NewLeaky(10_000), throttle.QueueOptions{})
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
 		var r runs
 		before, most := runtime.NumGoroutine(), 0
@@ -67,19 +70,19 @@ func TestGroupManyTasks(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Error("the group's context outlives Wait")
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
 // TestGroupPriorities: as in any line.
 func TestGroupPriorities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewLeaky(1), QueueOptions{})
-		g, ctx := NewGroup(t.Context(), q)
+		q := throttle.NewQueue(throttle.NewLeaky(1), throttle.QueueOptions{})
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		var r runs
 		q.Wait(ctx)
 		for i, prio := range []int{0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 9, 9, -1} {
-			g.Go(WithPriority(ctx, prio), r.task(i, nil))
+			g.Go(throttle.WithPriority(ctx, prio), r.task(i, nil))
 		}
 		if err := g.Wait(); err != nil {
 			t.Error(err)
@@ -87,44 +90,44 @@ func TestGroupPriorities(t *testing.T) {
 		if want := []int{13, 14, 3, 4, 5, 6, 7, 0, 8, 9, 10, 11, 12, 1, 2, 15}; !slices.Equal(r.ids, want) {
 			t.Errorf("order %v, want %v", r.ids, want)
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
 // TestGroupCosts: cost comes from Go's ctx.
 func TestGroupCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBucket(1, 5)
-		q := NewQueue(b, QueueOptions{})
-		g, ctx := NewGroup(t.Context(), q)
+		b := throttle.NewBucket(1, 5)
+		q := throttle.NewQueue(b, throttle.QueueOptions{})
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
 		var r runs
 		for i, n := range []int{3, 3, 0, 2} {
-			g.Go(WithCost(ctx, n), r.task(i, nil))
+			g.Go(throttle.WithCost(ctx, n), r.task(i, nil))
 		}
 		g.Wait()
 		want := []time.Duration{0, sec, sec, 3 * sec}
 		if got := offsets(start, r.at); !slices.Equal(got, want) || b.Tokens() != 0 {
 			t.Errorf("ran at %v, want %v; %v tokens", got, want, b.Tokens())
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
 // TestGroupFirstError cancels the rest: those who wait leave unrun and take nothing, those who run
-// are told.
+// are advertised.
 func TestGroupFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom, later := errors.New("boom"), errors.New("later")
-		b := NewBucket(10, 1)
-		q := NewQueue(b, QueueOptions{})
-		g, ctx := NewGroup(t.Context(), q)
+		b := throttle.NewBucket(10, 1)
+		q := throttle.NewQueue(b, throttle.QueueOptions{})
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
-		var told atomic.Bool
+		var noted atomic.Bool
 		ran := 0
 		g.Go(t.Context(), func(ctx context.Context) error { // whose ctx is not the group's
 			<-ctx.Done()
-			told.Store(errors.Is(context.Cause(ctx), boom))
+			noted.Store(errors.Is(context.Cause(ctx), boom))
 			return later
 		})
 		for i := range 1000 {
@@ -138,15 +141,15 @@ func TestGroupFirstError(t *testing.T) {
 		if err := g.Wait(); err != boom {
 			t.Errorf("got %v", err)
 		}
-		if d := time.Since(start); d != sec || ran != 10 || !told.Load() || !errors.Is(context.Cause(ctx), boom) {
-			t.Errorf("ended after %v, %d ran, the other was told: %t, cause %v", d, ran, told.Load(), context.Cause(ctx))
+		if d := time.Since(start); d != sec || ran != 10 || !noted.Load() || !errors.Is(context.Cause(ctx), boom) {
+			t.Errorf("ended after %v, %d ran, the other got: %t, cause %v", d, ran, noted.Load(), context.Cause(ctx))
 		}
 		time.Sleep(100 * ms)
 		if b.Tokens() != 1 {
 			t.Errorf("%v tokens: units were lost", b.Tokens())
 		}
 		g.Go(ctx, func(context.Context) error { t.Error("one ran after the end"); return nil })
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
@@ -154,8 +157,8 @@ func TestGroupFirstError(t *testing.T) {
 // group's.
 func TestGroupTaskCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewLeaky(1), QueueOptions{})
-		g, ctx := NewGroup(t.Context(), q)
+		q := throttle.NewQueue(throttle.NewLeaky(1), throttle.QueueOptions{})
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
 		own, cancel := context.WithCancel(ctx)
 		var r runs
@@ -166,24 +169,24 @@ func TestGroupTaskCancelled(t *testing.T) {
 		time.Sleep(1500 * ms)
 		cancel()
 		err := g.Wait()
-		var e *Error
+		var e *throttle.Error
 		if d := time.Since(start); d != 1500*ms || !errors.Is(err, context.Canceled) || !errors.As(err, &e) {
 			t.Errorf("%v after %v", err, d)
 		}
 		if !slices.Equal(r.ids, []int{0, 1}) {
 			t.Errorf("ran: %v", r.ids)
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
 // TestGroupParentCancelled while tasks wait.
 func TestGroupParentCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBucket(1, 1)
-		q := NewQueue(b, QueueOptions{})
+		b := throttle.NewBucket(1, 1)
+		q := throttle.NewQueue(b, throttle.QueueOptions{})
 		parent, cancel := context.WithCancel(t.Context())
-		g, ctx := NewGroup(parent, q)
+		g, ctx := throttle.NewGroup(parent, q)
 		start := time.Now()
 		var r runs
 		for i := range 100 {
@@ -201,12 +204,12 @@ func TestGroupParentCancelled(t *testing.T) {
 		if d := time.Since(start); d != 3*sec {
 			t.Errorf("the one behind went after %v", d)
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 	synctest.Test(t, func(t *testing.T) { // before any task came
 		parent, cancel := context.WithCancel(t.Context())
 		cancel()
-		g, ctx := NewGroup(parent, NewQueue(nil, QueueOptions{}))
+		g, ctx := throttle.NewGroup(parent, throttle.NewQueue(nil, throttle.QueueOptions{}))
 		g.Go(ctx, func(context.Context) error { t.Error("ran"); return nil })
 		g.Go(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
 		if err := g.Wait(); !errors.Is(err, context.Canceled) {
@@ -214,7 +217,7 @@ func TestGroupParentCancelled(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // no task at all
-		g, _ := NewGroup(t.Context(), NewQueue(nil, QueueOptions{}))
+		g, _ := throttle.NewGroup(t.Context(), throttle.NewQueue(nil, throttle.QueueOptions{}))
 		if err := g.Wait(); err != nil {
 			t.Error(err)
 		}
@@ -224,8 +227,8 @@ func TestGroupParentCancelled(t *testing.T) {
 // TestGroupSlots: running tasks hold slots, and give them back after an error and a panic.
 func TestGroupSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewBucket(rate.Inf, 0), QueueOptions{MaxInFlight: 3})
-		g, ctx := NewGroup(t.Context(), q)
+		q := throttle.NewQueue(throttle.NewBucket(rate.Inf, 0), throttle.QueueOptions{MaxInFlight: 3})
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
 		var flying, most atomic.Int64
 		for range 30 {
@@ -244,15 +247,31 @@ func TestGroupSlots(t *testing.T) {
 		if d := time.Since(start); d != 10*sec || most.Load() != 3 {
 			t.Errorf("took %v, %d in flight", d, most.Load())
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
+	})
+}
+
+// So does a task of a group.
+func TestGroupWaitingForASlotSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := throttle.NewQueue(throttle.NewBucket(rate.Inf, 0), throttle.QueueOptions{MaxInFlight: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		g, ctx := throttle.NewGroup(ctx, q)
+		for range 2 {
+			g.Go(ctx, func(context.Context) error { time.Sleep(time.Minute); return nil })
+		}
+		if err := g.Wait(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 calls in flight") {
+			t.Errorf("error %v", err)
+		}
 	})
 }
 
 // TestGroupGoFromTask: tasks make tasks, and Wait waits for them too.
 func TestGroupGoFromTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewLeaky(100), QueueOptions{MaxInFlight: 1})
-		g, gctx := NewGroup(t.Context(), q)
+		q := throttle.NewQueue(throttle.NewLeaky(100), throttle.QueueOptions{MaxInFlight: 1})
+		g, gctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
 		var ran atomic.Int64
 		var tree func(depth int) func(context.Context) error
@@ -260,7 +279,7 @@ func TestGroupGoFromTask(t *testing.T) {
 			return func(ctx context.Context) error {
 				ran.Add(1)
 				if depth > 0 {
-					g.Go(WithPriority(ctx, depth), tree(depth-1))
+					g.Go(throttle.WithPriority(ctx, depth), tree(depth-1))
 					g.Go(t.Context(), func(context.Context) error { return tree(depth - 1)(gctx) })
 				}
 				return nil
@@ -270,20 +289,20 @@ func TestGroupGoFromTask(t *testing.T) {
 		if err := g.Wait(); err != nil || ran.Load() != 63 || time.Since(start) != 620*ms {
 			t.Errorf("%v, %d ran in %v", err, ran.Load(), time.Since(start))
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
 // TestGroupsShareQueue: several groups and others in one line, one after the other and at once.
 func TestGroupsShareQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewLeaky(100), QueueOptions{MaxInFlight: 5})
+		q := throttle.NewQueue(throttle.NewLeaky(100), throttle.QueueOptions{MaxInFlight: 5})
 		boom := errors.New("boom")
 		for range 3 {
 			start := time.Now()
 			var r runs
-			a, actx := NewGroup(t.Context(), q)
-			b, bctx := NewGroup(t.Context(), q)
+			a, actx := throttle.NewGroup(t.Context(), q)
+			b, bctx := throttle.NewGroup(t.Context(), q)
 			var other journal
 			for i := range 10 {
 				a.Go(actx, r.task(3*i, nil))
@@ -304,7 +323,7 @@ func TestGroupsShareQueue(t *testing.T) {
 			if d := time.Since(start); len(r.ids) != 15 || !slices.IsSorted(r.ids) || d != 240*ms {
 				t.Errorf("ran %v in %v", r.ids, d)
 			}
-			conserved(t, q, 0)
+			conserved(t, q)
 			time.Sleep(sec)
 		}
 	})
@@ -313,28 +332,28 @@ func TestGroupsShareQueue(t *testing.T) {
 // TestGroupRefused: a task that the queue refuses is the group's error.
 func TestGroupRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		opts QueueOptions
+		opts throttle.QueueOptions
 		ctx  func(context.Context) context.Context
 		want error
 	}{
-		"full":     {QueueOptions{MaxWaiting: 2}, func(c context.Context) context.Context { return c }, ErrQueueFull},
-		"too long": {QueueOptions{MaxWait: 2 * sec}, func(c context.Context) context.Context { return c }, ErrWaitTooLong},
-		"deadline": {QueueOptions{}, func(c context.Context) context.Context {
+		"full":     {throttle.QueueOptions{MaxWaiting: 2}, func(c context.Context) context.Context { return c }, throttle.ErrQueueFull},
+		"too long": {throttle.QueueOptions{MaxWait: 2 * sec}, func(c context.Context) context.Context { return c }, throttle.ErrWaitTooLong},
+		"deadline": {throttle.QueueOptions{}, func(c context.Context) context.Context {
 			c, cancel := context.WithTimeout(c, 2500*ms)
 			context.AfterFunc(c, cancel)
 			return c
 		}, context.DeadlineExceeded},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := NewQueue(NewLeaky(1), c.opts)
-			g, ctx := NewGroup(t.Context(), q)
+			q := throttle.NewQueue(throttle.NewLeaky(1), c.opts)
+			g, ctx := throttle.NewGroup(t.Context(), q)
 			start := time.Now()
 			var r runs
 			for i := range 4 { // at 0, 1 and 2 s; the last would be too late
 				g.Go(c.ctx(ctx), r.task(i, nil))
 			}
 			err := g.Wait()
-			var e *Error
+			var e *throttle.Error
 			if !errors.Is(err, c.want) || !errors.As(err, &e) || e.Wait != 3*sec || time.Since(start) != 0 {
 				t.Errorf("%s: %v after %v", name, err, time.Since(start))
 			}
@@ -342,27 +361,27 @@ func TestGroupRefused(t *testing.T) {
 			if len(r.ids) > 1 {
 				t.Errorf("%s: ran %v", name, r.ids)
 			}
-			conserved(t, q, 0)
+			conserved(t, q)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewLeaky(1), QueueOptions{})
-		g, ctx := NewGroup(t.Context(), q)
-		g.Go(WithCost(ctx, -1), nil)
-		var e *Error
+		q := throttle.NewQueue(throttle.NewLeaky(1), throttle.QueueOptions{})
+		g, ctx := throttle.NewGroup(t.Context(), q)
+		g.Go(throttle.WithCost(ctx, -1), nil)
+		var e *throttle.Error
 		if err := g.Wait(); !errors.As(err, &e) {
 			t.Error(err)
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
 // TestGroupPause: the line's own callbacks let tasks go after a pause, paced.
 func TestGroupPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(NewBucket(10, 5), QueueOptions{})
+		q := throttle.NewQueue(throttle.NewBucket(10, 5), throttle.QueueOptions{})
 		q.Pause(3 * sec)
-		g, ctx := NewGroup(t.Context(), q)
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()
 		var r runs
 		for i := range 5 {
@@ -370,10 +389,10 @@ func TestGroupPause(t *testing.T) {
 		}
 		doomed, cancel := context.WithTimeout(t.Context(), 5*sec)
 		defer cancel()
-		h, _ := NewGroup(t.Context(), q)
+		h, _ := throttle.NewGroup(t.Context(), q)
 		h.Go(doomed, r.task(9, nil))
 		q.Pause(6 * sec)
-		if err := h.Wait(); !errors.Is(err, ErrWaitTooLong) || time.Since(start) != 0 {
+		if err := h.Wait(); !errors.Is(err, throttle.ErrWaitTooLong) || time.Since(start) != 0 {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		time.Sleep(4 * sec)
@@ -385,16 +404,16 @@ func TestGroupPause(t *testing.T) {
 		if got := offsets(start, r.at); !slices.Equal(got, want) || !slices.IsSorted(r.ids) {
 			t.Errorf("ran %v at %v", r.ids, got)
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
-// TestGroupForeign: one goroutine asks while tasks wait, with the head's ctx; a change told is heard.
+// TestGroupForeign: one goroutine asks while tasks wait, with the head's ctx; a change advertised is heard.
 func TestGroupForeign(t *testing.T) {
 	for _, notifies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			type id struct{}
-			far := NewBucket(10, 1)
+			far := throttle.NewBucket(10, 1)
 			r := &remote{trip: ms}
 			r.take = func(ctx context.Context, n int) (time.Duration, error) {
 				if ctx.Value(id{}) == nil {
@@ -402,12 +421,12 @@ func TestGroupForeign(t *testing.T) {
 				}
 				return far.Take(ctx, n)
 			}
-			var lim Limiter = adjusting{r}
+			var lim throttle.Limiter = adjusting{r}
 			if notifies {
 				lim = notifying{adjusting{r}}
 			}
-			q := NewQueue(All(NewBucket(rate.Inf, 0), lim), QueueOptions{MaxInFlight: 2})
-			g, ctx := NewGroup(t.Context(), q)
+			q := throttle.NewQueue(throttle.All(throttle.NewBucket(rate.Inf, 0), lim), throttle.QueueOptions{MaxInFlight: 2})
+			g, ctx := throttle.NewGroup(t.Context(), q)
 			var ran runs
 			before, most := runtime.NumGoroutine(), 0
 			for i := range 200 {
@@ -432,7 +451,7 @@ func TestGroupForeign(t *testing.T) {
 			if r.taken != 200 || r.adjusted != 0 || len(r.watchers) != 0 {
 				t.Errorf("taken %d, adjusted %d, watched by %d", r.taken, r.adjusted, len(r.watchers))
 			}
-			conserved(t, q, 0)
+			conserved(t, q)
 		})
 	}
 }
@@ -442,9 +461,9 @@ func TestGroupForeignChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Bool
 		r := &remote{take: opening(&open)}
-		q := NewQueue(notifying{adjusting{r}}, QueueOptions{})
+		q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
 		start := time.Now()
-		g, ctx := NewGroup(t.Context(), q)
+		g, ctx := throttle.NewGroup(t.Context(), q)
 		for range 3 {
 			g.Go(ctx, func(context.Context) error { return nil })
 		}
@@ -454,14 +473,14 @@ func TestGroupForeignChange(t *testing.T) {
 		if err := g.Wait(); err != nil || time.Since(start) != sec || len(r.watchers) != 0 {
 			t.Errorf("%v after %v, %d watchers", err, time.Since(start), len(r.watchers))
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 	synctest.Test(t, func(t *testing.T) { // one behind a group that has ended hears it too
 		var open atomic.Bool
 		r := &remote{take: opening(&open)}
-		q := NewQueue(notifying{adjusting{r}}, QueueOptions{})
+		q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
 		parent, cancel := context.WithCancel(t.Context())
-		g, ctx := NewGroup(parent, q)
+		g, ctx := throttle.NewGroup(parent, q)
 		g.Go(ctx, func(context.Context) error { return nil })
 		synctest.Wait()
 		var log journal
@@ -478,7 +497,7 @@ func TestGroupForeignChange(t *testing.T) {
 		if d := time.Since(log.start); d != 2*sec || len(r.watchers) != 0 {
 			t.Errorf("went after %v, %d watchers", d, len(r.watchers))
 		}
-		conserved(t, q, 0)
+		conserved(t, q)
 	})
 }
 
@@ -490,12 +509,12 @@ func TestGroupForeignCancelled(t *testing.T) {
 		answer     time.Duration
 		ends       time.Duration
 	}{
-		"group ends, limiter looks":    {looks: true, ends: 500 * ms},
-		"group ends, told to wait":     {answer: time.Hour, ends: sec},
-		"group ends, granted":          {answer: 0, ends: sec},
-		"task's ends, limiter looks":   {looks: true, own: true, ends: 500 * ms},
-		"task's own ends, told a wait": {answer: time.Hour, own: true, ends: sec},
-		"task's own ends, granted":     {answer: 0, own: true, ends: sec},
+		"group ends, limiter looks":          {looks: true, ends: 500 * ms},
+		"group ends, advertised to wait":     {answer: time.Hour, ends: sec},
+		"group ends, granted":                {answer: 0, ends: sec},
+		"task's ends, limiter looks":         {looks: true, own: true, ends: 500 * ms},
+		"task's own ends, advertised a wait": {answer: time.Hour, own: true, ends: sec},
+		"task's own ends, granted":           {answer: 0, own: true, ends: sec},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &remote{}
@@ -511,14 +530,14 @@ func TestGroupForeignCancelled(t *testing.T) {
 					return 0, nil
 				}
 			}
-			q := NewQueue(notifying{adjusting{r}}, QueueOptions{MaxInFlight: 1})
+			q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{MaxInFlight: 1})
 			start := time.Now()
 			parent, cancel := context.WithCancel(t.Context())
-			var g *Group
+			var g *throttle.Group
 			if c.own {
-				g, _ = NewGroup(t.Context(), q)
+				g, _ = throttle.NewGroup(t.Context(), q)
 			} else {
-				g, _ = NewGroup(parent, q)
+				g, _ = throttle.NewGroup(parent, q)
 				parent = t.Context() // the task's ctx knows nothing of the group's
 			}
 			g.Go(parent, func(context.Context) error { t.Errorf("%s: ran", name); return nil })
@@ -532,7 +551,7 @@ func TestGroupForeignCancelled(t *testing.T) {
 			if r.taken+r.adjusted != 0 || len(r.watchers) != 0 {
 				t.Errorf("%s: taken %d, adjusted %d, %d watchers", name, r.taken, r.adjusted, len(r.watchers))
 			}
-			conserved(t, q, 0)
+			conserved(t, q)
 		})
 	}
 }

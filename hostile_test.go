@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +19,9 @@ import (
 )
 
 // These tests are about upstreams that mean harm, or are broken: what they say must not panic, fill
-// the memory, or hold a call up for longer than anything told is believed.
+// the memory, or hold a call up for longer than anything advertised is believed.
 
-// longest is the most that one told time may hold a call up: 24 h, its jitter, and what untold
+// longest is the most that one advertised time may hold a call up: 24 h, its jitter, and what untold
 // closings and probes add.
 const longest = 24*time.Hour + time.Minute
 
@@ -51,6 +52,7 @@ type hostileAnswer struct {
 // hostileAnswers puts each value into each field of headers that are otherwise plausible, and into
 // all of them, on answers of several statuses.
 func hostileAnswers() (all []hostileAnswer) {
+	full := os.Getenv("THROTTLE_FULL") != ""
 	add := func(name string, header http.Header) {
 		for _, status := range []int{200, 403, 429, 503} {
 			all = append(all, hostileAnswer{fmt.Sprintf("%d %.80s", status, name), status, header})
@@ -65,7 +67,7 @@ func hostileAnswers() (all []hostileAnswer) {
 				one = http.Header{"Ratelimit-Limit": {"100"}, "Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {"5"}}
 			}
 			one[f] = []string{v}
-			if simFull() || f == "Retry-After" || strings.HasSuffix(f, "Reset") || strings.HasSuffix(f, "Limit") {
+			if full || f == "Retry-After" || strings.HasSuffix(f, "Reset") || strings.HasSuffix(f, "Limit") {
 				add(fmt.Sprintf("%s: %q", f, v), one)
 			}
 		}
@@ -120,14 +122,14 @@ type plainly func(n int) hostileAnswer
 func (f plainly) base() http.RoundTripper {
 	var mu sync.Mutex
 	n := 0
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return baseFunc(func(req *http.Request) (*http.Response, error) {
 		time.Sleep(20 * time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
 		a := f(n)
 		n++
 		if a.header == nil {
-			a.header = noHeader
+			a.header = http.Header{}
 		}
 		return &http.Response{StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: a.header, Body: http.NoBody, Request: req}, nil
 	})
@@ -169,23 +171,23 @@ func TestHostileAnswer(t *testing.T) {
 
 // Some upstreams say "no limit" by the largest number that they know: what observers see is never negative.
 func TestQuotaOfAllThatFits64Bits(t *testing.T) {
-	for told, want := range map[string]int64{
+	for noted, want := range map[string]int64{
 		"9223372036854775807": 1<<63 - 1024, "9223372036854774784": 1<<63 - 1024, // to the next float64 below
 		"4611686018427387904": 1 << 62,
 		"9223372036854775808": -1, "18446744073709551615": -1, "99999999999999999999999999": -1,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := &throttle.Transport{Base: answers(200, "X-RateLimit-Limit", told, "X-RateLimit-Remaining", told, "X-RateLimit-Reset", "60")}
+			tr := &throttle.Transport{Base: answers(200, "X-RateLimit-Limit", noted, "X-RateLimit-Remaining", noted, "X-RateLimit-Reset", "60")}
 			if want < 0 {
-				tr.Base = answers(200, "X-RateLimit-Limit", "100;w=60", "X-RateLimit-Remaining", told, "X-RateLimit-Reset", "60")
+				tr.Base = answers(200, "X-RateLimit-Limit", "100;w=60", "X-RateLimit-Remaining", noted, "X-RateLimit-Reset", "60")
 			}
 			for range 20 {
-				if _, err := get(t.Context(), tr, "http://x/"); err != nil {
+				if _, err := status(tr, t.Context(), "http://x/"); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if l := statsOf(tr).Learned; len(l) != 1 || l[0].Remaining != want || l[0].Limit < 100 {
-				t.Errorf("%s remain: shown as %+v, want %d", told, l, want)
+			if l := statsOf(t, tr).Learned; len(l) != 1 || l[0].Remaining != want || l[0].Limit < 100 {
+				t.Errorf("%s remain: shown as %+v, want %d", noted, l, want)
 			}
 		})
 	}
@@ -263,4 +265,54 @@ func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// An outage, and then an upstream that answers every call with a 429 that no wait cures. It is back: each
+// caller is to get the answer to its own call, as without the outage.
+func TestHostileFinalAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		tr := &throttle.Transport{Retry: throttle.Retry{MaxAttempts: 1}, Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(200 * time.Millisecond)
+			if down.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return reply(r, 429, "X-Should-Retry", "false"), nil
+		})}
+		for range 10 {
+			fetch(tr, time.Second, "http://api/")
+		}
+		down.Store(false)
+		time.Sleep(10 * time.Second)
+		var ok, paused atomic.Int64
+		var wg sync.WaitGroup
+		for range 3 * 60 * 10 { // ten a second for three minutes
+			wg.Go(func() {
+				req, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://api/", nil)
+				switch resp, err := tr.RoundTrip(req); {
+				case err == nil && resp.StatusCode == 429:
+					ok.Add(1)
+				case errors.Is(err, throttle.ErrPaused):
+					paused.Add(1)
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		wg.Wait()
+		if ok.Load() < 1790 {
+			t.Errorf("%d of 1800 callers got their answer, %d ErrPaused", ok.Load(), paused.Load())
+		}
+	})
+}
+
+func fetch(tr http.RoundTripper, timeout time.Duration, url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	resp, err := tr.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return err
 }

@@ -1,17 +1,23 @@
-package throttle
+package throttle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
 )
 
 func TestByHost(t *testing.T) {
@@ -41,11 +47,11 @@ func TestByHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ByHost(&http.Request{URL: u, Host: "other"}); got != want {
+		if got := throttle.ByHost(&http.Request{URL: u, Host: "other"}); got != want {
 			t.Errorf("%s: %q, want %q", in, got, want)
 		}
 	}
-	if got := ByHost(&http.Request{}); got != "" {
+	if got := throttle.ByHost(&http.Request{}); got != "" {
 		t.Errorf("nil URL: %q", got)
 	}
 }
@@ -56,7 +62,7 @@ func TestByCredential(t *testing.T) {
 		if auth != "" {
 			req.Header.Set("Authorization", auth)
 		}
-		return ByCredential(req)
+		return throttle.ByCredential(req)
 	}
 	a := key("http://API:80/", "Bearer secret-a")
 	if a != key("http://api/other", "Bearer secret-a") {
@@ -73,7 +79,7 @@ func TestByCredential(t *testing.T) {
 	if got := key("http://api/", ""); got != "api" {
 		t.Errorf("without a credential: %q", got)
 	}
-	if got := ByCredential(&http.Request{URL: &url.URL{Host: "api"}}); got != "api" {
+	if got := throttle.ByCredential(&http.Request{URL: &url.URL{Host: "api"}}); got != "api" {
 		t.Errorf("nil Header: %q", got)
 	}
 }
@@ -83,8 +89,8 @@ func TestLongKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("k", 300)
 		var seen []string
-		tr := &Transport{Base: newUpstream(0, always(200)), Key: func(req *http.Request) string { return long + req.URL.Path }}
-		tr.LimiterFor = func(key string) Limiter { seen = append(seen, key); return nil }
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), Key: func(req *http.Request) string { return long + req.URL.Path }}
+		tr.LimiterFor = func(key string) throttle.Limiter { seen = append(seen, key); return nil }
 		for _, path := range []string{"/a", "/b", "/a"} {
 			status(tr, t.Context(), "http://x"+path)
 		}
@@ -97,7 +103,8 @@ func TestLongKeys(t *testing.T) {
 		if n != 2 || len(seen) != 2 || len(seen[0]) != 256 || seen[0] == seen[1] {
 			t.Errorf("%d keys, LimiterFor was given %q", n, seen)
 		}
-		if got := bounded(long[:256]); got != long[:256] {
+		whole := &throttle.Transport{Base: newUpstream(0, always(200)), Key: func(*http.Request) string { return long[:256] }}
+		if status(whole, t.Context(), "http://x/"); statsOf(t, whole).Key != long[:256] {
 			t.Error("a key of 256 bytes was cut")
 		}
 		tr.Base.(*upstream).answer = always(429, "Retry-After", "3600")
@@ -113,7 +120,7 @@ func TestLongKeys(t *testing.T) {
 
 func TestLongHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := &Transport{Base: newUpstream(0, always(200))}
+		tr := &throttle.Transport{Base: newUpstream(0, always(200))}
 		status(tr, t.Context(), "http://"+strings.Repeat("h", 300))
 		for s := range tr.Stats() {
 			if len(s.Key) != 256 {
@@ -133,9 +140,9 @@ func TestKeysAreIndependent(t *testing.T) {
 			return reply(req, 200), nil
 		})
 		made := map[string]int{}
-		tr := &Transport{Base: up, Queue: QueueOptions{MaxInFlight: 1, MaxWaiting: 1}, LimiterFor: func(key string) Limiter {
+		tr := &throttle.Transport{Base: up, Queue: throttle.QueueOptions{MaxInFlight: 1, MaxWaiting: 1}, LimiterFor: func(key string) throttle.Limiter {
 			made[key]++
-			return NewBucket(1, 1)
+			return throttle.NewBucket(1, 1)
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
 		defer cancel()
@@ -159,7 +166,7 @@ func TestKeysAreIndependent(t *testing.T) {
 // A slot that one key holds is not another's.
 func TestSlotsArePerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := &Transport{Base: newUpstream(time.Second, always(200)), Queue: QueueOptions{MaxInFlight: 2}}
+		tr := &throttle.Transport{Base: newUpstream(time.Second, always(200)), Queue: throttle.QueueOptions{MaxInFlight: 2}}
 		start := time.Now()
 		var wg sync.WaitGroup
 		for i := range 12 {
@@ -172,48 +179,57 @@ func TestSlotsArePerKey(t *testing.T) {
 	})
 }
 
-func (t *table) len() int {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	return len(t.keys)
+// What the table does, see package queue: it keeps so many keys that are not busy, and looks at one that
+// may be idle at each so many accesses.
+const (
+	maxKeys    = 65536
+	sweepEvery = 16
+)
+
+// keys counts the keys that tr keeps.
+func keys(tr *throttle.Transport) (n int) {
+	for range tr.Stats() {
+		n++
+	}
+	return n
 }
 
 // Keys are dropped on access, only if unused for a minute and as new.
 func TestIdleKeysAreDropped(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		lim  func(string) Limiter
-		busy func(tr *Transport, ctx context.Context) // makes key "old"
+		lim  func(string) throttle.Limiter
+		busy func(tr *throttle.Transport, ctx context.Context) // makes key "old"
 		rest time.Duration
 		want bool // kept
 	}{
 		{name: "no limiter", rest: time.Minute},
 		{name: "used 59 s ago", rest: 59 * time.Second, want: true},
-		{name: "bucket full again", lim: func(string) Limiter { return NewBucket(1, 5) }, rest: time.Minute},
-		{name: "bucket not full", lim: func(string) Limiter { return NewBucket(0.01, 5) }, rest: time.Minute, want: true},
-		{name: "bucket full at last", lim: func(string) Limiter { return NewBucket(0.01, 5) }, rest: 101 * time.Second},
-		{name: "window running", lim: func(string) Limiter { return NewFixedWindow(5, 2*time.Minute) }, rest: time.Minute, want: true},
-		{name: "foreign", lim: func(string) Limiter { return bare{} }, rest: 59 * time.Minute, want: true},
-		{name: "foreign, an hour", lim: func(string) Limiter { return bare{} }, rest: time.Hour},
-		{name: "in flight", rest: time.Hour, want: true, busy: func(tr *Transport, ctx context.Context) {
+		{name: "bucket full again", lim: func(string) throttle.Limiter { return throttle.NewBucket(1, 5) }, rest: time.Minute},
+		{name: "bucket not full", lim: func(string) throttle.Limiter { return throttle.NewBucket(0.01, 5) }, rest: time.Minute, want: true},
+		{name: "bucket full at last", lim: func(string) throttle.Limiter { return throttle.NewBucket(0.01, 5) }, rest: 101 * time.Second},
+		{name: "window running", lim: func(string) throttle.Limiter { return throttle.NewFixedWindow(5, 2*time.Minute) }, rest: time.Minute, want: true},
+		{name: "foreign", lim: func(string) throttle.Limiter { return bare{} }, rest: 59 * time.Minute, want: true},
+		{name: "foreign, an hour", lim: func(string) throttle.Limiter { return bare{} }, rest: time.Hour},
+		{name: "in flight", rest: time.Hour, want: true, busy: func(tr *throttle.Transport, ctx context.Context) {
 			go status(tr, ctx, "http://old/hang")
 		}},
-		{name: "body open", rest: time.Hour, want: true, busy: func(tr *Transport, ctx context.Context) {
+		{name: "body open", rest: time.Hour, want: true, busy: func(tr *throttle.Transport, ctx context.Context) {
 			tr.Queue.MaxInFlight = 5
 			tr.RoundTrip(request(ctx, "GET", "http://old/"))
 		}},
-		{name: "waiting", rest: time.Hour, want: true, lim: func(string) Limiter { return NewBucket(1e-4, 1) }, busy: func(tr *Transport, ctx context.Context) {
+		{name: "waiting", rest: time.Hour, want: true, lim: func(string) throttle.Limiter { return throttle.NewBucket(1e-4, 1) }, busy: func(tr *throttle.Transport, ctx context.Context) {
 			status(tr, ctx, "http://old/")
 			go status(tr, ctx, "http://old/")
 		}},
-		{name: "closed", rest: time.Hour, want: true, busy: func(tr *Transport, ctx context.Context) {
+		{name: "closed", rest: time.Hour, want: true, busy: func(tr *throttle.Transport, ctx context.Context) {
 			status(tr, ctx, "http://old/429")
 		}},
-		{name: "reopened", rest: 3 * time.Hour, busy: func(tr *Transport, ctx context.Context) {
+		{name: "reopened", rest: 3 * time.Hour, busy: func(tr *throttle.Transport, ctx context.Context) {
 			status(tr, ctx, "http://old/429")
 		}},
-		{name: "resting", rest: time.Hour, want: true, busy: func(tr *Transport, ctx context.Context) {
-			tr.Retry.Backoff = func() Backoff { return constant(2 * time.Hour) }
+		{name: "resting", rest: time.Hour, want: true, busy: func(tr *throttle.Transport, ctx context.Context) {
+			tr.Retry.Backoff = func() throttle.Backoff { return constant(2 * time.Hour) }
 			go status(tr, ctx, "http://old/500")
 		}},
 	} {
@@ -231,7 +247,7 @@ func TestIdleKeysAreDropped(t *testing.T) {
 					}
 					return reply(req, 200), nil
 				})
-				tr := &Transport{Base: up, LimiterFor: func(key string) Limiter {
+				tr := &throttle.Transport{Base: up, LimiterFor: func(key string) throttle.Limiter {
 					if c.lim == nil || key == "new" {
 						return nil
 					}
@@ -258,16 +274,46 @@ func TestIdleKeysAreDropped(t *testing.T) {
 	}
 }
 
+// a counted reopening that ends with calls out leaves flying > 0 for ever: the key is never idle.
+func TestKeyIsIdleAfterACountedReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Retry: throttle.Retry{MaxAttempts: 1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			switch req.URL.Path {
+			case "/429":
+				return reply(req, 429, "Retry-After", "1"), nil
+			case "/slow":
+				time.Sleep(10 * time.Second)
+				return reply(req, 502), nil
+			case "/fail":
+				return reply(req, 502), nil
+			}
+			return reply(req, 200), nil
+		})}
+		do := func(p string) { status(tr, t.Context(), "http://a/"+p) }
+		do("429")
+		time.Sleep(2 * time.Second)
+		do("") // the first of the reopening: allowed 2
+		go do("slow")
+		synctest.Wait()
+		do("fail") // ends the reopening
+		time.Sleep(10 * time.Hour)
+		for range 10 * sweepEvery {
+			status(tr, t.Context(), "http://used/")
+		}
+		if s, kept := keyStats(tr, "a"); kept {
+			t.Errorf("never idle: %+v", s)
+		}
+	})
+}
+
 // Dropping and making a key again never lets a second burst through.
 func TestDroppedKeysGetNoSecondBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, burst = 0.1, 20
 		up := newUpstream(0, always(200))
 		sent := map[string][]time.Duration{}
-		tr := &Transport{Base: up, LimiterFor: func(string) Limiter { return NewBucket(rate, burst) }}
-		tr.once.Do(tr.setup)
 		made := 0
-		tr.LimiterFor = func(string) Limiter { made++; return NewBucket(rate, burst) }
+		tr := &throttle.Transport{Base: up, LimiterFor: func(string) throttle.Limiter { made++; return throttle.NewBucket(rate, burst) }}
 		for round := range 40 {
 			for i := range 10 {
 				host := fmt.Sprint("h", (round+i)%7)
@@ -290,6 +336,64 @@ func TestDroppedKeysGetNoSecondBurst(t *testing.T) {
 	})
 }
 
+// The rate at which calls to an upstream went so far counts from the first call of its key, not from the
+// first call of the Transport.
+func TestFoundRateCountsFromTheFirstCall(t *testing.T) {
+	for _, later := range []time.Duration{0, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			tr := &throttle.Transport{Retry: throttle.Retry{MaxAttempts: 1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				if n++; n == 402 {
+					return reply(req, 429), nil
+				}
+				return reply(req, 200), nil
+			})}
+			status(tr, t.Context(), "http://a")
+			time.Sleep(later)
+			for range 401 {
+				status(tr, t.Context(), "http://b")
+				time.Sleep(10 * time.Millisecond)
+			}
+			for s := range tr.Stats() {
+				if s.Key == "b" && (len(s.Learned) != 1 || s.Learned[0].Rate < 90 || s.Learned[0].Rate > 110) {
+					t.Errorf("%v after the Transport's first call, 100 calls a second led to %+v", later, s.Learned)
+				}
+			}
+		})
+	}
+}
+
+// One key that is never idle does not keep the others, nor do closings that are over.
+func TestSweepGoesPastKeysThatStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
+			switch req.URL.Host {
+			case "long":
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			case "used":
+				return reply(req, 200), nil
+			}
+			return reply(req, 429, "Retry-After", "1"), nil
+		})
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 1}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go status(tr, ctx, "http://long/")
+		synctest.Wait()
+		for i := range 100 {
+			status(tr, t.Context(), fmt.Sprintf("http://h%d/", i))
+		}
+		time.Sleep(time.Hour)
+		for range 20 * 100 * sweepEvery {
+			status(tr, t.Context(), "http://used/")
+		}
+		if n := keys(tr); n != 2 {
+			t.Errorf("%d keys after an hour, want the 2 in use", n)
+		}
+	})
+}
+
 // Redirects to 200,000 hosts that each refuse for a day: what the table holds is bounded, those who
 // use the library are not slowed.
 func TestFloodOfHosts(t *testing.T) {
@@ -306,7 +410,7 @@ func TestFloodOfHosts(t *testing.T) {
 			return reply(req, 429, "Retry-After", "86400"), nil
 		}
 		const hosts, rate = 200_000, 10.0
-		tr := &Transport{Base: up, LimiterFor: func(string) Limiter { return NewBucket(rate, 10) }}
+		tr := &throttle.Transport{Base: up, LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(rate, 10) }}
 		begin := time.Now()
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -332,7 +436,8 @@ func TestFloodOfHosts(t *testing.T) {
 				}
 			}
 		}
-		if n := tr.table.len(); n > maxKeys {
+		n := keys(tr)
+		if n > maxKeys {
 			t.Errorf("%d keys, want at most %d", n, maxKeys)
 		}
 		if slowest > 0 {
@@ -340,8 +445,8 @@ func TestFloodOfHosts(t *testing.T) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		each := float64(after.HeapAlloc-before.HeapAlloc) / float64(tr.table.len())
-		t.Logf("%d keys, %.0f bytes each, %v of virtual time", tr.table.len(), each, time.Since(begin))
+		each := float64(after.HeapAlloc-before.HeapAlloc) / float64(n)
+		t.Logf("%d keys, %.0f bytes each, %v of virtual time", n, each, time.Since(begin))
 		if each > 1000 {
 			t.Errorf("%.0f bytes for each key kept", each)
 		}
@@ -353,228 +458,434 @@ func TestFloodOfHosts(t *testing.T) {
 	})
 }
 
-// Above the bound the least recently used goes: open and unused, then untold closings, then told ones;
-// never one that is busy.
-func TestOrderOfEviction(t *testing.T) {
+// The first call of a key goes at once, although the table is full.
+func TestFirstCallToHost65537(t *testing.T) {
+	if testing.Short() {
+		t.Skip("70,000 hosts take seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
-		up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
-			switch req.URL.Path {
-			case "/told":
-				return reply(req, 429, "Retry-After", "7200"), nil
-			case "/failing":
-				return reply(req, 503), nil
-			case "/busy":
-				<-req.Context().Done()
-				return nil, req.Context().Err()
-			}
-			return reply(req, 200), nil
-		})
-		tr := &Transport{Base: up, LimiterFor: func(string) Limiter { return NewBucket(0.001, 100) }, Retry: Retry{MaxAttempts: 1}}
-		tr.once.Do(tr.setup)
-		tr.table.most = 8
-		ctx, cancel := context.WithCancel(t.Context())
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), LimiterFor: func(string) throttle.Limiter {
+			return throttle.NewBucket(rate.Every(time.Minute), 1)
+		}}
+		start := time.Now()
+		for i := range 70_000 {
+			status(tr, t.Context(), fmt.Sprintf("http://h%d.example.com/", i))
+		}
+		if d := time.Since(start); d > 0 {
+			t.Errorf("the first calls to 70,000 hosts took %v, want no time", d)
+		}
+	})
+}
+
+// Both limiters are paid, and the shared one is not paid for a call that its own holds back.
+func TestBothLimitersArePaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := throttle.NewBucket(10, 10)
+		own := map[string]*throttle.Bucket{"a": throttle.NewBucket(1, 2), "b": throttle.NewBucket(5, 5)}
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), Limiter: shared, LimiterFor: func(key string) throttle.Limiter { return own[key] }}
+		for range 2 {
+			status(tr, t.Context(), "http://a/")
+			status(tr, throttle.WithCost(t.Context(), 2), "http://b/")
+		}
+		if s, a, b := shared.Tokens(), own["a"].Tokens(), own["b"].Tokens(); s != 4 || a != 0 || b != 1 {
+			t.Errorf("tokens left: shared %v, a %v, b %v; want 4, 0, 1", s, a, b)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
 		defer cancel()
-		go status(tr, ctx, "http://busy/busy")
-		synctest.Wait()
-		status(tr, ctx, "http://told1/told")
-		status(tr, ctx, "http://told2/told")
-		for range 10 {
-			for _, h := range []string{"fail1", "fail2"} {
-				c, cancel := context.WithTimeout(ctx, time.Millisecond)
-				status(tr, c, "http://"+h+"/failing")
-				cancel()
+		if _, err := status(tr, ctx, "http://a/"); !errors.Is(err, throttle.ErrWaitTooLong) {
+			t.Error(err)
+		}
+		if s := shared.Tokens(); s != 4 {
+			t.Errorf("a call that its own limit holds back took %v of the shared one", 4-s)
+		}
+		s, _ := keyStats(tr, "a")
+		if s.Limit != 1 || s.Tokens != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// The prediction counts those who wait for the shared limiter in other keys.
+func TestPredictionOverKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, &throttle.Transport{Limiter: throttle.NewBucket(1, 1)})
+		for i := range 10 {
+			c.send(t.Context(), fmt.Sprint("h", i%3), "")
+		}
+		start := time.Now()
+		for d, ok := range map[time.Duration]bool{9900 * time.Millisecond: false, 10100 * time.Millisecond: true} {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			if ok {
+				c.send(ctx, "new", "")
+				continue
+			}
+			_, err := status(c.tr, ctx, "http://new/")
+			var e *throttle.Error
+			if !errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) || e.Wait < 10*time.Second || e.Wait > 11*time.Second || time.Since(start) != 0 {
+				t.Errorf("%v", err)
 			}
 		}
-		status(tr, ctx, "http://open1/")
-		status(tr, ctx, "http://open2/")
-		time.Sleep(2 * time.Minute)
-		status(tr, ctx, "http://used/")
-		time.Sleep(time.Millisecond)
-		status(tr, ctx, "http://open1/") // makes open2 the oldest
-		time.Sleep(61 * time.Second)
-		keys := func() string {
-			var list []string
-			for _, h := range []string{"busy", "told1", "told2", "fail1", "fail2", "open1", "open2", "used"} {
-				if _, ok := keyStats(tr, h); ok {
-					list = append(list, h)
+		c.wg.Wait()
+	})
+}
+
+// Nobody starves: of two keys with endless lines, the one whose calls have a low priority gets every
+// eighth turn; and of equal ones, each gets half.
+func TestSharedLineIsFair(t *testing.T) {
+	for _, c := range []struct {
+		low  int
+		want int // of 800
+	}{{0, 400}, {-1, 100}} {
+		synctest.Test(t, func(t *testing.T) {
+			sent := map[string]int{}
+			var mu sync.Mutex
+			up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				sent[req.URL.Host]++
+				return reply(req, 200), nil
+			})
+			tr := &throttle.Transport{Base: up, Limiter: throttle.NewLeaky(10)}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(80*time.Second, cancel)
+			for _, host := range []string{"low", "high"} {
+				for range 50 {
+					go func() {
+						for ctx.Err() == nil {
+							ctx := ctx
+							if host == "low" {
+								ctx = throttle.WithPriority(ctx, c.low)
+							}
+							status(tr, ctx, "http://"+host+"/")
+						}
+					}()
 				}
 			}
-			return strings.Join(list, " ")
-		}
-		if got, want := keys(), "busy told1 told2 fail1 fail2 open1 open2 used"; got != want {
-			t.Fatalf("%s, want %s", got, want)
-		}
-		for i, want := range []string{
-			"busy told1 told2 fail1 fail2 open1 used", // open2 goes
-			"busy told1 told2 fail1 fail2 open1",      // used
-			"busy told1 told2 fail1 fail2",            // open1
-			"busy told1 told2 fail2",                  // fail1
-			"busy told1 told2",
-			"busy told2",
-			"busy",
-			"busy",
-		} {
-			c, cancel := context.WithTimeout(ctx, time.Hour)
-			go status(tr, c, fmt.Sprintf("http://new%d/busy", i)) // stays, and is busy
+			<-ctx.Done()
 			synctest.Wait()
-			defer cancel()
-			if got := keys(); got != want {
-				t.Errorf("after %d new keys: %q, want %q", i+1, got, want)
+			mu.Lock()
+			defer mu.Unlock()
+			if n := sent["low"]; n < c.want-51 || n > c.want+51 || sent["low"]+sent["high"] < 800 {
+				t.Errorf("priority %d: %v of 800, want %d", c.low, sent, c.want)
 			}
-		}
-	})
+		})
+	}
 }
 
-// A new key of a full table opens paced, another one with its burst.
-func TestNewKeyOfAFullTableOpensPaced(t *testing.T) {
+func TestForeignSharedLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		f := &foreignBucket{Bucket: throttle.NewBucket(100, 1), latency: time.Millisecond}
 		up := newUpstream(0, always(200))
-		tr := &Transport{Base: up, LimiterFor: func(string) Limiter { return NewBucket(10, 100) }}
-		tr.once.Do(tr.setup)
-		tr.table.most = 1
-		burst := func(host string) time.Duration {
-			start := time.Now()
-			var wg sync.WaitGroup
-			for range 5 {
-				wg.Go(func() { status(tr, t.Context(), "http://"+host) })
-			}
-			wg.Wait()
-			return time.Since(start)
-		}
-		if got := burst("a"); got != 0 {
-			t.Errorf("the first key's burst took %v", got)
-		}
-		if got := burst("b"); got != 400*time.Millisecond {
-			t.Errorf("5 calls of a key made while the table is full took %v, want 400 ms", got)
-		}
-	})
-}
-
-// What a key's upstream bears is reckoned from the key's first call, whatever way the key was made.
-func TestFlowCountsFromTheFirstCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, tr := range map[string]*Transport{
-			"full table": {Base: alwaysOK()},
-			"limiter":    {Base: alwaysOK(), Limiter: NewBucket(1000, 10)},
-		} {
-			status(tr, t.Context(), "http://a")
-			tr.table.most = 1
-			time.Sleep(10 * time.Minute)
-			status(tr, t.Context(), "http://a") // or it is idle, and the table not full
-			for range 400 {
-				status(tr, t.Context(), "http://b")
-				time.Sleep(10 * time.Millisecond)
-			}
-			if got := tr.table.keys["b"].Flow(time.Now()); got < 90 || got > 110 {
-				t.Errorf("%s: 100 calls a second count as %.3g", name, got)
-			}
-		}
-	})
-}
-
-// After a rush in which more keys than the bound were busy at once, the table shrinks back.
-func TestTableShrinksAfterARush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		up := newUpstream(time.Second, always(429, "Retry-After", "86400"))
-		tr := &Transport{Base: up, Retry: Retry{MaxPause: time.Millisecond}}
-		tr.once.Do(tr.setup)
-		tr.table.most = 100
+		tr := &throttle.Transport{Base: up, Limiter: f, LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(50, 5) }}
 		var wg sync.WaitGroup
-		for i := range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1500*time.Millisecond, cancel)
+		for i := range 300 {
+			c := t.Context()
+			if i%3 == 0 {
+				c = ctx
+			}
 			wg.Go(func() {
-				if code, err := status(tr, t.Context(), fmt.Sprintf("http://h%d/", i)); code != 429 {
+				if _, err := status(tr, c, fmt.Sprint("http://h", i%4)); err != nil && (c != ctx || !errors.Is(err, context.Canceled)) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		sent := len(up.times())
+		if f.given != sent {
+			t.Errorf("%d units given, %d calls sent", f.given, sent)
+		}
+		if f.most != 1 {
+			t.Errorf("%d asked at once, want 1", f.most)
+		}
+		if d := up.now(); d > time.Duration(sent)*12*time.Millisecond {
+			t.Errorf("%d calls in %v", sent, d)
+		}
+		synctest.Wait()
+		if left := leftBehind(); left != "" {
+			t.Error(left)
+		}
+	})
+}
+
+// A foreign shared limiter is asked by one head at a time, and nothing that it gave is lost.
+type foreignBucket struct {
+	*throttle.Bucket
+	latency time.Duration
+	mu      sync.Mutex
+	asking  int
+	most    int
+	given   int
+}
+
+func (f *foreignBucket) Take(ctx context.Context, n int) (time.Duration, error) {
+	f.mu.Lock()
+	f.asking++
+	f.most = max(f.most, f.asking)
+	f.mu.Unlock()
+	select {
+	case <-time.After(f.latency):
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asking--
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	wait, err := f.Bucket.Take(ctx, n)
+	if err == nil && wait == 0 {
+		f.given += n
+	}
+	return wait, err
+}
+
+func (f *foreignBucket) Adjust(n int) {
+	f.Bucket.Adjust(n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.given += n
+}
+
+// A shared limit that changes is felt by the head, wherever it waits.
+// The moment that the shared limiter advertised to one key is no measure for a key that gets its slot
+// later: its take is not late.
+func TestToldMomentIsUsedOnce(t *testing.T) {
+	for _, early := range []bool{false, true} { // the one who was advertised goes before
+		synctest.Test(t, func(t *testing.T) {
+			own, shared := throttle.NewBucket(2000, 10), throttle.NewBucket(1000, 2)
+			tr := &throttle.Transport{Limiter: shared, Queue: throttle.QueueOptions{MaxInFlight: 1}, LimiterFor: func(key string) throttle.Limiter {
+				if key == "b" {
+					return own
+				}
+				return nil
+			}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/slow" {
+					time.Sleep(5 * time.Millisecond)
+				}
+				return reply(req, 200), nil
+			})}
+			call := func(url string) { status(tr, t.Context(), url) }
+			go call("http://b/slow")
+			go call("http://a/")
+			synctest.Wait()
+			go call("http://c/") // goes in 1 ms
+			synctest.Wait()
+			if early {
+				shared.Adjust(-1)
+			}
+			call("http://b/") // in 5 ms
+			if left := own.Tokens(); left != 9 {
+				t.Errorf("early %v: %v units are left of 10 after one was taken", early, left)
+			}
+		})
+	}
+}
+
+func TestSharedLimitChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := throttle.NewBucket(0.01, 1)
+		c := newCrowd(t, &throttle.Transport{Limiter: lim})
+		c.send(t.Context(), "a", "0")
+		c.send(t.Context(), "b", "1")
+		c.send(t.Context(), "a", "2")
+		time.Sleep(time.Second)
+		lim.SetLimit(10)
+		c.check("0 0", "1 1099", "2 1199") // 0.01 tokens were earned in the first second
+	})
+}
+
+// One limiter for several keys is never exceeded, and one that is both is paid once.
+func TestOneLimiterForSeveralKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := throttle.NewBucket(10, 1)
+		for _, tr := range []*throttle.Transport{
+			{LimiterFor: func(string) throttle.Limiter { return lim }},
+			{Limiter: lim, LimiterFor: func(string) throttle.Limiter { return lim }},
+		} {
+			c := newCrowd(t, tr)
+			time.Sleep(time.Second)
+			start := time.Now()
+			for i := range 30 {
+				c.send(t.Context(), fmt.Sprint("h", i%3), "")
+			}
+			c.wg.Wait()
+			if d := time.Since(start); d < 2900*time.Millisecond || d > 3100*time.Millisecond {
+				t.Errorf("30 calls at 10/s took %v", d)
+			}
+			for i := range c.when {
+				c.when[i] -= start.Sub(c.up.start)
+			}
+			checkRate(t, "all", c.when, 10, 1)
+		}
+	})
+}
+
+// A call that has waited for a slot is not late: its units are not taken as of a moment before it went, though
+// the limiter had advertised the call before it one.
+func TestSharedLimitExactAfterWaitForSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var at []time.Duration
+		start := time.Now()
+		rng := rand.New(rand.NewPCG(1, 1))
+		tr := &throttle.Transport{
+			Limiter: throttle.NewSlidingWindow(10, time.Second), Queue: throttle.QueueOptions{MaxInFlight: 5},
+			Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				mu.Lock()
+				at = append(at, time.Since(start))
+				d := 300*time.Millisecond + time.Duration(rng.Int64N(int64(400*time.Millisecond)))
+				mu.Unlock()
+				time.Sleep(d)
+				return reply(req, 200), nil
+			}),
+		}
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
 					t.Error(code, err)
 				}
 			})
 		}
 		wg.Wait()
-		for i := range 1000 {
-			status(tr, t.Context(), fmt.Sprintf("http://g%d/", i))
-		}
-		if n := tr.table.len(); n > 100 {
-			t.Errorf("%d keys, none of them busy, want at most 100", n)
+		for i := 10; i < len(at); i++ {
+			if gap := at[i] - at[i-10]; gap < time.Second {
+				t.Fatalf("start %d came %v after the tenth before it", i, gap)
+			}
 		}
 	})
 }
 
-// One key that is never idle does not keep the others, nor do closings that are over.
-func TestSweepGoesPastKeysThatStay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
-			switch req.URL.Host {
-			case "long":
-				<-req.Context().Done()
-				return nil, req.Context().Err()
-			case "used":
-				return reply(req, 200), nil
-			}
-			return reply(req, 429, "Retry-After", "1"), nil
-		})
-		tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 1}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go status(tr, ctx, "http://long/")
-		synctest.Wait()
-		for i := range 100 {
-			status(tr, t.Context(), fmt.Sprintf("http://h%d/", i))
-		}
-		time.Sleep(time.Hour)
-		for range 20 * 100 * sweepEvery {
-			status(tr, t.Context(), "http://used/")
-		}
-		if n := tr.table.len(); n != 2 {
-			t.Errorf("%d keys after an hour, want the 2 in use", n)
+// crowd sends calls one after the other, so that their order of arrival is known, and notes how they went.
+type crowd struct {
+	t  *testing.T
+	tr *throttle.Transport
+	up *upstream
+	wg sync.WaitGroup
+
+	mu   sync.Mutex
+	gone []string // "path host" in the order of sending
+	when []time.Duration
+}
+
+// send starts a call to host/name and returns when it waits or has gone.
+func (c *crowd) send(ctx context.Context, host, name string) {
+	c.wg.Go(func() {
+		if code, err := status(c.tr, ctx, "http://"+host+"/"+name); code != 200 && !errors.Is(err, context.Canceled) {
+			c.t.Error(host, name, code, err)
 		}
 	})
+	synctest.Wait()
 }
 
-// With real goroutines and a table of one key, everything still gets through.
-func TestFullTableUnderContention(t *testing.T) {
-	tr := &Transport{Base: newUpstream(0, always(200)), Queue: QueueOptions{MaxInFlight: 3}, LimiterFor: func(key string) Limiter { return NewBucket(1e6, 100) }}
-	tr.once.Do(tr.setup)
-	tr.table.most = 1
-	var wg sync.WaitGroup
-	var failed atomic.Int32
-	for g := range 16 {
-		wg.Go(func() {
-			for i := range 300 {
-				if _, err := status(tr, context.Background(), fmt.Sprintf("http://h%d/", (g*i)%50)); err != nil {
-					failed.Add(1)
-					t.Log(err)
-				}
-			}
-		})
+// check compares what has gone, and when in ms.
+func (c *crowd) check(want ...string) {
+	c.t.Helper()
+	c.wg.Wait()
+	got := make([]string, len(c.gone))
+	for i, name := range c.gone {
+		got[i] = fmt.Sprint(name, " ", c.when[i].Milliseconds())
+		if i > 0 && c.when[i] == c.when[i-1] && got[i] < got[i-1] { // at one moment: in either order
+			got[i], got[i-1] = got[i-1], got[i]
+		}
 	}
-	wg.Wait()
-	if n := failed.Load(); n > 0 {
-		t.Errorf("%d calls failed", n)
+	if !slices.Equal(got, want) {
+		c.t.Errorf("went %q\nwant %q", got, want)
 	}
 }
 
-// A table whose keys are all busy takes new ones without looking at all of them.
-func TestManyBusyKeys(t *testing.T) {
-	const n = 20_000
-	block := make(chan struct{})
-	var flying atomic.Int32
-	tr := &Transport{Base: baseFunc(func(req *http.Request) (*http.Response, error) {
-		flying.Add(1)
-		<-block
+func newCrowd(t *testing.T, tr *throttle.Transport) *crowd {
+	c := &crowd{t: t, tr: tr}
+	c.up = newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.gone, c.when = append(c.gone, strings.TrimPrefix(req.URL.Path, "/")), append(c.when, c.up.now())
 		return reply(req, 200), nil
-	})}
-	tr.once.Do(tr.setup)
-	tr.table.most = n / 2
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			if _, err := status(tr, context.Background(), fmt.Sprintf("http://h%d/", i)); err != nil {
-				flying.Add(1)
-				t.Error(err)
+	})
+	tr.Base = c.up
+	return c
+}
+
+// These tests are about mechanisms that meet; TestSoak makes all of them meet at random.
+
+type slowForeign struct {
+	mu    sync.Mutex
+	delay time.Duration
+	f     func(i int) time.Duration
+	n     int
+}
+
+func (z *slowForeign) Take(ctx context.Context, n int) (time.Duration, error) {
+	if z.delay > 0 {
+		time.Sleep(z.delay)
+	}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.n++
+	return z.f(z.n), nil
+}
+
+func goAndNote(t *testing.T, tr *throttle.Transport, ctx context.Context, url string, start time.Time, at *time.Duration) {
+	go func() {
+		code, err := status(tr, ctx, url)
+		if err != nil {
+			t.Log(url, code, err, time.Since(start))
+			return
+		}
+		*at = time.Since(start)
+	}()
+}
+
+// a higher-priority key enters the shared line while another's head asks, and is never woken.
+func TestSharedLineWakesWhoCameWhileAnotherAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowForeign{delay: 100 * time.Millisecond, f: func(i int) time.Duration {
+			if i == 1 {
+				return 500 * time.Millisecond
 			}
-		})
-	}
-	for flying.Load() < n {
-		runtime.Gosched()
-	}
-	close(block)
-	wg.Wait()
+			return 0
+		}}
+		tr := &throttle.Transport{Limiter: f, Base: answers(200)}
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		var a, b time.Duration
+		goAndNote(t, tr, ctx, "http://a/", start, &a)
+		synctest.Wait()
+		goAndNote(t, tr, throttle.WithPriority(ctx, 1), "http://b/", start, &b)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if a == 0 || b == 0 {
+			t.Errorf("stuck: a %v b %v", a, b)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// a key's own foreign limiter blocks all other keys through the shared line.
+func TestForeignLimiterOfOneKeyDoesNotBlockOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Limiter: throttle.NewBucket(1000, 1000), Base: answers(200), LimiterFor: func(key string) throttle.Limiter {
+			if key == "a" {
+				return &slowForeign{f: func(int) time.Duration { return time.Hour }}
+			}
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		var a, b time.Duration
+		goAndNote(t, tr, ctx, "http://a/", start, &a)
+		time.Sleep(10 * time.Millisecond)
+		goAndNote(t, tr, ctx, "http://b/", start, &b)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b == 0 {
+			t.Error("b has not gone after a minute, with 1,000 units there")
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

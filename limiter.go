@@ -5,50 +5,51 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A Limiter says when. It never makes anybody wait itself: a [Queue] or a [Transport] does.
+// A Limiter says when calls may start. It never makes a caller wait: a [Queue] or a [Transport] does that.
 //
-// Take consumes n units and returns 0 if they may start now. Otherwise it consumes nothing and
-// returns how long to wait before it is worth asking again. It does not block on that wait; one that
-// talks to a server may block on the answer and then obeys ctx. The kinds of this package never look
-// at ctx. A cost of 0 takes no units. A negative cost, or one that can never be paid, is an error.
+// Take consumes n units and returns 0 if they may be used now. Otherwise it consumes nothing and returns
+// how long to wait before it is worth asking again. It does not block for that wait. A Limiter that asks a
+// server may block for the answer, and must then obey ctx; those of this package do not use ctx. A cost of 0
+// consumes nothing; a negative cost, or one that can never be satisfied, is an error.
 //
-// A line asks again after that wait, but after at most a second if the limiter is no [Notifier].
-// A Limiter must be safe for use by several goroutines at once.
+// A line asks again after the wait, or after one second if the wait is longer and the Limiter is not a
+// [Notifier]. A Limiter must be safe for concurrent use.
+//
+// # Several limiters
+//
+// A call that pays several limiters, of an [All] or of a Transport's two fields, takes from all of them or
+// from none. Those of this package are asked first, together and under their locks, so nobody sees a
+// half-done Take. Others follow in the order of the arguments; if one of them asks for a wait, the units
+// taken until then are given back through Adjust. At most one limiter may lack Adjust; it is asked last.
 type Limiter interface {
 	Take(ctx context.Context, n int) (wait time.Duration, err error)
 }
 
-// An Adjuster is a Limiter whose account can be corrected after the fact: n < 0 gives units back,
-// n > 0 takes more and may leave a debt, which later units wait for.
+// An Adjuster is a Limiter whose account can be corrected afterwards. n < 0 gives units back; n > 0 takes
+// more, and may leave a debt that later calls wait for.
 type Adjuster interface{ Adjust(n int) }
 
-// A Notifier is a Limiter that tells sleeping lines when what it said before no longer holds. It
-// calls changed after its limit was set or its account adjusted, never under a lock that Take needs.
-// stop ends that; it may be called twice. A call already on its way may still arrive after stop.
+// A Notifier is a Limiter that wakes sleeping lines when an earlier Take's wait no longer holds. It calls
+// changed after its limit or its account has changed, and never while it holds a lock that Take needs. stop
+// ends that and may be called twice; a call that is already on its way may still arrive after stop.
 type Notifier interface {
 	Notify(changed func()) (stop func())
 }
 
-// All returns a Limiter that takes from all of limiters or from none, and whose wait is the longest
-// of theirs. It implements [Adjuster] and [Notifier] for those that do. A nil Limiter is skipped, but
-// a nil pointer, such as a *Bucket that nobody made, panics. A nested All counts as its parts, and one
-// limiter of this package named twice is paid once.
-//
-// Each takes the same number of units. Where a call is one for one limit and many for another, wrap
-// the one in a Limiter of your own that takes 1: see the example of Transport with tokens.
-//
-// The kinds of this package are asked first, under their locks, so that nobody sees half a taking.
-// Others follow in argument order; if one refuses, what was taken is given back through Adjuster.
-// One limiter may lack it and is asked last; with a second one All panics.
-// The result is as safe for concurrent use as its parts.
+// All returns a Limiter that takes n units from each of limiters or from none; its wait is the longest of
+// theirs. It is an [Adjuster] and a [Notifier] for the limiters that are. Nil limiters are skipped, a
+// nested All counts as its parts, and a limiter of this package that is named twice is paid once. All
+// panics for a nil pointer to a type of this package, and for two limiters of other packages without
+// Adjust. If a call counts as one unit of one limit and as many of another, see the tokens example of
+// Transport.
 func All(limiters ...Limiter) Limiter {
 	s := flatten(limiters...)
-	if len(s.Accounts)+len(s.Foreign) == 1 {
+	if s.Own()+s.Foreign() == 1 {
 		for _, l := range limiters {
-			if _, nested := l.(*all); !nested && l != nil { // what is nested has two parts or none
+			if _, nested := l.(*all); !nested && l != nil { // a nested All has two parts or none, so it is not the one
 				return l
 			}
 		}
@@ -56,26 +57,25 @@ func All(limiters ...Limiter) Limiter {
 	return &all{s}
 }
 
-// all is what All returns.
-type all struct{ set account.Set }
+// all is the Limiter that All returns, if it is not the only one of its arguments.
+type all struct{ set limit.Set }
 
-// Take implements [Limiter].
+// Take implements [Limiter] for all parts at once.
 func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a.set.Take(ctx, n) }
 
-// Adjust implements [Adjuster] for those limiters that do.
+// Adjust implements [Adjuster] for the parts that are Adjusters.
 func (a *all) Adjust(n int) {
-	account.Adjust(a.set.Accounts, n)
-	account.Adjust(a.set.Foreign, n)
+	a.set.Adjust(n)
 }
 
-// Notify implements [Notifier] for those limiters that do.
+// Notify implements [Notifier] for the parts that are Notifiers.
 func (a *all) Notify(changed func()) (stop func()) {
-	stopOwn, stopForeign := account.Watch(a.set.Accounts, changed), account.Watch(a.set.Foreign, changed)
+	stopOwn, stopForeign := a.set.Watch(changed), a.set.WatchForeign(changed)
 	return func() { stopOwn(); stopForeign() }
 }
 
-// flatten is tryFlatten where nonsense is the programmer's: it panics.
-func flatten(ls ...Limiter) account.Set {
+// flatten is tryFlatten for limiters that a program names itself: a mistake panics.
+func flatten(ls ...Limiter) limit.Set {
 	s, err := tryFlatten(ls...)
 	if err != nil {
 		panic("throttle: All: " + err.Error())
@@ -83,9 +83,10 @@ func flatten(ls ...Limiter) account.Set {
 	return s
 }
 
-// tryFlatten sorts limiters by kind, resolves nested Alls and merges duplicates of the own kinds.
-// Nil is skipped. A nil pointer of those kinds is an error, and a second foreign limiter without Adjuster.
-func tryFlatten(ls ...Limiter) (s account.Set, err error) {
+// tryFlatten makes one set of limiters. It sorts them by kind, replaces each All by its parts, and drops
+// nil and the second mention of a limiter of this package. A nil pointer of a type of this package is an
+// error, and so is a second limiter of another package without Adjust.
+func tryFlatten(ls ...Limiter) (s limit.Set, err error) {
 	for i, l := range ls {
 		if l == nil {
 			continue
@@ -106,7 +107,7 @@ func tryFlatten(ls ...Limiter) (s account.Set, err error) {
 	return s, nil
 }
 
-// isNil reports whether l is a nil pointer of one of our kinds: somebody forgot to make it.
+// isNil reports whether l is a nil pointer of a type of this package, one that was declared and never made.
 func isNil(l Limiter) bool {
 	switch l := l.(type) {
 	case *Bucket:
@@ -121,15 +122,15 @@ func isNil(l Limiter) bool {
 	return false
 }
 
-// asOwn returns the account behind l, which must not be a nil pointer, if it is one of the library's own kinds.
-// It asks for the very types: a struct of the user's that embeds a *Bucket has a Take of its own
-// that must not be passed by.
-func asOwn(l Limiter) (account.Account, bool) {
+// asOwn returns the account behind l if l is a limiter of this package; l must not be a nil pointer. It
+// compares the exact types: a user's struct that embeds a *Bucket has a Take of its own, which must be
+// asked.
+func asOwn(l Limiter) (limit.Account, bool) {
 	switch l := l.(type) {
 	case *Bucket:
-		return &l.tank, true
+		return &l.bucket, true
 	case *Leaky:
-		return &l.tank, true
+		return &l.bucket, true
 	case *FixedWindow:
 		return &l.window, true
 	case *SlidingWindow:

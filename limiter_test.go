@@ -1,4 +1,4 @@
-package throttle
+package throttle_test
 
 import (
 	"context"
@@ -6,32 +6,36 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
 )
 
 func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 	for want, f := range map[string]func(){
-		"throttle: NewBucket: burst 0 must be at least 1":  func() { NewBucket(1, 0) },
-		"throttle: NewBucket: burst -1 must":               func() { NewBucket(rate.Inf, -1) },
-		"throttle: NewBucket: limit -1 must":               func() { NewBucket(-1, 1) },
-		"throttle: NewBucket: limit NaN must":              func() { NewBucket(rate.Limit(math.NaN()), 1) },
-		"throttle: NewLeaky: limit -0.5 must":              func() { NewLeaky(-0.5) },
-		"throttle: NewFixedWindow: n 0 must be at least 1": func() { NewFixedWindow(0, time.Second) },
-		"throttle: NewFixedWindow: per 0s must be above 0": func() { NewFixedWindow(1, 0) },
-		"throttle: NewSlidingWindow: n -2 must":            func() { NewSlidingWindow(-2, time.Second) },
-		"throttle: NewSlidingWindow: per -1s must":         func() { NewSlidingWindow(1, -time.Second) },
-		"throttle: SetLimit: limit -3 must":                func() { NewBucket(1, 1).SetLimit(-3) },
-		"throttle: SetLimit: limit NaN must":               func() { NewLeaky(1).SetLimit(rate.Limit(math.NaN())) },
-		"throttle: SetLimit: burst 0 must":                 func() { NewBucket(rate.Inf, 0).SetLimit(3) },
-		"throttle: SetBurst: burst 0 must":                 func() { NewBucket(1, 1).SetBurst(0) },
-		"throttle.bare and throttle.bare both lack Adjust": func() { All(bare{}, NewLeaky(1), bare{}) },
+		"throttle: NewBucket: burst 0 must be at least 1":            func() { throttle.NewBucket(1, 0) },
+		"throttle: NewBucket: burst -1 must":                         func() { throttle.NewBucket(rate.Inf, -1) },
+		"throttle: NewBucket: limit -1 must":                         func() { throttle.NewBucket(-1, 1) },
+		"throttle: NewBucket: limit NaN must":                        func() { throttle.NewBucket(rate.Limit(math.NaN()), 1) },
+		"throttle: NewLeaky: limit -0.5 must":                        func() { throttle.NewLeaky(-0.5) },
+		"throttle: NewFixedWindow: n 0 must be at least 1":           func() { throttle.NewFixedWindow(0, time.Second) },
+		"throttle: NewFixedWindow: per 0s must be above 0":           func() { throttle.NewFixedWindow(1, 0) },
+		"throttle: NewSlidingWindow: n -2 must":                      func() { throttle.NewSlidingWindow(-2, time.Second) },
+		"throttle: NewSlidingWindow: per -1s must":                   func() { throttle.NewSlidingWindow(1, -time.Second) },
+		"throttle: SetLimit: limit -3 must":                          func() { throttle.NewBucket(1, 1).SetLimit(-3) },
+		"throttle: SetLimit: limit NaN must":                         func() { throttle.NewLeaky(1).SetLimit(rate.Limit(math.NaN())) },
+		"throttle: SetLimit: burst 0 must":                           func() { throttle.NewBucket(rate.Inf, 0).SetLimit(3) },
+		"throttle: SetBurst: burst 0 must":                           func() { throttle.NewBucket(1, 1).SetBurst(0) },
+		"throttle_test.bare and throttle_test.bare both lack Adjust": func() { throttle.All(bare{}, throttle.NewLeaky(1), bare{}) },
 	} {
 		func() {
 			defer func() {
@@ -42,7 +46,7 @@ func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 			f()
 		}()
 	}
-	b := NewBucket(1, 1) // a panicking setter leaves no lock behind and nothing changed
+	b := throttle.NewBucket(1, 1) // a panicking setter leaves no lock behind and nothing changed
 	func() {
 		defer func() { recover() }()
 		b.SetLimit(-1)
@@ -54,16 +58,16 @@ func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 
 // A nil pointer of one of our kinds is a limiter that somebody forgot to make: a mistake, not "no limit".
 func TestNilPointersOfOurKindsAreNamed(t *testing.T) {
-	kinds := map[string]Limiter{
-		"*throttle.Bucket": (*Bucket)(nil), "*throttle.Leaky": (*Leaky)(nil),
-		"*throttle.FixedWindow": (*FixedWindow)(nil), "*throttle.SlidingWindow": (*SlidingWindow)(nil),
+	kinds := map[string]throttle.Limiter{
+		"*throttle.Bucket": (*throttle.Bucket)(nil), "*throttle.Leaky": (*throttle.Leaky)(nil),
+		"*throttle.FixedWindow": (*throttle.FixedWindow)(nil), "*throttle.SlidingWindow": (*throttle.SlidingWindow)(nil),
 	}
 	base := newUpstream(0, always(200))
 	for kind, l := range kinds {
 		for want, f := range map[string]func(){
-			"throttle: All: limiters[0] is a nil " + kind:           func() { All(l) },
-			"throttle: All: limiters[2] is a nil " + kind:           func() { All(nil, NewLeaky(1), l) },
-			"throttle: NewQueue: the limiter is a nil " + kind + "": func() { NewQueue(l, QueueOptions{}) },
+			"throttle: All: limiters[0] is a nil " + kind:           func() { throttle.All(l) },
+			"throttle: All: limiters[2] is a nil " + kind:           func() { throttle.All(nil, throttle.NewLeaky(1), l) },
+			"throttle: NewQueue: the limiter is a nil " + kind + "": func() { throttle.NewQueue(l, throttle.QueueOptions{}) },
 		} {
 			func() {
 				defer func() {
@@ -74,7 +78,7 @@ func TestNilPointersOfOurKindsAreNamed(t *testing.T) {
 				f()
 			}()
 		}
-		tr := &Transport{Base: base, Limiter: l}
+		tr := &throttle.Transport{Base: base, Limiter: l}
 		for range 2 {
 			if _, err := status(tr, t.Context(), "http://x/"); fmt.Sprint(err) != "throttle: Transport.Limiter is a nil "+kind {
 				t.Errorf("Limiter: %v", err)
@@ -84,7 +88,7 @@ func TestNilPointersOfOurKindsAreNamed(t *testing.T) {
 		for range tr.Stats() {
 			t.Error("a Transport that sends nothing has a key")
 		}
-		tr = &Transport{Base: base, Limiter: NewLeaky(1e9), LimiterFor: func(key string) Limiter {
+		tr = &throttle.Transport{Base: base, Limiter: throttle.NewLeaky(1e9), LimiterFor: func(key string) throttle.Limiter {
 			if key == "fine" {
 				return nil
 			}
@@ -102,21 +106,21 @@ func TestNilPointersOfOurKindsAreNamed(t *testing.T) {
 	if n := len(base.times()); n != len(kinds) {
 		t.Errorf("the upstream saw %d calls, want %d", n, len(kinds))
 	}
-	NewQueue(nil, QueueOptions{}).Wait(t.Context()) // no limit
+	throttle.NewQueue(nil, throttle.QueueOptions{}).Wait(t.Context()) // no limit
 }
 
 func TestLimitersAreSmall(t *testing.T) {
-	if size := unsafe.Sizeof(Bucket{}); size > 136 {
+	if size := unsafe.Sizeof(throttle.Bucket{}); size > 136 {
 		t.Errorf("a Bucket has %d bytes, want at most 136", size)
 	}
-	if size := unsafe.Sizeof(SlidingWindow{}); size > 136 {
+	if size := unsafe.Sizeof(throttle.SlidingWindow{}); size > 136 {
 		t.Errorf("a SlidingWindow has %d bytes, want at most 136", size)
 	}
 }
 
 // everyKind makes one of each, n units per second or so.
-func everyKind(n int) []Limiter {
-	return []Limiter{NewBucket(rate.Limit(n), 1+n/3), NewLeaky(rate.Limit(n)), NewFixedWindow(n, time.Second), NewSlidingWindow(n, time.Second)}
+func everyKind(n int) []throttle.Limiter {
+	return []throttle.Limiter{throttle.NewBucket(rate.Limit(n), 1+n/3), throttle.NewLeaky(rate.Limit(n)), throttle.NewFixedWindow(n, time.Second), throttle.NewSlidingWindow(n, time.Second)}
 }
 
 func TestTakeAndAllowDoNotAllocate(t *testing.T) {
@@ -126,13 +130,13 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 			t.Errorf("%T: Take allocates %v times", l, n)
 		}
 	}
-	fast := map[string]Limiter{
-		"bucket":  NewBucket(1e8, 1e6),
-		"big":     NewBucket(1e9, 1),
-		"leaky":   NewLeaky(1e9),
-		"fixed":   NewFixedWindow(1e6, time.Nanosecond),
-		"sliding": NewSlidingWindow(1000, time.Microsecond),
-		"all":     All(NewBucket(1e8, 1e6), NewLeaky(1e9), NewFixedWindow(1e6, time.Microsecond)),
+	fast := map[string]throttle.Limiter{
+		"bucket":  throttle.NewBucket(1e8, 1e6),
+		"big":     throttle.NewBucket(1e9, 1),
+		"leaky":   throttle.NewLeaky(1e9),
+		"fixed":   throttle.NewFixedWindow(1e6, time.Nanosecond),
+		"sliding": throttle.NewSlidingWindow(1000, time.Microsecond),
+		"all":     throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewLeaky(1e9), throttle.NewFixedWindow(1e6, time.Microsecond)),
 	}
 	for name, l := range fast {
 		for range 5000 {
@@ -142,46 +146,58 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 			t.Errorf("%s: granted Take allocates %v times", name, n)
 		}
 	}
-	b := NewBucket(1e6, 10)
+	b := throttle.NewBucket(1e6, 10)
 	if n := testing.AllocsPerRun(1000, func() { b.Allow(); b.AllowN(12) }); n != 0 {
 		t.Errorf("Allow allocates %v times", n)
 	}
-	set := flatten(b)
-	if n := testing.AllocsPerRun(1000, func() {
-		now := time.Now()
-		at, _ := set.TakeBy(now, now, 1)
-		set.GiveBack(at, now, 1)
-		set.After(now, 3, 1)
-		set.Rate()
-		set.Available(now)
-		set.Fresh(now)
-	}); n != 0 {
-		t.Errorf("the line's calls allocate %v times", n)
+	q := throttle.NewQueue(fast["all"], throttle.QueueOptions{MaxWait: time.Second})
+	if n := testing.AllocsPerRun(1000, func() { q.Wait(ctx); q.Stats() }); n != 0 {
+		t.Errorf("Wait and Stats allocate %v times", n)
 	}
 }
 
 func TestNotifyTellsOfEachChangeUntilItStops(t *testing.T) {
 	for _, l := range everyKind(10) {
-		told := 0
-		stop := l.(Notifier).Notify(func() { told++ })
-		l.(Adjuster).Adjust(1)
-		l.(Adjuster).Adjust(-1)
+		noted := 0
+		stop := l.(throttle.Notifier).Notify(func() { noted++ })
+		l.(throttle.Adjuster).Adjust(1)
+		l.(throttle.Adjuster).Adjust(-1)
 		stop()
-		l.(Adjuster).Adjust(1)
-		if told != 2 {
-			t.Errorf("%T: two adjustments told %d times", l, told)
+		l.(throttle.Adjuster).Adjust(1)
+		if noted != 2 {
+			t.Errorf("%T: two adjustments advertised %d times", l, noted)
 		}
 	}
-	b, told := NewBucket(1, 1), 0
-	defer All(b, NewLeaky(1)).(Notifier).Notify(func() { told++ })()
+	b, noted := throttle.NewBucket(1, 1), 0
+	defer throttle.All(b, throttle.NewLeaky(1)).(throttle.Notifier).Notify(func() { noted++ })()
 	b.SetLimit(2)
 	b.SetBurst(3)
 	b.Reserve(1).Cancel()
 	b.Allow()
-	if told != 3 {
-		t.Errorf("SetLimit, SetBurst and Cancel told %d times, want 3", told)
+	if noted != 3 {
+		t.Errorf("SetLimit, SetBurst and Cancel advertised %d times, want 3", noted)
 	}
 }
+
+func TestNotifyWithoutStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []throttle.Limiter{unheard{}, throttle.All(unheard{}, throttle.NewBucket(1, 1))} {
+			if err := throttle.NewQueue(l, throttle.QueueOptions{}).Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			l.(throttle.Notifier).Notify(func() {})
+		}
+		all := throttle.All(unheard{}, throttle.NewBucket(1, 1)).(throttle.Notifier)
+		all.Notify(func() {})()
+	})
+}
+
+// unheard is a limiter whose Notify is of no use.
+type unheard struct{ stop func() }
+
+func (unheard) Take(context.Context, int) (time.Duration, error) { return 0, nil }
+
+func (u unheard) Notify(func()) (stop func()) { return u.stop }
 
 // bare is a foreign limiter with Take alone; its value is what it answers.
 type bare struct {
@@ -221,9 +237,8 @@ func (g *giving) Notify(changed func()) func() {
 }
 
 // left is how many units l, of one of the library's kinds, would let go now.
-func left(l Limiter) float64 {
-	set := flatten(l)
-	return set.Available(time.Now())
+func left(l throttle.Limiter) float64 {
+	return throttle.NewQueue(l, throttle.QueueOptions{}).Stats().Tokens
 }
 
 // Random sets of own and foreign limiters: either all give, or nobody has given anything.
@@ -233,23 +248,31 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			var log []string
-			var ls []Limiter
-			var owns []Limiter
+			var ls []throttle.Limiter
+			var owns, twins []throttle.Limiter // the twins are asked how long the owns will have to wait
 			var foreign []*countedLimiter
 			longest, failing := time.Duration(0), false
 			if r.IntN(2) == 0 {
-				for _, l := range []Limiter{NewBucket(2, 4), NewFixedWindow(5, time.Second), NewSlidingWindow(3, 2*time.Second), NewLeaky(7)} {
+				kinds := func() []throttle.Limiter {
+					return []throttle.Limiter{throttle.NewBucket(2, 4), throttle.NewFixedWindow(5, time.Second), throttle.NewSlidingWindow(3, 2*time.Second), throttle.NewLeaky(7)}
+				}
+				ones, others := kinds(), kinds()
+				for i, l := range ones {
 					if r.IntN(3) == 0 {
-						l.(Adjuster).Adjust(r.IntN(9))
+						n := r.IntN(9)
+						l.(throttle.Adjuster).Adjust(n)
+						others[i].(throttle.Adjuster).Adjust(n)
 					}
-					if l.(Adjuster).Adjust(0); r.IntN(2) == 0 {
-						owns, ls = append(owns, l), append(ls, l)
+					if l.(throttle.Adjuster).Adjust(0); r.IntN(2) == 0 {
+						owns, twins, ls = append(owns, l), append(twins, others[i]), append(ls, l)
 					}
 				}
 			}
-			set := flatten(owns...)
-			m, _ := set.Ready(time.Now(), 3)
-			ownWait := time.Until(m)
+			ownWait := time.Duration(0)
+			for _, l := range twins {
+				wait, _ := l.Take(context.Background(), 3)
+				ownWait = max(ownWait, wait)
+			}
 			for i := range r.IntN(4) {
 				g := &giving{countedLimiter: countedLimiter{name: fmt.Sprint(i), log: &log}}
 				if r.IntN(4) == 0 {
@@ -262,11 +285,11 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			if r.IntN(2) == 0 { // the one that cannot give back, anywhere among the arguments
 				c := &countedLimiter{name: "last", log: &log, bare: bare{wait: time.Duration(r.IntN(2) * r.IntN(1e9))}}
 				i := r.IntN(len(ls) + 1)
-				ls = append(ls[:i:i], append([]Limiter{c}, ls[i:]...)...)
+				ls = append(ls[:i:i], append([]throttle.Limiter{c}, ls[i:]...)...)
 				foreign = append(foreign, c)
 			}
 			if r.IntN(3) == 0 && len(ls) > 1 { // nested, and named twice
-				ls = []Limiter{nil, All(ls[:1]...), All(ls[1:]...)}
+				ls = []throttle.Limiter{nil, throttle.All(ls[:1]...), throttle.All(ls[1:]...)}
 				if len(owns) > 0 {
 					ls = append(ls, owns[0])
 				}
@@ -285,7 +308,7 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 			for i, l := range owns {
 				before[i] = left(l)
 			}
-			wait, err := All(ls...).Take(context.Background(), 3)
+			wait, err := throttle.All(ls...).Take(context.Background(), 3)
 			if (err != nil) != failing || !failing && wait != longest {
 				t.Fatalf("seed %d: Take = %v, %v, want %v, error %v", seed, wait, err, longest, failing)
 			}
@@ -311,23 +334,23 @@ func TestAllTakesFromAllOrFromNone(t *testing.T) {
 }
 
 func TestAllOfOneIsThatOneAndOfNoneIsNoLimit(t *testing.T) {
-	b := NewBucket(1, 1)
-	if All(nil, b, b) != Limiter(b) {
+	b := throttle.NewBucket(1, 1)
+	if throttle.All(nil, b, b) != throttle.Limiter(b) {
 		t.Error("All of one is not that one")
 	}
 	f := &giving{}
-	if All(f) != Limiter(f) {
+	if throttle.All(f) != throttle.Limiter(f) {
 		t.Error("All of one foreign limiter is not that one")
 	}
-	if wait, err := All().Take(context.Background(), 5); wait != 0 || err != nil {
+	if wait, err := throttle.All().Take(context.Background(), 5); wait != 0 || err != nil {
 		t.Errorf("All().Take = %v, %v", wait, err)
 	}
-	all := All(b, f)
-	all.(Adjuster).Adjust(2)
+	all := throttle.All(b, f)
+	all.(throttle.Adjuster).Adjust(2)
 	if f.taken != 2 || math.Abs(b.Tokens()+1) > 0.1 {
 		t.Errorf("Adjust(2) reached the parts as %d and %v", f.taken, b.Tokens())
 	}
-	stop := all.(Notifier).Notify(func() {})
+	stop := all.(throttle.Notifier).Notify(func() {})
 	if f.changed == nil {
 		t.Error("Notify did not reach the foreign part")
 	}
@@ -338,18 +361,18 @@ func TestAllOfOneIsThatOneAndOfNoneIsNoLimit(t *testing.T) {
 
 // Joined in whatever order, zero values too: callers who take from them at once do not block each other.
 func TestAllInBothOrdersDoesNotDeadlock(t *testing.T) {
-	pairs := map[string][2]Limiter{
-		"zero Buckets": {new(Bucket), new(Bucket)}, "zero Leakys": {new(Leaky), new(Leaky)},
-		"zero FixedWindows": {new(FixedWindow), new(FixedWindow)}, "zero SlidingWindows": {new(SlidingWindow), new(SlidingWindow)},
-		"a zero Bucket and a full one": {new(Bucket), NewBucket(1, 1)}, "Buckets": {NewBucket(1, 1), NewBucket(1, 1)},
+	pairs := map[string][2]throttle.Limiter{
+		"zero Buckets": {new(throttle.Bucket), new(throttle.Bucket)}, "zero Leakys": {new(throttle.Leaky), new(throttle.Leaky)},
+		"zero FixedWindows": {new(throttle.FixedWindow), new(throttle.FixedWindow)}, "zero SlidingWindows": {new(throttle.SlidingWindow), new(throttle.SlidingWindow)},
+		"a zero Bucket and a full one": {new(throttle.Bucket), throttle.NewBucket(1, 1)}, "Buckets": {throttle.NewBucket(1, 1), throttle.NewBucket(1, 1)},
 	}
 	for name, p := range pairs {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() { // each joins them anew, while others take already
-				l := All(p[i%2], p[1-i%2])
+				l := throttle.All(p[i%2], p[1-i%2])
 				if i%4 > 1 {
-					l = All(p[i%2], All(p[1-i%2], new(Leaky)))
+					l = throttle.All(p[i%2], throttle.All(p[1-i%2], new(throttle.Leaky)))
 				}
 				for range 2000 {
 					l.Take(context.Background(), 1)
@@ -366,175 +389,698 @@ func TestAllInBothOrdersDoesNotDeadlock(t *testing.T) {
 	}
 }
 
-// A user's type around a Bucket has Bucket's hidden methods too; its own Take must still be asked.
+// wrapped is a limiter of the user's with Bucket's Adjust and Notify.
 type wrapped struct {
-	*Bucket
-	asked int
+	*throttle.Bucket
+	asked atomic.Int64
 }
 
 func (w *wrapped) Take(ctx context.Context, n int) (time.Duration, error) {
-	w.asked++
+	if w.asked.Add(1) > 1000 {
+		return 0, errors.New("asked too often")
+	}
 	return w.Bucket.Take(ctx, n)
 }
 
 func TestEmbeddedLimiterIsForeign(t *testing.T) {
-	w := &wrapped{Bucket: NewBucket(1, 1)}
-	All(w, NewLeaky(1)).Take(context.Background(), 1)
-	if w.asked != 1 {
-		t.Errorf("a limiter that embeds a *Bucket was asked %d times, want 1", w.asked)
+	w := &wrapped{Bucket: throttle.NewBucket(1, 1)}
+	throttle.All(w, throttle.NewLeaky(1)).Take(context.Background(), 1)
+	if n := w.asked.Load(); n != 1 {
+		t.Errorf("a limiter that embeds a *Bucket was asked %d times, want 1", n)
 	}
 }
 
-func TestParseLimit(t *testing.T) {
-	const day = 24 * time.Hour
-	for s, want := range map[string]Limiter{
-		"10/s":              NewBucket(10, 1),
-		"  10/s ":           NewBucket(10, 1),
-		"0.5/s":             NewBucket(0.5, 1),
-		"100/1m burst 20":   NewBucket(rate.Limit(100)/60, 20),
-		"100/m  burst  20":  NewBucket(rate.Limit(100)/60, 20),
-		"1/100ms":           NewBucket(10, 1),
-		"1/1m30s":           NewBucket(rate.Limit(1)/90, 1),
-		"86400/d":           NewBucket(1, 1),
-		"259200/1d48h":      NewBucket(1, 1),
-		"5/s even":          NewLeaky(5),
-		"2.5/s even":        NewLeaky(2.5),
-		"5000/h sliding":    NewSlidingWindow(5000, time.Hour),
-		"7/2d sliding":      NewSlidingWindow(7, 2*day),
-		"7/.5h sliding":     NewSlidingWindow(7, 30*time.Minute),
-		"100/s window":      NewFixedWindow(100, time.Second),
-		"100/250us window":  NewFixedWindow(100, 250*time.Microsecond),
-		"100/250µs window":  NewFixedWindow(100, 250*time.Microsecond),
-		"3/ns window":       NewFixedWindow(3, 1),
-		"10/second":         NewBucket(10, 1),
-		"10/sec even":       NewLeaky(10),
-		"60/30seconds":      NewBucket(2, 1),
-		"5/2secs":           NewBucket(2.5, 1),
-		"100/min":           NewBucket(rate.Limit(100)/60, 1),
-		"9/3mins sliding":   NewSlidingWindow(9, 3*time.Minute),
-		"9/.5minute window": NewFixedWindow(9, 30*time.Second),
-		"5000/hour sliding": NewSlidingWindow(5000, time.Hour),
-		"5000/2hours":       NewBucket(rate.Limit(5000)/7200, 1),
-		"7/day window":      NewFixedWindow(7, day),
-		"7/2days window":    NewFixedWindow(7, 2*day),
-
-		"100/minute burst 20": NewBucket(rate.Limit(100)/60, 20),
-
-		"3/1d2h3m4s window": NewFixedWindow(3, day+2*time.Hour+3*time.Minute+4*time.Second),
-	} {
-		got, err := ParseLimit(s)
-		if err != nil {
-			t.Errorf("%q: %v", s, err)
-			continue
-		}
-		if g, w := describe(got), describe(want); g != w {
-			t.Errorf("%q is %s, want %s", s, g, w)
-		}
-	}
-	for s, want := range map[string]string{
-		"":                                    "units/time",
-		"10":                                  `"10"`,
-		"s/10":                                `time "10"`,
-		"/s":                                  `units ""`,
-		"10/":                                 `time ""`,
-		"10/q":                                `time "q"`,
-		"10/0s":                               `time "0s"`,
-		"10/-1s":                              `time "-1s"`,
-		"10/+1s":                              `time "+1s"`,
-		"10/1":                                `time "1"`,
-		"10/fortnight":                        `time "fortnight" is not a unit (`,
-		"10/hundred":                          `time "hundred" is not a unit (`,
-		"10/seconds2":                         `time "seconds2" is not a unit (`,
-		"10/1day12h":                          `time "1day12h" is not a unit (`,
-		"10/1 day":                            `time "1" is not a unit (`,
-		"10/Second":                           `time "Second" is not a unit (`,
-		"10/ss":                               `time "ss"`,
-		"10/2000000h":                         `time "2000000h"`,
-		"10/d1":                               `time "d1"`,
-		"10/1d-1h":                            `time "1d-1h"`,
-		"10/1dd":                              `time "1dd"`,
-		"10/1.5d":                             `time "1.5d"`,
-		"10/999999999999h":                    `time "999999999999h"`,
-		"10/99999999d":                        `time "99999999d"`,
-		"10/53375d2000000h":                   `time "53375d2000000h"`,
-		"10/NaN":                              `time "NaN"`,
-		"0/s":                                 `units "0"`,
-		"-1/s":                                `units "-1"`,
-		"+1/s":                                `units "+1"`,
-		"NaN/s":                               `units "NaN"`,
-		"Inf/s":                               `units "Inf"`,
-		"1e3/s":                               `units "1e3"`,
-		"0x10/s":                              `units "0x10"`,
-		"1_000/s":                             `units "1_000"`,
-		"1.2.3/s":                             `units "1.2.3"`,
-		"./s":                                 `units "."`,
-		strings.Repeat("9", 400) + "/s":       `units "999`,
-		strings.Repeat("9", 308) + "/ns even": `units "999`,
-		"0." + strings.Repeat("0", 320) + "1/100d":      `units "0.000`,
-		"0." + strings.Repeat("0", 321) + "9/100d even": `units "0.000`,
-		"10/s burst":                      `kind "burst"`,
-		"10/s burst 0":                    `burst "0"`,
-		"10/s burst -5":                   `burst "-5"`,
-		"10/s burst +5":                   `burst "+5"`,
-		"10/s burst 1.5":                  `burst "1.5"`,
-		"10/s burst 99999999999999999999": `burst "99999999999999999999"`,
-		"10/s burst 5 even":               `kind "burst 5 even"`,
-		"10/s smooth":                     `kind "smooth"`,
-		"10/s even sliding":               `kind "even sliding"`,
-		"1.5/s window":                    `units "1.5"`,
-		"0/s sliding":                     `units "0"`,
-		"99999999999999999999/s window":   `units "99999999999999999999"`,
-		"10 / s":                          `"10" is not units/time in one word, as in 10/s`,
-		"10 per second":                   `"10" is not units/time in one word, as in 10/s`,
-		"10/s per key":                    `kind "per key" is none of: burst N, even, sliding, window`,
-		"10/s burst=5":                    `kind "burst=5" is none of: burst N, even, sliding, window`,
-	} {
-		l, err := ParseLimit(s)
-		if err == nil {
-			t.Errorf("%q gives %s, want an error", s, describe(l))
-		} else if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "throttle: ParseLimit(") {
-			t.Errorf("%q: %q does not name %s", s, err, want)
-		}
-	}
-}
-
-// describe writes a limiter down so that two can be compared.
-func describe(l Limiter) string {
-	switch l := l.(type) {
-	case *Bucket:
-		return fmt.Sprintf("Bucket %.9g burst %d", float64(l.Limit()), l.Burst())
-	case *Leaky:
-		return fmt.Sprintf("Leaky %.9g", float64(l.Limit()))
-	case *FixedWindow:
-		n, per := windowOf(l)
-		return fmt.Sprintf("FixedWindow %d per %v", n, per)
-	case *SlidingWindow:
-		n, per := windowOf(l)
-		return fmt.Sprintf("SlidingWindow %d per %v", n, per)
-	}
-	return fmt.Sprintf("%T", l)
-}
-
-// Whatever the text, ParseLimit does not panic, and what it returns is a limit that works.
-func FuzzParseLimit(f *testing.F) {
-	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h", "10/second", "100/minute burst 20", "7/2days window", "1/hundred"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		l, err := ParseLimit(s)
-		if err != nil {
-			if l != nil || !strings.HasPrefix(err.Error(), "throttle: ParseLimit(") {
-				t.Fatalf("%q: %v, %v", s, l, err)
+// The zero limiters refuse every cost, whatever is done to them.
+func TestZeroLimiters(t *testing.T) {
+	for _, l := range []throttle.Limiter{new(throttle.FixedWindow), new(throttle.SlidingWindow), new(throttle.Bucket), new(throttle.Leaky)} {
+		for _, n := range []int{0, 1, -1, math.MaxInt, math.MinInt} {
+			l.(throttle.Adjuster).Adjust(n)
+			q := throttle.NewQueue(l, throttle.QueueOptions{})
+			if err := q.Wait(t.Context()); err == nil {
+				t.Errorf("%T has let one go after Adjust(%d)", l, n)
 			}
-			return
+			if s := q.Stats(); s.Limit != 0 {
+				t.Errorf("%T: %+v", l, s)
+			}
 		}
-		set := flatten(l)
-		if r := set.Rate(); !(r > 0 && r < rate.Inf) || !set.Fresh(time.Now()) {
-			t.Fatalf("%q: rate %v, fresh %v", s, r, set.Fresh(time.Now()))
+	}
+}
+
+// zeroLimiters are the zero values of all kinds, alone and joined.
+func zeroLimiters() map[string]func() throttle.Limiter {
+	return map[string]func() throttle.Limiter{
+		"Bucket":        func() throttle.Limiter { return new(throttle.Bucket) },
+		"Leaky":         func() throttle.Limiter { return new(throttle.Leaky) },
+		"FixedWindow":   func() throttle.Limiter { return new(throttle.FixedWindow) },
+		"SlidingWindow": func() throttle.Limiter { return new(throttle.SlidingWindow) },
+		"all of them": func() throttle.Limiter {
+			return throttle.All(new(throttle.Bucket), new(throttle.Leaky), new(throttle.FixedWindow), new(throttle.SlidingWindow))
+		},
+		"beside another": func() throttle.Limiter { return throttle.All(throttle.NewBucket(10, 5), new(throttle.SlidingWindow)) },
+	}
+}
+
+// A debt beyond all measure stays one.
+func TestBoundlessDebt(t *testing.T) {
+	for _, per := range []time.Duration{time.Nanosecond, time.Hour, math.MaxInt64} {
+		for _, l := range []throttle.Limiter{throttle.NewSlidingWindow(3, per), throttle.NewFixedWindow(3, per), throttle.NewBucket(1e-9, 3)} {
+			for range 100 {
+				for _, n := range []int{math.MaxInt, 1 << 40, 1, 2} {
+					l.(throttle.Adjuster).Adjust(n)
+				}
+			}
+			if wait, err := l.Take(t.Context(), 1); err != nil || wait < time.Hour {
+				t.Errorf("%T, per %v: %v, %v", l, per, wait, err)
+			}
+			if s := throttle.NewQueue(l, throttle.QueueOptions{}).Stats(); s.Tokens >= 0 {
+				t.Errorf("%T, per %v: %+v", l, per, s)
+			}
 		}
+	}
+}
+
+func TestLongestWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []throttle.Limiter{throttle.NewSlidingWindow(2, math.MaxInt64), throttle.NewFixedWindow(2, math.MaxInt64)} {
+			for range 2 {
+				if wait, err := l.Take(t.Context(), 1); wait != 0 || err != nil {
+					t.Errorf("%T: %v, %v", l, wait, err)
+				}
+				time.Sleep(time.Second)
+			}
+			for _, n := range []int{1, 2} {
+				if wait, err := l.Take(t.Context(), n); wait < 30*365*24*time.Hour || err != nil {
+					t.Errorf("%T, %d units: %v, %v", l, n, wait, err)
+				}
+			}
+		}
+	})
+}
+
+// A remote is a limiter that is not the library's own. Each question takes trip.
+type remote struct {
+	take func(ctx context.Context, n int) (time.Duration, error)
+	trip time.Duration
+
+	mu       sync.Mutex
+	asks     []time.Time
+	asking   int
+	atOnce   int // most questions at a time
+	taken    int
+	adjusted int
+	watchers map[*int]func()
+}
+
+func (r *remote) Take(ctx context.Context, n int) (wait time.Duration, err error) {
+	r.note(func() {
+		r.asks = append(r.asks, time.Now())
+		r.asking++
+		r.atOnce = max(r.atOnce, r.asking)
+	})
+	defer r.note(func() { r.asking-- })
+	time.Sleep(r.trip)
+	if wait, err = r.take(ctx, n); wait == 0 && err == nil {
+		r.note(func() { r.taken += n })
+	}
+	return wait, err
+}
+
+func (r *remote) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+// change tells those who watch.
+func (r *remote) change() {
+	var tell []func()
+	r.note(func() {
+		for _, f := range r.watchers {
+			tell = append(tell, f)
+		}
+	})
+	for _, f := range tell {
+		f()
+	}
+}
+
+// adjusting is a remote that takes units back, notifying one that tells of changes.
+type (
+	adjusting struct{ *remote }
+	notifying struct{ adjusting }
+)
+
+func (r adjusting) Adjust(n int) { r.note(func() { r.adjusted += n }) }
+
+func (r notifying) Notify(changed func()) (stop func()) {
+	id := new(int)
+	r.note(func() {
+		if r.watchers == nil {
+			r.watchers = map[*int]func(){}
+		}
+		r.watchers[id] = changed
+	})
+	return func() { r.note(func() { delete(r.watchers, id) }) }
+}
+
+// after says wait until the moment has come, from the first question on.
+func after(d time.Duration) func(context.Context, int) (time.Duration, error) {
+	start := time.Now()
+	return func(context.Context, int) (time.Duration, error) {
+		return max(0, d-time.Since(start)), nil
+	}
+}
+
+func offsets(start time.Time, at []time.Time) (d []time.Duration) {
+	for _, x := range at {
+		d = append(d, x.Sub(start))
+	}
+	return d
+}
+
+// opening is a Take that says an hour until open is set.
+func opening(open *atomic.Bool) func(context.Context, int) (time.Duration, error) {
+	return func(context.Context, int) (time.Duration, error) {
+		if open.Load() {
+			return 0, nil
+		}
+		return time.Hour, nil
+	}
+}
+
+// TestForeignAskedAgain: after at most 1 s where the limiter cannot tell of a change, when it said
+// where it can.
+func TestForeignAskedAgain(t *testing.T) {
+	for name, want := range map[string][]time.Duration{
+		"plain":     {0, sec, 2 * sec, 2500 * ms},
+		"notifying": {0, 2500 * ms},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &remote{take: after(2500 * ms)}
+			lim := map[string]throttle.Limiter{"plain": r, "notifying": notifying{adjusting{r}}}[name]
+			q := throttle.NewQueue(lim, throttle.QueueOptions{})
+			start := time.Now()
+			if err := q.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := offsets(start, r.asks); !slices.Equal(got, want) {
+				t.Errorf("%s: asked at %v, want %v", name, got, want)
+			}
+			if r.adjusted != 0 || len(r.watchers) != 0 {
+				t.Errorf("%s: adjusted %d, watched by %d", name, r.adjusted, len(r.watchers))
+			}
+			conserved(t, q)
+		})
+	}
+}
+
+// TestForeignChange: a change advertised is felt at once.
+func TestForeignChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Bool
+		r := &remote{}
+		r.take = func(context.Context, int) (time.Duration, error) {
+			if open.Load() {
+				return 0, nil
+			}
+			return time.Hour, nil
+		}
+		q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
+		var log journal
+		for i := range 5 {
+			log.wait(q, t.Context(), i)
+		}
+		time.Sleep(1234 * ms)
+		r.change() // still nothing: asked once more
+		time.Sleep(sec)
+		open.Store(true)
+		r.change()
+		log.wg.Wait()
+		for i, e := range log.sorted() {
+			if got := e.at.Sub(log.start); got != 2234*ms {
+				t.Errorf("%d. after %v", i, got)
+			}
+		}
+		if want := []time.Duration{0, 1234 * ms, 2234 * ms, 2234 * ms, 2234 * ms, 2234 * ms, 2234 * ms}; !slices.Equal(offsets(log.start, r.asks), want) {
+			t.Errorf("asked at %v", offsets(log.start, r.asks))
+		}
+		if len(r.watchers) != 0 {
+			t.Error("still watched")
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignChangeHeard by whoever is the head then: also if the one who asked has left, and if the
+// answer is on its way when the change comes.
+func TestForeignChangeHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Bool
+		r := &remote{take: opening(&open)}
+		q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
+		var log journal
+		ctx, cancel := context.WithCancel(t.Context())
+		log.wait(q, ctx, 0)
+		log.wait(q, t.Context(), 1)
+		time.Sleep(sec)
+		cancel()
+		time.Sleep(sec)
+		open.Store(true)
+		r.change()
+		log.wg.Wait()
+		if d := time.Since(log.start); d != 2*sec || len(r.watchers) != 0 {
+			t.Errorf("went after %v, %d watchers", d, len(r.watchers))
+		}
+		conserved(t, q)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Bool
+		r := &remote{}
+		r.take = func(ctx context.Context, n int) (time.Duration, error) {
+			wait, err := opening(&open)(ctx, n)
+			time.Sleep(sec) // the answer's way
+			return wait, err
+		}
+		q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
+		var log journal
+		log.wait(q, t.Context(), 0)
+		time.Sleep(sec / 2)
+		open.Store(true)
+		r.change()
+		log.wg.Wait()
+		if d := time.Since(log.start); d != 2*sec {
+			t.Errorf("went after %v", d)
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignQuestions: outside all locks, one at a time, by the head, with the head's ctx and cost.
+func TestForeignQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type id struct{}
+		var asked []int
+		var q *throttle.Queue
+		r := &remote{trip: 100 * ms}
+		r.take = func(ctx context.Context, n int) (time.Duration, error) {
+			q.Stats() // would block under a lock
+			q.Pause(0)
+			i := ctx.Value(id{}).(int)
+			if n != 10+i {
+				t.Errorf("cost %d for caller %d", n, i)
+			}
+			asked = append(asked, i)
+			if len(asked)%2 == 1 {
+				return 50 * ms, nil
+			}
+			return 0, nil
+		}
+		q = throttle.NewQueue(adjusting{r}, throttle.QueueOptions{})
+		var log journal
+		for i, prio := range []int{0, 0, 7, 0} {
+			log.wait(q, throttle.WithPriority(throttle.WithCost(context.WithValue(t.Context(), id{}, i), 10+i), prio), i)
+		}
+		log.wg.Wait()
+		// 0 is being asked for when 2 arrives; at 100 ms the answer is no, so 2 is the head from then on.
+		if want := []int{0, 2, 0, 0, 1, 1, 3, 3}; !slices.Equal(asked, want) {
+			t.Errorf("asked for %v, want %v", asked, want)
+		}
+		if r.atOnce != 1 || r.adjusted != 0 || r.taken != 46 {
+			t.Errorf("%d questions at once, adjusted %d, taken %d", r.atOnce, r.adjusted, r.taken)
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignError: an error, and a wait below 0, go to that caller alone; a panic passes through.
+// The own limiters get their units back, and the line moves on.
+func TestForeignError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boom := errors.New("boom")
+		r := &remote{trip: 10 * ms}
+		r.take = func(_ context.Context, n int) (time.Duration, error) {
+			switch n {
+			case 2:
+				return 0, boom
+			case 3:
+				return -time.Second, nil
+			case 4:
+				panic(boom)
+			}
+			return 0, nil
+		}
+		b := throttle.NewBucket(0.001, 100)
+		q := throttle.NewQueue(throttle.All(b, adjusting{r}), throttle.QueueOptions{MaxInFlight: 1})
+		var log journal
+		for i, cost := range []int{1, 2, 1, 3, 1, 4, 1} {
+			log.wg.Go(func() {
+				defer func() {
+					if x := recover(); x != nil {
+						log.fail(i, x.(error))
+						if cost != 4 {
+							t.Error(x)
+						}
+					}
+				}()
+				err := q.Do(throttle.WithCost(t.Context(), cost), func(context.Context) error { log.add(i); return nil })
+				if err != nil {
+					log.fail(i, err)
+				}
+			})
+			synctest.Wait()
+		}
+		log.wg.Wait()
+		if ids := log.ids(); !slices.Equal(ids, []int{0, 2, 4, 6}) {
+			t.Errorf("went: %v", ids)
+		}
+		var e *throttle.Error
+		if !errors.Is(log.err(1), boom) || !errors.As(log.err(1), &e) {
+			t.Error(log.err(1))
+		}
+		if err := log.err(3); !errors.As(err, &e) || !strings.Contains(err.Error(), "negative wait -1s") {
+			t.Error(err)
+		}
+		if log.err(5) != boom || log.failures() != 3 {
+			t.Error(log.errs)
+		}
+		if n := math.Round(b.Tokens()); n != 96 || r.adjusted != 0 {
+			t.Errorf("%v tokens, adjusted %d", n, r.adjusted)
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignGrantGivenBack: to a caller who has gone, and behind a gate that has closed, while the
+// limiter was being asked.
+func TestForeignGrantGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &remote{trip: sec, take: after(0)}
+		b := throttle.NewBucket(0.001, 10)
+		q := throttle.NewQueue(throttle.All(adjusting{r}, b), throttle.QueueOptions{MaxInFlight: 1})
+		ctx, cancel := context.WithCancel(throttle.WithCost(t.Context(), 3))
+		var log journal
+		log.wait(q, ctx, 0)
+		log.wait(q, t.Context(), 1)
+		time.Sleep(500 * ms)
+		cancel()
+		time.Sleep(sec) // at 1 s the first has its answer and leaves; the second asks
+		synctest.Wait()
+		if !errors.Is(log.err(0), context.Canceled) || r.adjusted != -3 {
+			t.Errorf("%v, adjusted %d", log.err(0), r.adjusted)
+		}
+		q.Pause(5 * time.Second) // at 1.5 s
+		log.wg.Wait()
+		if got := log.sorted()[0].at.Sub(log.start); got != 7500*ms { // asks again at 6.5 s
+			t.Errorf("went after %v", got)
+		}
+		if n := math.Round(b.Tokens()); r.taken != 5 || r.adjusted != -4 || n != 9 {
+			t.Errorf("taken %d, adjusted %d, %v tokens", r.taken, r.adjusted, n)
+		}
+		if s := q.Stats(); s.Sent != 1 {
+			t.Errorf("%+v", s)
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignAndOwn: both are paid or none, and the line asks no more than it must.
+func TestForeignAndOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &remote{}
+		next := time.Now()
+		r.take = func(context.Context, int) (time.Duration, error) { // one every 300 ms
+			if w := time.Until(next); w > 0 {
+				return w, nil
+			}
+			next = time.Now().Add(300 * ms)
+			return 0, nil
+		}
+		b := throttle.NewBucket(2, 3)
+		q := throttle.NewQueue(throttle.All(b, r), throttle.QueueOptions{})
+		var log journal
+		for i := range 8 {
+			log.wait(q, t.Context(), i)
+		}
+		log.wg.Wait()
+		want := []time.Duration{0, 300 * ms, 600 * ms, 900 * ms, 1200 * ms, 1500 * ms, 2000 * ms, 2500 * ms}
+		// the bucket has 3, and 0.6 more for each 300 ms: it says when from the 6th on
+		for i, e := range log.sorted() {
+			if got := e.at.Sub(log.start); got != want[i] || e.id != i {
+				t.Errorf("call %d was the %d. and went after %v, want %v", e.id, i, got, want[i])
+			}
+		}
+		// one question for the first, two for each of the next four, one where the bucket said when
+		if math.Abs(b.Tokens()) > 1e-9 || len(r.asks) != 1+4*2+3 {
+			t.Errorf("%v tokens, asked %d times", b.Tokens(), len(r.asks))
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignLeaving: those who wait behind the head leave, and so does the head, without a question.
+func TestForeignLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &remote{take: after(10 * sec)}
+		q := throttle.NewQueue(adjusting{r}, throttle.QueueOptions{})
+		var log journal
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 6 {
+			if i%2 == 0 {
+				log.wait(q, ctx, i)
+			} else {
+				log.wait(q, t.Context(), i)
+			}
+		}
+		time.Sleep(500 * ms)
+		cancel()
+		synctest.Wait()
+		if log.failures() != 3 || r.adjusted != 0 {
+			t.Error(log.errs, r.adjusted)
+		}
+		log.wg.Wait()
+		if ids := log.ids(); !slices.Equal(ids, []int{1, 3, 5}) || r.taken != 3 || r.adjusted != 0 {
+			t.Errorf("%v went, taken %d, adjusted %d", ids, r.taken, r.adjusted)
+		}
+		for _, e := range log.entries {
+			if got := e.at.Sub(log.start); got != 10*sec {
+				t.Errorf("%d after %v", e.id, got)
+			}
+		}
+		conserved(t, q)
+	})
+}
+
+// TestForeignPanics: what others gave before goes back, and a panicking Notify does not hold the line up.
+func TestForeignPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &remote{take: after(0)}
+		r := &remote{take: func(context.Context, int) (time.Duration, error) { panic("boom") }}
+		own := throttle.NewBucket(1, 10)
+		lim := throttle.All(r, own, adjusting{a})
+		caught := func(f func()) {
+			t.Helper()
+			defer func() {
+				if x := recover(); x != "boom" {
+					t.Error("recovered", x)
+				}
+			}()
+			f()
+		}
+		check := func(what string, q *throttle.Queue) {
+			t.Helper()
+			if a.taken != 3 || a.adjusted != -3 || own.Tokens() != 10 {
+				t.Errorf("%s: taken %d, adjusted %d, %v tokens", what, a.taken, a.adjusted, own.Tokens())
+			}
+			a.taken, a.adjusted = 0, 0
+			if q != nil {
+				conserved(t, q)
+			}
+		}
+		caught(func() { lim.Take(t.Context(), 3) })
+		check("All", nil)
+		q := throttle.NewQueue(lim, throttle.QueueOptions{MaxInFlight: 1})
+		caught(func() { q.Wait(throttle.WithCost(t.Context(), 3)) })
+		check("Wait", q)
+		caught(func() { q.Do(throttle.WithCost(t.Context(), 3), nil) })
+		check("Do", q)
+		q = throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
+		caught(func() { q.Wait(t.Context()) })
+		if len(r.watchers) != 0 {
+			t.Errorf("still watched by %d", len(r.watchers))
+		}
+		conserved(t, q)
+		q = throttle.NewQueue(brokenNotify{after(0)}, throttle.QueueOptions{})
+		caught(func() { q.Wait(t.Context()) })
+		conserved(t, q)
+	})
+}
+
+type brokenNotify struct {
+	take func(context.Context, int) (time.Duration, error)
+}
+
+func (b brokenNotify) Take(ctx context.Context, n int) (time.Duration, error) { return b.take(ctx, n) }
+
+func (brokenNotify) Notify(func()) func() { panic("boom") }
+
+// TestForeignPrediction is the wait last advertised and the units ahead at the smoothed rate of grants.
+func TestForeignPrediction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := throttle.NewBucket(1, 1)
+		q := throttle.NewQueue(&remote{take: far.Take}, throttle.QueueOptions{})
+		var log journal
+		for i := range 20 {
+			log.wait(q, t.Context(), i)
+		}
+		time.Sleep(2500 * ms) // 3 went, at 0, 1 and 2 s
+		const want = 17*sec + 500*ms
+		ctx, cancel := context.WithTimeout(t.Context(), want-1)
+		defer cancel()
+		var e *throttle.Error
+		if err := q.Wait(ctx); !errors.Is(err, throttle.ErrWaitTooLong) || !errors.As(err, &e) || e.Wait != want {
+			t.Errorf("%+v, want a wait of %v", err, want)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), want)
+		time.AfterFunc(100*ms, cancel)
+		if err := q.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, throttle.ErrWaitTooLong) {
+			t.Error(err)
+		}
+		log.wg.Wait()
+		conserved(t, q)
+	})
+}
+
+// TestForeignRandom: foreign limiters that may adjust or not, notify or not, fail or take their time,
+// beside an own one. What they gave and did not get back is what went; one question at a time; the
+// line always ends.
+func TestForeignRandom(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 6))
+			far := throttle.NewBucket(100, 5) // behind the remote
+			r := &remote{trip: time.Duration(rng.IntN(5)) * ms}
+			r.take = func(ctx context.Context, n int) (time.Duration, error) {
+				if n == 3 {
+					return 0, errors.New("no")
+				}
+				return far.Take(ctx, n)
+			}
+			var lim throttle.Limiter = adjusting{r}
+			if seed%2 == 1 {
+				lim = notifying{adjusting{r}}
+			}
+			own := throttle.NewLeaky(150)
+			q := throttle.NewQueue(throttle.All(own, lim), throttle.QueueOptions{MaxInFlight: 1 + rng.IntN(9)})
+			var wg sync.WaitGroup
+			var went, lost atomic.Int64
+			for i := range 400 {
+				time.Sleep(time.Duration(rng.IntN(15)) * ms)
+				switch rng.IntN(40) {
+				case 0:
+					q.Pause(time.Duration(rng.IntN(200)) * ms)
+				case 1:
+					q.Resume()
+				case 2:
+					far.SetLimit(rate.Limit(10 + rng.IntN(200)))
+					r.change()
+				}
+				cost := 1 + rng.IntN(2)
+				if i%50 == 49 {
+					cost = 3
+				}
+				ctx, cancel := context.WithTimeout(throttle.WithCost(throttle.WithPriority(t.Context(), rng.IntN(3)), cost), time.Duration(1+rng.IntN(3000))*ms)
+				takes := time.Duration(rng.IntN(50)) * ms
+				wg.Go(func() {
+					defer cancel()
+					err := q.Do(ctx, func(context.Context) error {
+						went.Add(int64(cost))
+						time.Sleep(takes)
+						return nil
+					})
+					if err != nil {
+						lost.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			conserved(t, q)
+			if got := int64(r.taken + r.adjusted); got != went.Load() || r.atOnce != 1 || len(r.watchers) != 0 {
+				t.Errorf("seed %d: %d units taken and kept, %d went, %d questions at once, %d watchers", seed, got, went.Load(), r.atOnce, len(r.watchers))
+			}
+			if went.Load() < 100 || lost.Load() < 8 {
+				t.Errorf("seed %d: %d units went, %d calls did not", seed, went.Load(), lost.Load())
+			}
+		})
+	}
+}
+
+// units taken for a foreign asking and given back are not advertised to other lines.
+func TestUnitsOfARefusedAskingReachOtherLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := throttle.NewBucket(rate.Every(time.Hour), 1)
+		qa := throttle.NewQueue(throttle.All(lim, &slowForeign{delay: 100 * time.Millisecond, f: func(int) time.Duration { return 20 * time.Second }}), throttle.QueueOptions{})
+		qb := throttle.NewQueue(lim, throttle.QueueOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		go qa.Wait(ctx)
+		time.Sleep(50 * time.Millisecond)
+		start := time.Now()
+		if err := qb.Wait(t.Context()); err != nil || time.Since(start) > time.Second {
+			t.Error(err, time.Since(start))
+		}
+	})
+}
+
+// Of two foreign limiters the second refuses; the first is given back what it gave, and tells so.
+func TestGivingBackIsNoReasonToAskAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &wrapped{Bucket: throttle.NewBucket(100, 100)}, &wrapped{Bucket: throttle.NewBucket(1, 1)}
+		q := throttle.NewQueue(throttle.All(a, b), throttle.QueueOptions{})
+		start := time.Now()
 		for range 3 {
-			if wait, err := l.Take(context.Background(), 1); wait < 0 || err != nil {
-				t.Fatalf("%q: Take(1) = %v, %v", s, wait, err)
+			if err := q.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("three units at 1/s and burst 1 took %v", took)
+		}
+		if a.asked.Load() > 40 || b.asked.Load() > 40 {
+			t.Errorf("asked %d and %d times", a.asked.Load(), b.asked.Load())
+		}
+	})
+}
+
+// The same, where two keys wake each other.
+func TestGivingBackToAnotherKeyIsNoReasonToAskAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &wrapped{Bucket: throttle.NewBucket(100, 100)}
+		var made [2]atomic.Pointer[wrapped] // as many callers as want may make one
+		tr := &throttle.Transport{Base: answers(200), Limiter: a, LimiterFor: func(key string) throttle.Limiter {
+			w := &wrapped{Bucket: throttle.NewBucket(1, 1)}
+			made[key[0]-'a'].Store(w)
+			return w
+		}}
+		for range 3 {
+			for _, url := range []string{"http://a.test/", "http://b.test/"} {
+				go func() {
+					if _, err := status(tr, t.Context(), url); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+		}
+		start := time.Now()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		for i := range made {
+			if n := made[i].Load().asked.Load(); n > 60 {
+				t.Errorf("key %d: asked %d times in %v", i, n, time.Since(start))
+			}
+		}
+		for s := range tr.Stats() {
+			if s.Sent != 3 {
+				t.Errorf("%+v", s)
 			}
 		}
 	})

@@ -10,23 +10,22 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// ParseLimit reads a limit as people write it in configuration: units per time, then its kind.
+// ParseLimit makes a Limiter from text as it stands in configuration files: units per time, then the kind.
 //
 //	10/s              a Bucket of 10 units per second, burst 1
 //	100/1m burst 20   a Bucket of 100 units per minute, burst 20
 //	5/s even          a Leaky: one unit every 200 ms
-//	5000/h sliding    a SlidingWindow: at most 5,000 in any hour
-//	100/s window      a FixedWindow: 100 per window of one second
+//	5000/h sliding    a SlidingWindow: at most 5,000 units in any hour
+//	100/s window      a FixedWindow: 100 units per window of one second
 //
-// The time is a unit: ns, us, ms, s, m, h, d, or sec, second, min, minute, hour and day, also in the
-// plural and behind a number, as in 2days. Or it is a [time.ParseDuration] text, which may begin with
-// whole days: 1d12h. A number is plain decimal, fractions for buckets and even spacing only. Join
-// several limits with [All]; note that 300/m is one every 200 ms, and "300/m sliding" lets all 300 go
-// at once.
-// An error names the part that is wrong and its value; ParseLimit never panics.
+// The time is a unit (ns, us, ms, s, m, h, d, or sec, second, min, minute, hour, day, also in the plural),
+// with or without a number before it, or a [time.ParseDuration] text that may begin with whole days, as in
+// 1d12h. Units are plain decimal numbers; only buckets and even spacing allow fractions. Mind the kind:
+// 300/m is one unit every 200 ms, and "300/m sliding" lets all 300 go at once. An error names the part that
+// is wrong and its value; ParseLimit never panics.
 func ParseLimit(s string) (Limiter, error) {
 	l, err := parseLimit(strings.Fields(s))
 	if err != nil {
@@ -35,6 +34,8 @@ func ParseLimit(s string) (Limiter, error) {
 	return l, nil
 }
 
+// parseLimit reads the words of a limit: units/time, then nothing or one of the kinds. It checks all that
+// the constructors check, so they do not panic.
 func parseLimit(words []string) (Limiter, error) {
 	units, unit, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "/")
 	if !ok {
@@ -71,7 +72,7 @@ func parseLimit(words []string) (Limiter, error) {
 	return nil, fmt.Errorf("kind %q is none of: burst N, even, sliding, window", strings.Join(words[1:], " "))
 }
 
-// parseCount reads a whole number from 1 up.
+// parseCount reads a whole number of at least 1, without a sign.
 func parseCount(field, s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || strings.Trim(s, "0123456789") != "" {
@@ -80,7 +81,8 @@ func parseCount(field, s string) (int, error) {
 	return n, nil
 }
 
-// parseRate reads a plain decimal: no sign, exponent, hexadecimal, Inf or NaN.
+// parseRate reads a plain decimal number of units and returns the rate in units per second. Of what
+// strconv accepts, it rejects signs, exponents, hexadecimal numbers, Inf and NaN.
 func parseRate(s string, per time.Duration) (rate.Limit, error) {
 	units, err := strconv.ParseFloat(s, 64)
 	if err != nil || units <= 0 || strings.Trim(s, "0123456789.") != "" {
@@ -93,25 +95,26 @@ func parseRate(s string, per time.Duration) (rate.Limit, error) {
 	return limit, nil
 }
 
-// parsePer reads the time after the slash.
+// parsePer reads the time after the slash: an optional number of whole days, then a duration. A unit alone
+// means one of it, so "m" becomes "1m", and "1d12h" becomes one day and "0s12h".
 func parsePer(s string) (time.Duration, error) {
 	n := len(s) - len(strings.TrimLeft(s, "0123456789."))
 	text, days := cmp.Or(s[:n], "1")+short(s[n:]), int64(0)
 	if before, rest, ok := strings.Cut(text, "d"); ok && strings.Trim(before, "0123456789") == "" {
 		text = "0s" + rest
-		days, _ = strconv.ParseInt(before, 10, 64) // the largest one if it does not fit
+		days, _ = strconv.ParseInt(before, 10, 64) // out of range: the largest number, which is rejected below
 	}
 	const day = 24 * time.Hour
 	per, err := time.ParseDuration(text)
-	if err == nil && days <= int64(account.Forever/day) {
-		if per += time.Duration(days) * day; 0 < per && per <= account.Forever {
+	if err == nil && days <= int64(limit.Forever/day) {
+		if per += time.Duration(days) * day; 0 < per && per <= limit.Forever {
 			return per, nil
 		}
 	}
 	return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d, or second, minute, hour, day) or a duration above 0 and up to 146 years, as in 1m30s or 1d12h", s)
 }
 
-// short is the letter of a unit that is spelled out, or else what it was given.
+// short returns the letter of a unit that is spelled out, and anything else unchanged.
 func short(unit string) string {
 	switch strings.TrimSuffix(unit, "s") {
 	case "sec", "second":

@@ -10,23 +10,24 @@ import (
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// QueueOptions bounds a waiting line. The zero value bounds nothing.
+// QueueOptions bounds a waiting line. The zero value bounds nothing. In a Transport the bounds hold for
+// each key.
 type QueueOptions struct {
-	// MaxWaiting bounds how many wait, per key of a Transport: those beyond are
-	// refused with ErrQueueFull. 0: no bound.
+	// MaxWaiting bounds the calls that wait; one more is refused at once with ErrQueueFull. 0: no bound.
 	MaxWaiting int
-	// MaxWait is the longest wait to begin: a call whose predicted one is longer is
-	// refused at once with ErrWaitTooLong. 0: only its ctx bounds it. What cannot be
-	// foreseen may make a wait longer: in-flight slots, later calls of a higher
-	// priority, when an upstream that is down comes back (see Retry.MaxPause), and
-	// what a foreign limiter has not told yet.
+
+	// MaxWait bounds the predicted wait: a call with a longer one is refused at once with ErrWaitTooLong.
+	// 0: only its ctx bounds it. A wait can turn out longer than predicted, because in-flight slots, later
+	// calls of a higher priority, the end of an outage (see Retry.MaxPause) and limiters of other packages
+	// cannot be predicted.
 	MaxWait time.Duration
-	// MaxInFlight bounds the calls that are sent and not finished, per key of a
-	// Transport. There a call has finished when its response's body was closed or
-	// read to the end, or its ctx is over. 0: no bound.
+
+	// MaxInFlight bounds the calls that are sent and not finished. 0: no bound. A Transport's call has
+	// finished when the response's body is closed or read to its end, or its ctx ends.
 	MaxInFlight int
 }
 
+// check returns an error for the first field with an impossible value.
 func (o *QueueOptions) check() error {
 	switch {
 	case o.MaxWaiting < 0:
@@ -39,22 +40,18 @@ func (o *QueueOptions) check() error {
 	return nil
 }
 
-// A Queue is a waiting line before a limiter, with a gate that can stop
-// everyone. It is what a [Transport] keeps for each key, and can be used
-// without HTTP.
+// A Queue is a waiting line before a limiter, with a gate that can stop all calls. A [Transport] keeps
+// one for each key; without HTTP, use it directly. All methods are safe for concurrent use. A Queue starts
+// no goroutine and needs no closing.
 //
-// Calls go in the order of their priority ([WithPriority]), then of their
-// arrival; every eighth goes to the one that has waited longest. Only the head
-// of the line asks the limiter, so a call that leaves costs the others nothing,
-// and a changed limit is felt at once.
+// Calls go in the order of their priority ([WithPriority]), then of their arrival; every eighth call is
+// the one that has waited longest. Only the head of the line asks the limiter, so a caller that leaves
+// costs the others nothing, and a changed limit takes effect at once.
 //
-// After a refusal or a pause, calls start at the long-run rate of the limiter, or of the slowest of an
-// [All], without bursts, until one comes when the last is paid for and nobody waits. A limiter with
-// much left, a quota for a day say, counts with what spends that in ten minutes.
-//
-// The methods are safe for concurrent use. A Queue starts no goroutine and
-// needs no closing.
-type Queue struct{ q queue.Queue }
+// After a pause, or after the upstream has throttled, calls are spaced at the limiter's rate until the
+// backlog is gone: no burst follows the wait. Of an [All] the slowest rate counts. A limiter with many
+// units left, such as a daily quota, counts with the rate that would use them up in ten minutes.
+type Queue struct{ q *queue.Queue }
 
 // NewQueue returns a Queue before lim; a nil lim sets no limit. It panics if an
 // option is negative, or lim is a nil pointer to a limiter of this package.
@@ -65,48 +62,61 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 	if isNil(lim) {
 		panic(fmt.Sprintf("throttle: NewQueue: the limiter is a nil %T", lim))
 	}
-	q := new(Queue)
 	l := flatten(lim)
-	q.q.Init(&queue.Room{Opts: queue.Options(opts), MaxPause: -1, Base: time.Now(), NewError: newError}, &l, &l)
-	return q
+	return &Queue{queue.New(config(opts, -1), &l)}
 }
 
-// Wait blocks until the caller may go. It takes as many units as ctx says
-// ([WithCost], 1 if it says nothing) and no in-flight slot. The error is an
-// [*Error]; ErrQueueFull and ErrWaitTooLong come at once.
+// config is what all lines of this package have in common. The errors are declared here, in the root, and
+// handed down.
+func config(opts QueueOptions, maxPause time.Duration) queue.Config {
+	return queue.Config{
+		Options: queue.Options(opts), MaxPause: maxPause, Error: newError,
+		Errors: queue.Errors{Full: ErrQueueFull, Paused: ErrPaused, TooLong: ErrWaitTooLong, Deadline: errDeadline, Budget: ErrRetryBudget},
+	}
+}
+
+// Wait blocks until the caller may start, and takes as many units as [WithCost] says, 1 by default. It
+// takes no in-flight slot. The error is an [*Error]: at once if the line refuses the call, later if ctx
+// ends or the limiter fails.
 func (q *Queue) Wait(ctx context.Context) error {
 	v := ctxValue(ctx)
 	return q.q.Wait(ctx, v.cost, v.prio)
 }
 
-// Do waits as Wait does, then calls fn and returns its error. fn holds one of
-// MaxInFlight slots while it runs. Where Wait asks only that the start is before ctx's deadline,
-// Do refuses a call that has to wait if fn would end after it, by how long the calls before took.
+// Do waits as Wait does, then calls fn and returns its error. fn holds one of MaxInFlight slots while it
+// runs. A call that has to wait is refused if fn is expected to end after ctx's deadline, by how long the
+// calls before it took.
 func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
 	v := ctxValue(ctx)
 	return q.q.Do(ctx, v.cost, v.prio, fn)
 }
 
-// Pause closes the gate for at least d: nobody starts before. A pause that
-// runs longer already stays.
+// Pause closes the gate for at least d: no call starts before that. It does not shorten a closing that
+// lasts longer, and d ≤ 0 does nothing.
 func (q *Queue) Pause(d time.Duration) { q.q.Pause(d) }
 
-// Resume opens a closed gate now. The first calls are spaced at the limit.
+// Resume opens a closed gate now. The calls that were held back are spaced at the limiter's rate.
 func (q *Queue) Resume() { q.q.Resume() }
 
-// QueueStats is a snapshot of a Queue. All of its numbers are finite, so JSON can hold it.
+// QueueStats is a snapshot of a Queue. Cause says why the gate is closed:
+//
+//	""             it is open
+//	"retry-after"  the upstream has asked for a wait
+//	"throttled"    the upstream has throttled an attempt and has not asked for a wait
+//	"failing"      the upstream keeps failing
+//	"paused"       Pause was called
 type QueueStats struct {
 	Waiting   int           // calls in line
-	InFlight  int           // calls sent and not answered; in a bare Queue and with MaxInFlight, slots held
-	Tokens    float64       // units that could go now, negative under a debt; as rate.Inf, math.MaxFloat64, without own limiters
-	Limit     rate.Limit    // units per second, of the slowest limiter; rate.Inf without
-	ClosedFor time.Duration // how long the gate will still be closed, as far as that is known
-	Cause     string        // why: "told", "throttled", "failing" or "paused"; "" if it is open
-	Sent      uint64        // attempts that went
-	Throttled uint64        // attempts that the upstream refused for a limit
-	Retried   uint64        // attempts after the first
-	Refused   uint64        // calls turned away on this side: full, paused, too long
+	InFlight  int           // attempts without a response yet; for a Queue, or with MaxInFlight, slots held
+	Tokens    float64       // units ready now; negative: a debt; math.MaxFloat64: no limiter of this package
+	Limit     rate.Limit    // units per second of the slowest limiter of this package; rate.Inf: none
+	ClosedFor time.Duration // how much longer the gate is closed, as far as is known; 0: not at all
+	Cause     string        // why the gate is closed; "": it is open
+	Sent      uint64        // attempts sent
+	Throttled uint64        // attempts that the upstream throttled
+	Retried   uint64        // attempts after a call's first
+	Refused   uint64        // calls that this side refused: queue full, paused, wait too long
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the line, its gate and its limiter.
 func (q *Queue) Stats() QueueStats { return QueueStats(q.q.Stats()) }

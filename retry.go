@@ -17,68 +17,71 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// Retry says which calls are sent again, when, and how often. The zero value is
-// useful. Every attempt waits its turn and pays as the first one did.
+// Retry says which calls are sent again, when, and how often. The zero value is useful. Every attempt
+// waits its turn and pays like the first.
 //
-// The default rules: after a 429, and what else counts as a refusal (see
-// hint.Hint.Throttled) but a 503, any method. After 500, 502, 503, 504 and errors of
-// the network, GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and any request with an
-// Idempotency-Key or X-Idempotency-Key header; if the upstream could not be dialled,
-// any method. Never after other answers, errors of certificates or URLs, hosts that
-// do not exist, and what net/http refuses to send; never if the body cannot be sent
-// again because GetBody is nil, or if the answer says that no wait cures it
-// ([hint.Hint].Final): that answer is handed out at once, and stops nobody else.
-// http.NewRequest sets that for a bytes.Reader, bytes.Buffer and strings.Reader; for
-// a body of another kind set it yourself.
+// # Default rules
+//
+// A throttled request is sent again whatever its method; after a 503 only if that is safe. After a 500,
+// 502, 503, 504 or a network error, it is sent again only if that is safe: GET, HEAD, OPTIONS, TRACE, PUT
+// and DELETE, and requests with an Idempotency-Key or X-Idempotency-Key header. If the upstream could not
+// be dialled, nothing was sent, so any request is safe.
+//
+// Nothing is sent again after other responses, certificate errors, unknown hosts, and requests that
+// net/http rejects. A response that no wait cures (see Final in [hint.Hint]) goes to the caller at once
+// and pauses nobody.
+//
+// A request with a body is sent again only if its GetBody is set. http.NewRequest sets it for a
+// bytes.Buffer, bytes.Reader and strings.Reader; for other bodies set it yourself.
 type Retry struct {
-	// MaxAttempts bounds the attempts of a call, the first one included.
-	// 0: 4; 1: never retry.
+	// MaxAttempts bounds the attempts of a call, the first included. 0: 4; 1: never retry.
 	MaxAttempts int
-	// MaxPause bounds the time that one call spends behind closed gates, over all
-	// its attempts. 0: 1 minute; negative: as long as its ctx lives.
-	//
-	// A minute suits callers of one upstream, who have nothing else to do. Workers
-	// who serve many hosts would soon all stand before those that are down: there,
-	// let MaxPause be about a second, and call again after Error.Wait.
+
+	// MaxPause bounds the time that a call waits behind closed gates, over all its attempts. 0: 1 minute;
+	// negative: until its ctx ends. A minute suits callers of one upstream, who have nothing else to do.
+	// Workers that serve many hosts would soon all wait for those that are down: use about a second
+	// there, and call again after Error.Wait.
 	MaxPause time.Duration
-	// Backoff makes the delays of one call's retries after failures. nil: uniform
-	// in (0, c], c = 500 ms doubling to 30 s; a nil result is the same. After a
-	// refusal the gate decides alone.
+
+	// Backoff makes the delays of one call's retries after failures. nil, or a nil result: uniform in
+	// (0, c], with c = 500 ms doubling to 30 s. After throttling the gate alone says when.
 	Backoff func() Backoff
-	// Budget bounds retries after failures, per key.
+
+	// Budget bounds the retries after failures, for each key.
 	Budget Budget
-	// Check overrules the default rules for one answer or error; nil or Default: it
-	// does not. It is asked after every attempt; the response is nil if there is
-	// an error. It must not read the body. What it says is not said to the gate.
+
+	// Check overrules the default rules for one attempt; nil, or Default as its result: it does not. It
+	// is called after every attempt, with a nil response if there is an error, and possibly by several
+	// goroutines at once. It must not read the body. Check does not affect the gate.
 	Check func(*http.Request, *http.Response, error) Verdict
 }
 
-// A Backoff yields the delay before the next retry; a negative one means stop.
-// The values of github.com/cenkalti/backoff v4 and v5 are Backoffs. It is used by
-// one goroutine at a time.
+// A Backoff returns the delay before each retry of one call; a negative one stops the retries. The
+// values of github.com/cenkalti/backoff v4 and v5 are Backoffs. One goroutine at a time uses a Backoff.
 type Backoff interface{ NextBackOff() time.Duration }
 
-// A Budget bounds retries to a share of the calls: each call pays in PerCall,
-// each retry for a failure while the gate is open takes out 1. So at a failure
-// share up to PerCall/(1+PerCall) everything is retried, and above it a failing
-// upstream gets at most 1+PerCall times the load.
+// A Budget bounds retries to a share of the calls: each call deposits PerCall, and each retry for a
+// failure withdraws 1. Retries behind a closed gate are free, because the gate bounds them. As long as at
+// most PerCall/(1+PerCall) of the attempts fail, a sixth by default, every failure is retried. Above that,
+// a failing upstream gets at most 1+PerCall times the load.
 type Budget struct {
-	PerCall float64 // 0: 0.2; negative: no budget, everything may be retried
-	Max     float64 // what can be saved up, and the start; 0: 10
+	PerCall float64 // retries that each call deposits; 0: 0.2; negative: no budget, every failure is retried
+	Max     float64 // the balance at the start, and the most that can be saved up; 0: 10
 }
 
-// A Verdict is what Retry.Check thinks of an answer.
+// A Verdict is the result of Retry.Check.
 type Verdict int
 
 const (
-	Default Verdict = iota // as the default rules say
-	Final                  // hand this answer, or error, to the caller
-	Again                  // send the request again if that is possible
+	Default Verdict = iota // apply the default rules
+	Final                  // return the response or error to the caller
+	Again                  // send the request again if attempts, body, time and budget allow
 )
 
+// check returns an error for the first field with an impossible value.
 func (r *Retry) check() error {
 	switch b := r.Budget; {
 	case r.MaxAttempts < 0:
@@ -91,7 +94,7 @@ func (r *Retry) check() error {
 	return nil
 }
 
-// withDefaults fills in what zero stands for.
+// withDefaults replaces each zero by what it stands for.
 func (r Retry) withDefaults() Retry {
 	r.MaxAttempts = cmp.Or(r.MaxAttempts, 4)
 	r.MaxPause = cmp.Or(r.MaxPause, time.Minute)
@@ -103,7 +106,9 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// defaultBackoff is full jitter: the interval ± all of itself.
+// defaultBackoff is "full jitter" (Marc Brooker, Exponential Backoff And Jitter, AWS Architecture Blog,
+// 2015): uniform from 0 to twice the interval, because RandomizationFactor 1 means the interval ± all of
+// it.
 func defaultBackoff() Backoff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(250*time.Millisecond),
@@ -114,62 +119,48 @@ func defaultBackoff() Backoff {
 	)
 }
 
-// deposit pays a call's share in.
-func (b Budget) deposit(spent float64) float64 {
-	if spent > 0 {
-		return max(0, spent-b.PerCall)
-	}
-	return spent
-}
-
-// withdraw takes one retry out, if there is one.
-func (b Budget) withdraw(spent float64) (after float64, ok bool) {
-	switch {
-	case b.PerCall < 0:
-		return spent, true
-	case spent+1 > b.Max+1e-9: // shares are not exact in binary
-		return spent, false
-	}
-	return spent + 1, true
-}
-
-// judge sorts an attempt's result by what it says of the upstream. after is how
-// long the attempt took.
-func judge(ctx context.Context, resp *http.Response, err error, throttled bool, after, srtt time.Duration) gate.Outcome {
+// judge says what an attempt shows of the upstream. throttled is what the hints say, after is how long
+// the attempt took, and srtt is the smoothed round trip. A 500 is neutral here, because it may well be
+// the fault of one request.
+func judge(ctx context.Context, resp *http.Response, err error, throttled bool, after, srtt time.Duration) queue.Outcome {
 	switch {
 	case err != nil:
 		return judgeError(ctx, err, after, srtt)
 	case throttled:
-		return gate.Refusal
+		return queue.Throttled
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
-		return gate.Refusal
+		return queue.Throttled
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return gate.Failure
+		return queue.Failure
 	case http.StatusInternalServerError:
-		return gate.Neutral
+		return queue.Neutral
 	}
-	return gate.Success
+	return queue.Success
 }
 
-func judgeError(ctx context.Context, err error, after, srtt time.Duration) gate.Outcome {
+// judgeError is judge for an attempt without a response. A call that ended because of its own deadline
+// counts as a failure only if the upstream had ample time: a second and four round trips. What is wrong
+// with the request or its URL says nothing of the upstream.
+func judgeError(ctx context.Context, err error, after, srtt time.Duration) queue.Outcome {
 	var dns *net.DNSError
 	var ours *Error
 	switch {
 	case ctx.Err() != nil:
 		if ctx.Err() == context.DeadlineExceeded && after >= max(time.Second, 4*srtt) {
-			return gate.Failure
+			return queue.Failure
 		}
-		return gate.Cancelled
-	case errors.As(err, &ours): // of a Transport below this one: it has not sent it, or tried enough
-		return gate.Neutral
+		return queue.Cancelled
+	case errors.As(err, &ours): // of a Transport below this one: the upstream has not failed
+		return queue.Neutral
 	case isCertificate(err), isMistake(err), errors.As(err, &dns) && dns.IsNotFound:
-		return gate.Neutral
+		return queue.Neutral
 	}
-	return gate.Failure
+	return queue.Failure
 }
 
+// isCertificate reports whether the upstream's certificate is the problem: no retry changes that.
 func isCertificate(err error) bool {
 	var (
 		verify    *tls.CertificateVerificationError
@@ -180,7 +171,8 @@ func isCertificate(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
-// isMistake knows net/http's errors for requests that it cannot send; most have no type.
+// isMistake reports whether net/http cannot send such a request at all. Most of its errors for that have
+// no type, so their texts are compared.
 func isMistake(err error) bool {
 	var address *net.AddrError
 	if errors.As(err, &address) {
@@ -193,20 +185,23 @@ func isMistake(err error) bool {
 	}, func(part string) bool { return strings.Contains(s, part) })
 }
 
-// mayResend is the default rule: what may be sent again without harm. A refusal
-// was not acted upon; what failed may have been, unless it was never sent.
-func mayResend(req *http.Request, resp *http.Response, err error, o gate.Outcome) bool {
+// resendable is the default rule: whether the request may be sent again without harm. The upstream has
+// not acted on a request that it throttled. It may have acted on one that failed, unless that was never
+// sent. A 503 may be either.
+func resendable(req *http.Request, resp *http.Response, err error, o queue.Outcome) bool {
 	switch {
 	case err != nil:
-		return o == gate.Failure && (idempotent(req) || neverSent(err))
-	case o == gate.Refusal && resp.StatusCode != http.StatusServiceUnavailable:
+		return o == queue.Failure && (idempotent(req) || neverSent(err))
+	case o == queue.Throttled && resp.StatusCode != http.StatusServiceUnavailable:
 		return true
-	case o == gate.Refusal, o == gate.Failure, resp.StatusCode == http.StatusInternalServerError:
+	case o == queue.Throttled, o == queue.Failure, resp.StatusCode == http.StatusInternalServerError:
 		return idempotent(req)
 	}
 	return false
 }
 
+// idempotent reports whether sending the request twice does what sending it once does: RFC 9110 §9.2.2,
+// or the caller's promise by an idempotency key. CONNECT is not among the methods.
 func idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -215,19 +210,20 @@ func idempotent(req *http.Request) bool {
 	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
 }
 
+// neverSent reports whether err came up before a connection existed.
 func neverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns)
 }
 
-// replayable reports whether the request can be sent a second time.
+// replayable reports whether the request's body, if any, can be sent a second time.
 func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// again returns a copy of req with a new body.
-func again(req *http.Request) (*http.Request, error) {
+// withNewBody returns a copy of req with a body from GetBody, or req itself if it has no body.
+func withNewBody(req *http.Request) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req, nil
 	}
@@ -235,14 +231,14 @@ func again(req *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("throttle: GetBody for a retry: %w", err)
 	}
-	c := *req // as http.Request.WithContext copies; nothing below it is changed
+	c := *req // a shallow copy, as http.Request.WithContext makes: only Body differs
 	c.Body = body
 	return &c, nil
 }
 
-// keep reads the body of a response that will be handed out only if nothing
-// better comes, to free its connection. A body that is longer or slower stays
-// open, with what has been read put before the rest.
+// keep reads the body of a response ahead that is handed out only if no later attempt gets a better one,
+// so that its connection can be used meanwhile. It reads keepBytes within keepTime. A longer or slower
+// body stays open; its reader gets what was read ahead and then the rest.
 func keep(resp *http.Response) {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return

@@ -1,4 +1,4 @@
-package throttle
+package throttle_test
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,7 +20,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/go-throttle/throttle/internal/gate"
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/hint"
 )
 
 // What is sent again: each row is one answer or error, and who may be sent again after it.
@@ -46,13 +47,13 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"404":               {answer(404), never},
 		"408":               {answer(408), never},
 		"429":               {answer(429), all},
-		"429 told":          {answer(429, "Retry-After", "5"), all},
+		"429 advertised":    {answer(429, "Retry-After", "5"), all},
 		"429 nonsense":      {answer(429, "Retry-After", "soon"), all},
 		"500":               {answer(500), idempotentOnly},
 		"501":               {answer(501), never},
 		"502":               {answer(502), idempotentOnly},
 		"503":               {answer(503), idempotentOnly},
-		"503 told":          {answer(503, "Retry-After", "5"), idempotentOnly},
+		"503 advertised":    {answer(503, "Retry-After", "5"), idempotentOnly},
 		"504":               {answer(504), idempotentOnly},
 		"505":               {answer(505), never},
 		"reset":             {fail(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), idempotentOnly},
@@ -94,7 +95,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 							req.GetBody = full.GetBody
 						}
 					}
-					resp, err := (&Transport{Base: up}).RoundTrip(req)
+					resp, err := (&throttle.Transport{Base: up}).RoundTrip(req)
 					want := 1
 					if body != "once" && (c.again == all || c.again == idempotentOnly && m.idempotent) {
 						want = 2
@@ -111,6 +112,35 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
+// A request that cannot be sent is its caller's mistake, and no failure of the upstream.
+func TestMistakesAreNotRetried(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	for name, spoil := range map[string]func(*http.Request){
+		"value":   func(r *http.Request) { r.Header.Set("X", "a\nb") },
+		"name":    func(r *http.Request) { r.Header["X Y"] = []string{"a"} },
+		"header":  func(r *http.Request) { r.Header = nil },
+		"method":  func(r *http.Request) { r.Method = "G ET"; r.Header.Set("Idempotency-Key", "1") },
+		"scheme":  func(r *http.Request) { r.URL.Scheme = "gopher" },
+		"host":    func(r *http.Request) { r.URL.Host = "" },
+		"port":    func(r *http.Request) { r.URL.Host = "127.0.0.1:99999" },
+		"length":  func(r *http.Request) { r.ContentLength = 5 },
+		"trailer": func(r *http.Request) { r.Trailer = http.Header{"X Y": {"a"}} },
+	} {
+		tr := &throttle.Transport{Base: new(http.Transport)}
+		for range 10 {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+			spoil(req)
+			if _, err := tr.RoundTrip(req); err == nil {
+				t.Errorf("%s: sent", name)
+			}
+		}
+		if s := statsOf(t, tr); s.Sent != 10 || s.Retried != 0 || s.Cause != "" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
 // A refused retry waits for the gate alone, one after a failure for its own backoff.
 func TestWhenItIsSentAgain(t *testing.T) {
 	for _, c := range []struct {
@@ -119,9 +149,9 @@ func TestWhenItIsSentAgain(t *testing.T) {
 		from   time.Duration
 		to     time.Duration
 	}{
-		{"429 told 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
-		{"429 told 60 s", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "60"), nil }, time.Minute, 61 * time.Second},
-		{"503 told 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 503, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
+		{"429 advertised 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
+		{"429 advertised 60 s", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "60"), nil }, time.Minute, 61 * time.Second},
+		{"503 advertised 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 503, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
 		{"429 untold, limit known", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 500 * time.Millisecond, 500 * time.Millisecond},
 		{"503", func(r *http.Request) (*http.Response, error) { return reply(r, 503), nil }, 3 * time.Second, 3 * time.Second},
 		{"500", func(r *http.Request) (*http.Response, error) { return reply(r, 500), nil }, 3 * time.Second, 3 * time.Second},
@@ -134,7 +164,7 @@ func TestWhenItIsSentAgain(t *testing.T) {
 				}
 				return reply(req, 200), nil
 			})
-			tr := &Transport{Base: up, Limiter: NewBucket(2, 10), Retry: Retry{Backoff: func() Backoff { return constant(3 * time.Second) }}}
+			tr := &throttle.Transport{Base: up, Limiter: throttle.NewBucket(2, 10), Retry: throttle.Retry{Backoff: func() throttle.Backoff { return constant(3 * time.Second) }}}
 			if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
 				t.Fatal(code, err)
 			}
@@ -149,25 +179,35 @@ func TestWhenItIsSentAgain(t *testing.T) {
 func TestDefaultBackoff(t *testing.T) {
 	ceilings := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second}
 	const rounds = 2000
-	var sum [8]time.Duration
-	var most [8]time.Duration
-	for range rounds {
-		b := defaultBackoff()
-		for i, c := range ceilings {
-			d := b.NextBackOff()
-			if d < 0 || d > c+1 {
-				t.Fatalf("delay %d is %v, want at most %v", i, d, c)
-			}
-			sum[i] += d
-			most[i] = max(most[i], d)
+	var sum, most [8]time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{
+			Base:  newUpstream(0, always(500)),
+			Retry: throttle.Retry{MaxAttempts: len(ceilings) + 1, Budget: throttle.Budget{PerCall: -1}},
+			Hooks: throttle.Hooks{Retrying: func(_ context.Context, e throttle.Event) {
+				i, d := e.Attempt-1, e.Wait
+				if d < 0 || d > ceilings[i]+1 {
+					t.Errorf("delay %d is %v, want at most %v", i, d, ceilings[i])
+				}
+				sum[i] += d
+				most[i] = max(most[i], d)
+			}},
 		}
-	}
+		for range rounds {
+			status(tr, t.Context(), "http://x/")
+		}
+	})
 	for i, c := range ceilings {
 		if mean := sum[i] / rounds; mean < c*45/100 || mean > c*55/100 || most[i] < c*95/100 {
 			t.Errorf("delay %d: mean %v, most %v, want uniform up to %v", i, mean, most[i], c)
 		}
 	}
 }
+
+// constant is a Backoff.
+type constant time.Duration
+
+func (c constant) NextBackOff() time.Duration { return time.Duration(c) }
 
 // delays is a Backoff that ends.
 type delays []time.Duration
@@ -185,7 +225,7 @@ func TestCustomBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, always(500))
 		made := 0
-		tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 10, Backoff: func() Backoff {
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 10, Backoff: func() throttle.Backoff {
 			made++
 			return &delays{time.Second, 0, 2 * time.Second}
 		}}}
@@ -194,7 +234,7 @@ func TestCustomBackoff(t *testing.T) {
 			t.Errorf("%d %v, sent at %v, want %v; %d made", code, err, up.times(), want, made)
 		}
 		// One that stops at once; one that is never asked, after a success.
-		tr = &Transport{Base: up, Retry: Retry{Backoff: func() Backoff { return &backoff.StopBackOff{} }}}
+		tr = &throttle.Transport{Base: up, Retry: throttle.Retry{Backoff: func() throttle.Backoff { return &backoff.StopBackOff{} }}}
 		status(tr, t.Context(), "http://x/")
 		if n := len(up.times()); n != 5 {
 			t.Errorf("%d attempts, want 1 more", n)
@@ -207,7 +247,7 @@ func TestMaxAttempts(t *testing.T) {
 		for _, code := range []int{429, 500, 503} {
 			synctest.Test(t, func(t *testing.T) {
 				up := newUpstream(0, always(code))
-				tr := &Transport{Base: up, Retry: Retry{MaxAttempts: most, MaxPause: -1, Budget: Budget{PerCall: -1}}}
+				tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: most, MaxPause: -1, Budget: throttle.Budget{PerCall: -1}}}
 				resp, err := tr.RoundTrip(request(t.Context(), "GET", "http://x/"))
 				if err != nil || resp.StatusCode != code || len(up.times()) != want {
 					t.Errorf("MaxAttempts %d, %d: %v %v, %d attempts, want %d", most, code, resp, err, len(up.times()), want)
@@ -225,20 +265,20 @@ func TestCheck(t *testing.T) {
 	errTest := errors.New("test")
 	for _, c := range []struct {
 		name     string
-		verdict  Verdict
+		verdict  throttle.Verdict
 		method   string
 		first    func(*http.Request) (*http.Response, error)
 		attempts int
 	}{
-		{"Default, 429", Default, "POST", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 2},
-		{"Final, 429", Final, "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "1"), nil }, 1},
-		{"Final, error", Final, "GET", func(r *http.Request) (*http.Response, error) { return nil, errTest }, 1},
-		{"Again, 200", Again, "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 200), nil }, 2},
-		{"Again, 404", Again, "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 404), nil }, 2},
-		{"Again, POST 503", Again, "POST", func(r *http.Request) (*http.Response, error) { return reply(r, 503), nil }, 2},
-		{"Again, POST error", Again, "POST", func(r *http.Request) (*http.Response, error) { return nil, errTest }, 2},
-		{"Again, body once", Again, "PUT", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 1},
-		{"nonsense", Verdict(99), "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 200), nil }, 1},
+		{"Default, 429", throttle.Default, "POST", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 2},
+		{"Final, 429", throttle.Final, "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "1"), nil }, 1},
+		{"Final, error", throttle.Final, "GET", func(r *http.Request) (*http.Response, error) { return nil, errTest }, 1},
+		{"Again, 200", throttle.Again, "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 200), nil }, 2},
+		{"Again, 404", throttle.Again, "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 404), nil }, 2},
+		{"Again, POST 503", throttle.Again, "POST", func(r *http.Request) (*http.Response, error) { return reply(r, 503), nil }, 2},
+		{"Again, POST error", throttle.Again, "POST", func(r *http.Request) (*http.Response, error) { return nil, errTest }, 2},
+		{"Again, body once", throttle.Again, "PUT", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 1},
+		{"nonsense", throttle.Verdict(99), "GET", func(r *http.Request) (*http.Response, error) { return reply(r, 200), nil }, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
@@ -252,7 +292,7 @@ func TestCheck(t *testing.T) {
 				req.Body = io.NopCloser(strings.NewReader("x"))
 			}
 			calls := 0
-			tr := &Transport{Base: up, Retry: Retry{Check: func(r *http.Request, resp *http.Response, err error) Verdict {
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Check: func(r *http.Request, resp *http.Response, err error) throttle.Verdict {
 				if calls++; r != req {
 					t.Error("not the caller's request")
 				}
@@ -260,7 +300,7 @@ func TestCheck(t *testing.T) {
 					t.Error("both or neither", resp, err)
 				}
 				if calls > 1 {
-					return Default
+					return throttle.Default
 				}
 				return c.verdict
 			}}}
@@ -271,31 +311,161 @@ func TestCheck(t *testing.T) {
 			if c.attempts == 2 && (err != nil || resp.StatusCode != 201) {
 				t.Errorf("%s: %v %v", c.name, resp, err)
 			}
-			if s, ok := keyStats(tr, "x"); c.name == "Final, 429" && (!ok || s.Cause != "told") {
+			if s, ok := keyStats(tr, "x"); c.name == "Final, 429" && (!ok || s.Cause != "retry-after") {
 				t.Error("a Final refusal does not close the gate")
 			}
 		})
 	}
 }
 
+// What says that it is not to be sent again is handed out at once, untouched, and stops nobody.
+func TestShouldRetryFalseIsFinal(t *testing.T) {
+	for _, field := range []string{"X-Should-Retry", "Stripe-Should-Retry"} {
+		for _, code := range []int{400, 403, 409, 418, 429, 500, 502, 503, 504, 529} {
+			synctest.Test(t, func(t *testing.T) {
+				var ans bodyLog
+				var sent *http.Response
+				var throttled, failed int
+				up := newUpstream(time.Millisecond, func(_ int, req *http.Request) (*http.Response, error) {
+					sent = ans.reply(req, code, 100, "Retry-After", "30", field, "false")
+					return sent, nil
+				})
+				tr := &throttle.Transport{Base: up, Hooks: throttle.Hooks{
+					Throttled: func(context.Context, throttle.Event) { throttled++ },
+					Failed:    func(context.Context, throttle.Event) { failed++ },
+				}}
+				const calls = 20
+				for i := range calls { // one after the other, in no time but their round trips
+					resp, err := tr.RoundTrip(request(t.Context(), "GET", "http://x/"))
+					if err != nil || resp != sent || ans.made[i].read.Load() != 0 {
+						t.Fatalf("%s on %d: %v, %v, want the answer as it came", field, code, resp, err)
+					}
+					resp.Body.Close()
+				}
+				s := statsOf(t, tr)
+				if n, d := len(up.times()), up.now(); n != calls || d != calls*time.Millisecond {
+					t.Errorf("%s on %d: %d attempts in %v, want %d in %d ms", field, code, n, d, calls, calls)
+				}
+				if s.Cause != "" || len(s.Learned) > 0 || s.Retried != 0 {
+					t.Errorf("%s on %d: left behind %+v", field, code, s)
+				}
+				if isThrottled := code == 403 || code == 418 || code == 429 || code == 503 || code == 529; isThrottled != (throttled == calls) ||
+					int(s.Throttled) != throttled || (failed > 0) != (code == 500 || code == 502 || code == 504) {
+					t.Errorf("%s on %d: %d throttled, %d failed, counted %d", field, code, throttled, failed, s.Throttled)
+				}
+			})
+		}
+	}
+}
+
+// Who asks for a retry does not change what is safe to send again, and Check has the last word.
+func TestShouldRetryOverridesNoRule(t *testing.T) {
+	for _, c := range []struct {
+		method, value string
+		code          int
+		check         throttle.Verdict
+		sent          int
+	}{
+		{"POST", "true", 503, throttle.Default, 1},
+		{"POST", "true", 500, throttle.Default, 1},
+		{"GET", "true", 409, throttle.Default, 1},
+		{"GET", "true", 429, throttle.Default, 2},
+		{"GET", "maybe", 500, throttle.Default, 2},
+		{"GET", "false", 200, throttle.Default, 1},
+		{"GET", "false", 429, throttle.Default, 1},
+		{"GET", "False", 500, throttle.Default, 1},
+		{"POST", "false", 429, throttle.Again, 2},
+		{"GET", "true", 429, throttle.Final, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+				if n > 1 {
+					return reply(req, 200), nil
+				}
+				return reply(req, c.code, "X-Should-Retry", c.value), nil
+			})
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Check: func(_ *http.Request, resp *http.Response, _ error) throttle.Verdict {
+				if resp.StatusCode == 200 {
+					return throttle.Default
+				}
+				return c.check
+			}}}
+			resp, err := tr.RoundTrip(request(t.Context(), c.method, "http://x/"))
+			if err != nil || len(up.times()) != c.sent || c.sent > 1 && resp.StatusCode != 200 {
+				t.Errorf("%+v: %d attempts, %v, %v", c, len(up.times()), resp, err)
+			}
+		})
+	}
+}
+
+// A spent account, by a Parser that looks into bodies: the caller gets the 429 that names the cause, and nobody waits.
+func TestSpentAccountStopsNobody(t *testing.T) {
+	const text = `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`
+	for looks, sent := range map[bool]int{true: 1, false: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(time.Millisecond, func(_ int, req *http.Request) (*http.Response, error) {
+				resp := reply(req, 429, "Content-Type", "application/json")
+				resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+				return resp, nil
+			})
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 4}}
+			if looks {
+				p := &hint.Parser{Dialects: []hint.Dialect{{Host: "api.openai.com", Body: true}}}
+				tr.Hint = p.Parse
+			}
+			resp, err := tr.RoundTrip(request(t.Context(), "POST", "https://api.openai.com/v1/responses"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			if resp.Body.Close(); resp.StatusCode != 429 || string(got) != text || err != nil || len(up.times()) != sent {
+				t.Errorf("looks %v: %d %q %v after %d attempts, want %d", looks, resp.StatusCode, got, err, len(up.times()), sent)
+			}
+			if s := statsOf(t, tr); looks != (s.Cause == "" && len(s.Learned) == 0) {
+				t.Errorf("looks %v: %+v", looks, s)
+			}
+		})
+	}
+}
+
+// A nil Body has no body to replay, whatever GetBody says.
+func TestNilBodyIsNotReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			if req.Body != nil && req.Body != http.NoBody {
+				t.Errorf("attempt %d has a body", n)
+			}
+			return reply(req, 429), nil
+		})
+		for _, body := range []io.ReadCloser{nil, http.NoBody} {
+			req, _ := http.NewRequest("GET", "http://x/", strings.NewReader("body"))
+			req.Body, req.ContentLength = body, 0
+			(&throttle.Transport{Base: up}).RoundTrip(req)
+		}
+		if n := len(up.times()); n != 8 {
+			t.Error(n)
+		}
+	})
+}
+
 // A call whose pause would outlast it gets the answer at once, untouched; later calls meet the closed gate.
 func TestPausesThatCannotBeSatThrough(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		told     string
+		noted    string
 		pause    time.Duration
 		deadline time.Duration
 		later    error
 	}{
 		{"deadline", "10", -1, 5 * time.Second, context.DeadlineExceeded},
-		{"MaxPause", "10", 9 * time.Second, 0, ErrPaused},
-		{"default MaxPause", "61", 0, 0, ErrPaused},
-		{"a day", "86400", 0, 0, ErrPaused},
-		{"for ever", "99999999999999999999", 0, 0, ErrPaused},
+		{"MaxPause", "10", 9 * time.Second, 0, throttle.ErrPaused},
+		{"default MaxPause", "61", 0, 0, throttle.ErrPaused},
+		{"a day", "86400", 0, 0, throttle.ErrPaused},
+		{"for ever", "99999999999999999999", 0, 0, throttle.ErrPaused},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			up := newUpstream(0, always(429, "Retry-After", c.told))
-			tr := &Transport{Base: up, Retry: Retry{MaxPause: c.pause}}
+			up := newUpstream(0, always(429, "Retry-After", c.noted))
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxPause: c.pause}}
 			start := time.Now()
 			ctx := t.Context()
 			if c.deadline > 0 {
@@ -307,8 +477,8 @@ func TestPausesThatCannotBeSatThrough(t *testing.T) {
 				t.Errorf("%s: %d %v", c.name, code, err)
 			}
 			_, err := status(tr, ctx, "http://x/")
-			var e *Error
-			if !errors.As(err, &e) || !errors.Is(err, c.later) || e.Key != "x" || e.Attempts != 0 || e.Timeout() != (c.later != ErrPaused) {
+			var e *throttle.Error
+			if !errors.As(err, &e) || !errors.Is(err, c.later) || e.Key != "x" || e.Attempts != 0 || e.Timeout() != (c.later != throttle.ErrPaused) {
 				t.Errorf("%s: %v, want %v", c.name, err, c.later)
 			} else if e.Wait < 10*time.Second || e.Wait > 24*time.Hour+time.Second {
 				t.Errorf("%s: predicted wait %v", c.name, e.Wait)
@@ -324,7 +494,7 @@ func TestPausesThatCannotBeSatThrough(t *testing.T) {
 func TestMaxPauseIsSpentOverAllAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, always(429, "Retry-After", "4"))
-		tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 100, MaxPause: 10 * time.Second}}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 100, MaxPause: 10 * time.Second}}
 		start := time.Now()
 		if code, err := status(tr, t.Context(), "http://x/"); code != 429 || err != nil {
 			t.Error(code, err)
@@ -340,7 +510,7 @@ func TestMaxPauseIsSpentOverAllAttempts(t *testing.T) {
 func TestMaxPauseInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, always(503))
-		tr := &Transport{Base: up, Retry: Retry{MaxPause: 30 * time.Second, MaxAttempts: 1000, Backoff: func() Backoff { return constant(1) }}}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxPause: 30 * time.Second, MaxAttempts: 1000, Backoff: func() throttle.Backoff { return constant(1) }}}
 		start := time.Now()
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -351,7 +521,7 @@ func TestMaxPauseInAnOutage(t *testing.T) {
 				code, err := status(tr, t.Context(), "http://x/")
 				mu.Lock()
 				defer mu.Unlock()
-				if ended[fmt.Sprint(code, errors.Is(err, ErrPaused))]++; err != nil && !errors.Is(err, ErrPaused) {
+				if ended[fmt.Sprint(code, errors.Is(err, throttle.ErrPaused))]++; err != nil && !errors.Is(err, throttle.ErrPaused) {
 					t.Error(err)
 				}
 				if d := time.Since(begin); d > 30*time.Second+300*time.Millisecond {
@@ -383,7 +553,7 @@ func TestMaxPauseInAnOutage(t *testing.T) {
 			t.Errorf("the next call is no probe: %d, %d attempts", code, len(up.times())-before)
 		}
 		begin := time.Now()
-		if _, err := status(tr, t.Context(), "http://x/"); !errors.Is(err, ErrPaused) || time.Since(begin) != 0 {
+		if _, err := status(tr, t.Context(), "http://x/"); !errors.Is(err, throttle.ErrPaused) || time.Since(begin) != 0 {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		up.answer = always(200)
@@ -394,11 +564,14 @@ func TestMaxPauseInAnOutage(t *testing.T) {
 	})
 }
 
-// closedByFailures makes tr's Base, and has its gate closed by failures.
-func closedByFailures(t *testing.T, tr *Transport) *upstream {
+// closedByFailures makes tr's Base, and has its gate closed by eight failures in a row.
+func closedByFailures(t *testing.T, tr *throttle.Transport) *upstream {
 	up := newUpstream(0, always(503))
 	tr.Base, tr.Retry.MaxAttempts = up, 1
-	for range gate.FailuresToClose {
+	for range 8 {
+		if s, _ := keyStats(tr, "x"); s.Cause != "" {
+			t.Fatalf("closed too soon: %+v", s)
+		}
 		status(tr, t.Context(), "http://x/")
 	}
 	if s, _ := keyStats(tr, "x"); s.Cause != "failing" {
@@ -411,8 +584,8 @@ func closedByFailures(t *testing.T, tr *Transport) *upstream {
 // wait for the limiter.
 func TestTheNextCallIsTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lim := NewBucket(1, 10)
-		tr := &Transport{Limiter: lim}
+		lim := throttle.NewBucket(1, 10)
+		tr := &throttle.Transport{Limiter: lim}
 		up := closedByFailures(t, tr)
 		up.answer = always(200)
 		time.Sleep(time.Hour)
@@ -430,7 +603,7 @@ func TestTheNextCallIsTheProbe(t *testing.T) {
 // The probe is rather a call that can be sent again.
 func TestProbeIsOneThatCanBeSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := &Transport{}
+		tr := &throttle.Transport{}
 		up := closedByFailures(t, tr)
 		var order []string
 		var mu sync.Mutex
@@ -469,7 +642,7 @@ func TestWhatAnswersAProbe(t *testing.T) {
 		{"404", always(404), 1000, 1000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := &Transport{}
+			tr := &throttle.Transport{}
 			up := closedByFailures(t, tr)
 			up.answer = c.answer
 			ctx, cancel := context.WithCancel(t.Context())
@@ -486,7 +659,7 @@ func TestWhatAnswersAProbe(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		tr := &Transport{}
+		tr := &throttle.Transport{}
 		up := closedByFailures(t, tr)
 		up.trip = time.Second
 		up.answer = always(200)
@@ -504,9 +677,41 @@ func TestWhatAnswersAProbe(t *testing.T) {
 	})
 }
 
+// A final answer to a probe says nothing of the gate: it stays as it is, and the next caller is the probe at once, so that
+// all of them get their own answer.
+func TestFinalAnswerToAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 10 * time.Millisecond
+		var first time.Duration // final answer
+		up := newUpstream(trip, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n <= 8 {
+				return reply(req, 429), nil
+			}
+			if first == 0 {
+				first = up.now()
+			}
+			return reply(req, 429, "X-Should-Retry", "false"), nil
+		}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 100}}
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 429 || err != nil {
+					t.Error(code, err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := up.now() - first; first == 0 || took > 100*trip {
+			t.Errorf("50 callers had their answers %v after the first, want about %v", took, 49*trip)
+		}
+	})
+}
+
 func TestBudget(t *testing.T) {
 	// run sends calls that all fail, one after the other, and returns the retries.
-	run := func(ctx context.Context, tr *Transport, up *upstream, calls int) int {
+	run := func(ctx context.Context, tr *throttle.Transport, up *upstream, calls int) int {
 		before := len(up.times())
 		for range calls {
 			status(tr, ctx, "http://x/")
@@ -515,19 +720,20 @@ func TestBudget(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		budget Budget
+		budget throttle.Budget
 		calls  int
 		want   int
+		full   int // retries of one call when all that can be is saved up
 	}{
-		{"default", Budget{}, 100, 10 + 20},
-		{"none saved up", Budget{Max: 1}, 50, 1 + 10},
-		{"half", Budget{PerCall: 0.5, Max: 4}, 40, 4 + 20},
-		{"no budget", Budget{PerCall: -1}, 50, 150},
-		{"too small for one", Budget{PerCall: 0.1, Max: 0.5}, 50, 0},
+		{"default", throttle.Budget{}, 100, 10 + 20, 3},
+		{"none saved up", throttle.Budget{Max: 1}, 50, 1 + 10, 1},
+		{"half", throttle.Budget{PerCall: 0.5, Max: 4}, 40, 4 + 20, 3},
+		{"no budget", throttle.Budget{PerCall: -1}, 50, 150, 3},
+		{"too small for one", throttle.Budget{PerCall: 0.1, Max: 0.5}, 50, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			up := newUpstream(0, always(500)) // says nothing of the upstream, so the gate stays open
-			tr := &Transport{Base: up, Retry: Retry{Budget: c.budget}}
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: c.budget}}
 			if got := run(t.Context(), tr, up, c.calls); got > c.want || got < c.want-2 {
 				t.Errorf("%s: %d retries for %d calls, want %d", c.name, got, c.calls, c.want)
 			}
@@ -535,22 +741,18 @@ func TestBudget(t *testing.T) {
 			up.answer = always(200)
 			run(t.Context(), tr, up, 200)
 			up.answer = always(500)
-			full := c.budget.withDefaults()
-			first := run(t.Context(), tr, up, 1)
-			if want := min(3, int(full.Max)); full.PerCall > 0 && first != want {
-				t.Errorf("%s: %d retries of the first call after the refill, want %d", c.name, first, want)
+			if first := run(t.Context(), tr, up, 1); first != c.full {
+				t.Errorf("%s: %d retries of the first call after the refill, want %d", c.name, first, c.full)
 			}
 		})
 	}
 }
 
-func (b Budget) withDefaults() Budget { return Retry{Budget: b}.withDefaults().Budget }
-
 // State is per key.
 func TestBudgetIsPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, always(500))
-		tr := &Transport{Base: up, Retry: Retry{Budget: Budget{Max: 3}}}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: throttle.Budget{Max: 3}}}
 		for _, want := range []int{4, 5, 9, 10} { // 3 retries, none; the same for b
 			host := "a"
 			if want > 5 {
@@ -569,14 +771,14 @@ func TestErrRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errTest := errors.New("test")
 		up := newUpstream(0, func(int, *http.Request) (*http.Response, error) { return nil, errTest })
-		tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 3, Budget: Budget{PerCall: 0.001, Max: 3}}}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 3, Budget: throttle.Budget{PerCall: 0.001, Max: 3}}}
 		for i, attempts := range []int{0, 2, 1} { // two retries, one, none
 			_, err := status(tr, t.Context(), "http://x/")
-			var e *Error
+			var e *throttle.Error
 			switch {
 			case i == 0 && err != errTest:
 				t.Errorf("out of attempts: %v", err)
-			case i > 0 && (!errors.Is(err, ErrRetryBudget) || !errors.Is(err, errTest) || !errors.As(err, &e) || e.Attempts != attempts || e.Key != "x"):
+			case i > 0 && (!errors.Is(err, throttle.ErrRetryBudget) || !errors.Is(err, errTest) || !errors.As(err, &e) || e.Attempts != attempts || e.Key != "x"):
 				t.Errorf("out of budget: %v", err)
 			}
 		}
@@ -598,7 +800,7 @@ func TestBrownOut(t *testing.T) {
 			}
 			return reply(req, 200), nil
 		})
-		tr := &Transport{Base: up}
+		tr := &throttle.Transport{Base: up}
 		delivered := 0
 		for range calls {
 			if code, _ := status(tr, t.Context(), "http://x/"); code == 200 {
@@ -628,30 +830,33 @@ func TestBrownOut(t *testing.T) {
 	})
 }
 
-// The unit that a retry took out is given back when the gate closes before it is sent, whatever becomes of it.
+// What a retry took out is given back when the gate closes before it is sent, whatever becomes of it.
 func TestBudgetIsGivenBackWhenTheGateCloses(t *testing.T) {
-	for _, told := range []string{"2", "600"} { // sat through, and not
+	for _, retryAfter := range []string{"2", "600"} { // sat through, and not
 		synctest.Test(t, func(t *testing.T) {
-			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
-				switch n {
-				case 1:
-					return reply(req, 500), nil
-				case 2:
-					return reply(req, 429, "Retry-After", told), nil
+			up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/429" {
+					return reply(req, 429, "Retry-After", retryAfter), nil
 				}
-				return reply(req, 200), nil
+				return reply(req, 500), nil
 			})
-			tr := &Transport{Base: up, Retry: Retry{Backoff: func() Backoff { return constant(time.Second) }}}
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{
+				MaxAttempts: 2, Budget: throttle.Budget{PerCall: 1e-6, Max: 1}, // for one retry
+				Backoff: func() throttle.Backoff { return constant(time.Second) },
+			}}
 			var wg sync.WaitGroup
 			wg.Go(func() { status(tr, t.Context(), "http://x/") })
 			synctest.Wait()
-			if s := tr.table.keys["x"].spent; s != 1 {
-				t.Errorf("told %s: spent %v after one failure, want 1", told, s)
+			status(tr, t.Context(), "http://x/")
+			if s := statsOf(t, tr); s.Sent != 2 {
+				t.Errorf("Retry-After %s: %d attempts of two calls, want 2: one retry is planned, and there is none for the other", retryAfter, s.Sent)
 			}
-			wg.Go(func() { status(tr, t.Context(), "http://x/") })
+			wg.Go(func() { status(tr, t.Context(), "http://x/429") })
 			wg.Wait()
-			if s := tr.table.keys["x"].spent; s != 0 {
-				t.Errorf("told %s: spent %v, want 0", told, s)
+			tr.Resume("x")
+			before := statsOf(t, tr).Retried
+			if status(tr, t.Context(), "http://x/"); statsOf(t, tr).Retried != before+1 {
+				t.Errorf("Retry-After %s: what was taken out has not been given back", retryAfter)
 			}
 		})
 	}
@@ -667,7 +872,8 @@ func TestRetriesBehindAClosedGateCostNothing(t *testing.T) {
 			}
 			return reply(req, 200), nil
 		}
-		tr := &Transport{Base: up, Retry: Retry{MaxAttempts: 100, Budget: Budget{Max: 20}}}
+		const saved = 20
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 100, Budget: throttle.Budget{PerCall: 1e-6, Max: saved}}}
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
@@ -678,170 +884,11 @@ func TestRetriesBehindAClosedGateCostNothing(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if s := tr.table.keys["x"].spent; s > 0 {
-			t.Errorf("%v spent of the budget", s)
-		}
-	})
-}
-
-// Cancelled while waiting: an *Error with the ctx's own error, the last attempt's error beside it.
-func TestCancelledWhileWaiting(t *testing.T) {
-	for name, c := range map[string]struct {
-		tr       func() *Transport
-		attempts int
-		also     error
-	}{
-		"in line": {func() *Transport {
-			tr := &Transport{Base: newUpstream(0, always(200)), Limiter: NewBucket(0.01, 1)}
-			status(tr, context.Background(), "http://x/")
-			return tr
-		}, 0, nil},
-		"behind the gate": {func() *Transport {
-			return &Transport{Base: newUpstream(0, always(429, "Retry-After", "30"))}
-		}, 1, nil},
-		"in the backoff": {func() *Transport {
-			return &Transport{Base: newUpstream(0, always(500)), Retry: Retry{Backoff: func() Backoff { return constant(time.Hour) }}}
-		}, 1, nil},
-		"in line after an error": {func() *Transport {
-			return &Transport{Base: newUpstream(0, func(int, *http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }),
-				Limiter: NewBucket(0.01, 1), Retry: Retry{Backoff: func() Backoff { return constant(1) }}}
-		}, 1, io.ErrUnexpectedEOF},
-		"in the backoff after an error": {func() *Transport {
-			return &Transport{Base: newUpstream(0, func(int, *http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }),
-				Retry: Retry{Backoff: func() Backoff { return constant(time.Hour) }}}
-		}, 1, io.ErrUnexpectedEOF},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tr := c.tr()
-				var told []error
-				tr.Hooks.Refused = func(_ context.Context, e Event) { told = append(told, e.Err) }
-				ctx, cancel := context.WithCancel(t.Context())
-				start := time.Now()
-				time.AfterFunc(time.Second, cancel)
-				_, err := status(tr, ctx, "http://x/")
-				var e *Error
-				if !errors.As(err, &e) || !errors.Is(err, context.Canceled) || e.Attempts != c.attempts || e.Key != "x" || e.Timeout() ||
-					c.also == nil && e.Err != context.Canceled || c.also != nil && !errors.Is(err, c.also) {
-					t.Errorf("%#v", err)
-				}
-				if err := at(time.Second, start); err != nil {
-					t.Error(err)
-				}
-				if len(told) != 1 || !errors.Is(told[0], context.Canceled) {
-					t.Errorf("Refused was told %v", told)
-				}
-			})
-		})
-	}
-}
-
-// A deadline that ends a later attempt, or the wait for it, does not lose the answer that there is.
-func TestDeadlineWithAnAnswerAtHand(t *testing.T) {
-	for _, trip := range []time.Duration{0, 500 * time.Millisecond, 5 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
-				if n == 1 {
-					return reply(req, 503), nil
-				}
-				<-req.Context().Done()
-				return nil, req.Context().Err()
-			})
-			tr := &Transport{Base: up, Retry: Retry{Backoff: func() Backoff { return constant(time.Second) }}}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second+trip)
-			defer cancel()
-			resp, err := tr.RoundTrip(request(ctx, "GET", "http://x/"))
-			if err != nil || resp.StatusCode != 503 {
-				t.Fatalf("deadline %v into the second attempt: %v, want the answer of the first", trip, err)
-			}
-			if text, err := io.ReadAll(resp.Body); string(text) != "answer" || err != nil {
-				t.Errorf("%q %v", text, err)
-			}
-		})
-	}
-}
-
-// A nil Body has no body to replay, whatever GetBody says.
-func TestNilBodyIsNotReplayed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
-			if req.Body != nil && req.Body != http.NoBody {
-				t.Errorf("attempt %d has a body", n)
-			}
-			return reply(req, 429), nil
-		})
-		for _, body := range []io.ReadCloser{nil, http.NoBody} {
-			req, _ := http.NewRequest("GET", "http://x/", strings.NewReader("body"))
-			req.Body, req.ContentLength = body, 0
-			(&Transport{Base: up}).RoundTrip(req)
-		}
-		if n := len(up.times()); n != 8 {
-			t.Error(n)
-		}
-	})
-}
-
-// Errors that name the field and the value, from every request and before anything is sent.
-func TestBadFields(t *testing.T) {
-	for want, tr := range map[string]*Transport{
-		"QueueOptions.MaxWaiting is -1":  {Queue: QueueOptions{MaxWaiting: -1}},
-		"QueueOptions.MaxWait is -1s":    {Queue: QueueOptions{MaxWait: -time.Second}},
-		"QueueOptions.MaxInFlight is -3": {Queue: QueueOptions{MaxInFlight: -3}},
-		"Retry.MaxAttempts is -2":        {Retry: Retry{MaxAttempts: -2}},
-		"Budget.PerCall is NaN":          {Retry: Retry{Budget: Budget{PerCall: math.NaN()}}},
-		"Budget.PerCall is +Inf":         {Retry: Retry{Budget: Budget{PerCall: math.Inf(1)}}},
-		"Budget.Max is -1":               {Retry: Retry{Budget: Budget{Max: -1}}},
-		"Budget.Max is NaN":              {Retry: Retry{Budget: Budget{Max: math.NaN()}}},
-		"Budget.Max is +Inf":             {Retry: Retry{Budget: Budget{Max: math.Inf(1)}}},
-		"cost -4 is negative":            {Cost: func(*http.Request) int { return -4 }},
-		"-1s":                            {Limiter: bare{wait: -time.Second}},
-		"-1ms":                           {LimiterFor: func(string) Limiter { return bare{wait: -time.Millisecond} }},
-		"test limiter":                   {LimiterFor: func(string) Limiter { return bare{err: errors.New("test limiter")} }},
-		"the limit is 0":                 {Limiter: NewBucket(0, 1)},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			up := newUpstream(0, always(200))
-			tr.Base = up
-			if want == "cost -4 is negative" {
-				tr.Limiter = NewBucket(1, 1)
-			}
-			if want == "the limit is 0" {
-				tr.Limiter = NewBucket(0, 1)
-				tr.Cost = func(*http.Request) int { return 2 }
-			}
-			for range 2 {
-				b := &bodies{}
-				_, err := tr.RoundTrip(b.request(t.Context(), "PUT"))
-				if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "throttle: ") {
-					t.Errorf("%v, want …%s…", err, want)
-				}
-				if b.made[0].closed.Load() != 1 {
-					t.Error("body not closed")
-				}
-			}
-			if len(up.times()) != 0 {
-				t.Error("it was sent")
-			}
-		})
-	}
-	tr := &Transport{Queue: QueueOptions{MaxWaiting: -1}, Retry: Retry{MaxAttempts: -1}}
-	_, err := status(tr, t.Context(), "http://x/")
-	if !strings.Contains(err.Error(), "MaxWaiting") || !strings.Contains(err.Error(), "MaxAttempts") {
-		t.Error("not all that is wrong is told:", err)
-	}
-	tr = &Transport{Base: newUpstream(0, nil), Cost: func(*http.Request) int { return -1 }}
-	if _, err := status(tr, t.Context(), "http://x/"); err == nil || !strings.Contains(err.Error(), "-1") {
-		t.Error("negative cost without a limiter:", err)
-	}
-}
-
-// Base returns neither.
-func TestBaseThatReturnsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		up := newUpstream(0, func(int, *http.Request) (*http.Response, error) { return nil, nil })
-		_, err := status(&Transport{Base: up, Retry: Retry{MaxAttempts: 2}}, t.Context(), "http://x/")
-		if err == nil || !strings.Contains(err.Error(), "*throttle.upstream") {
-			t.Error(err)
+		before := len(up.times())
+		up.answer = always(500)
+		status(tr, t.Context(), "http://x/")
+		if n := len(up.times()) - before; n != 1+saved {
+			t.Errorf("%d retries are left after the outage, want %d", n-1, saved)
 		}
 	})
 }

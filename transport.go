@@ -9,95 +9,114 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// A Transport is an [http.RoundTripper] that keeps its callers inside the limits
-// of the upstreams they call. Each request waits its turn in the line of its key,
-// pays its limiters, is sent by Base, and is sent again where Retry says so. What
-// one answer tells of the upstream holds for all calls of the key at once.
+// A Transport is an [http.RoundTripper] that keeps its callers inside the limits of the upstreams they
+// call. Each request waits in the line of its key, pays its limiters, is sent by Base, and is sent again
+// if Retry says so. What one response says about limits applies to all calls of the key at once.
 //
 //	client := &http.Client{Transport: &throttle.Transport{
 //		Limiter: throttle.NewBucket(10, 5),
 //	}}
 //
-// Make one and share it: a Transport for each request has a limit for each request.
-// Rather than to put one above another, join limits with [All]: each of the two would
-// retry, and stop for what the other has waited for already.
+// Make one Transport and share it: a new one for each request limits nothing. Don't stack Transports:
+// both would retry. Combine limits with [All].
 //
-// The zero value has no limit of its own, and obeys what the upstream says. What it says can only tighten
-// a limit that is configured. One of this package's kinds that it keeps refusing is held to what it
-// bears, for as long as that lasts, where a call costs one unit and the limit is not shared by keys that
-// fare differently ([KeyStats].Learned tells).
+// The zero value sets no limit of its own and obeys what the upstream says. A Transport is safe for
+// concurrent use and must not be copied. Its fields must not be changed after the first request. A field
+// with an impossible value makes every request fail with an error that names the field and the value.
 //
-// A Transport is safe for concurrent use. Its fields must not be changed after
-// the first request, and it must not be copied. Nonsense in a field is an error
-// of every request, which names the field and the value.
+// # Requests and responses
 //
-// The request is never changed and its body is closed exactly once. When there
-// are no attempts, budget or time left, the caller gets the last response, as if
-// there were no Transport: look at its status as ever, and close its body, which
-// may hold one of Queue.MaxInFlight slots. An error that says why a call was not
-// sent, or not again, is an [*Error]; http.Client wraps it, so use errors.As. Mind
-// that http.Client.Timeout includes the time in line and all attempts.
+// The caller's request is never changed, and its body is closed exactly once. When attempts, budget or
+// time run out, the caller gets the last response, as if there were no Transport: check its status, and
+// close its body, which may hold one of the Queue.MaxInFlight slots.
+//
+// If the Transport itself ends a call, the error is an [*Error]. http.Client wraps it, so match it with
+// errors.As. Mind that http.Client.Timeout includes the time in line and all attempts.
+//
+// # Keys
+//
+// Requests with the same key share a line, a gate, and what is learned from the upstream, whatever
+// their hosts. A key takes about half a kilobyte. It is dropped, without a goroutine, some time after it
+// was last used: after a minute if its limiter is full again, after an hour if something was learned or
+// the limiter is not of this package. Above 65,536 keys, unused ones go earlier. So a key for each URL
+// does not leak memory, but neither does it limit anything.
+//
+// # What is learned
+//
+// What the upstream advertises can only tighten a configured limit. If the upstream keeps throttling
+// calls that stay inside a configured limit, they are slowed to the rate that it accepts, for as long as
+// that helps; the Learned field of [KeyStats] shows the rate. This applies to limiters of this package
+// and calls of one unit, unless keys that fare differently share the limiter.
 type Transport struct {
 	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper
-	// Limiter is one limit shared by all requests; nil: none. A nil pointer to a
-	// limiter of this package is an error, here and as a result of LimiterFor.
+
+	// Limiter is one limit shared by all requests; nil: none. A nil pointer to a limiter of this package
+	// is an error, here and as a result of LimiterFor.
 	Limiter Limiter
-	// LimiterFor makes the limit of a key, when the key is first used, and again
-	// if it was dropped meanwhile (see Key); nil, or a nil result: none. With both
-	// limiters, a request pays its cost to both. Return a new one for each key: one
-	// that is returned for several is shared by them; it is never exceeded, but
-	// goes in no order between the keys. Several callers may ask for the same key
-	// at once; one result is kept. A result that is not of this package's kinds
-	// delays, beside a Limiter, the other keys by the time that its Take runs.
+
+	// LimiterFor makes the limit of a key when the key is first used, or used again after it was dropped;
+	// nil, or a nil result: none. Return a new limiter for each key: one returned for several keys is
+	// shared and never exceeded, but serves the keys in no particular order. Several goroutines may call
+	// it for the same key at once; one result is kept. With Limiter set too, a request pays both, and a
+	// limiter that is not of this package delays other keys while its Take runs.
 	LimiterFor func(key string) Limiter
-	// Key tells what a request is counted by; nil: ByHost. What the upstream
-	// says to one request of a key stops all of them, whatever their hosts. Keys
-	// stand in errors, Events and Stats: put no credential into one, but a hash of
-	// it, as ByCredential does. Of a key above 256 bytes a hash stands for the end.
-	//
-	// A key takes half a kilobyte or more. It is dropped, little by little as others
-	// are used, when it has not been used for a minute and its limiter is full again;
-	// where something was learned, or a limiter is not of this package, for an hour.
-	// Of more than 65,536 some that have rested go earlier. So a key for each URL
-	// is no leak, but it is no limit either.
+
+	// Key returns the key that a request is counted by; nil: ByHost. Keys appear in errors, Events and
+	// Stats, so put a hash of a credential into a key, as ByCredential does, and never the credential.
+	// A key above 256 bytes is cut, and ends with a hash of the whole.
 	Key func(*http.Request) string
-	// Cost is the number of units that a request takes of Limiter and LimiterFor;
-	// nil: 1. WithCost wins. Both limiters take the same number: for requests beside
-	// tokens see the example of Transport with tokens. Of the quotas that the
-	// upstream tells, one without a unit takes it too; one of requests takes 1, and
-	// one of anything else what calls have been seen to take.
+
+	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost
+	// takes precedence. Both limiters take the same number; the tokens example shows how to count
+	// requests and tokens together. An advertised quota without a unit is charged the cost, one in
+	// requests is charged 1, and one in any other unit what calls were seen to use.
 	Cost func(*http.Request) int
-	// Queue bounds the waiting line of each key, not of all together.
+
+	// Queue bounds the line of each key, not of all keys together.
 	Queue QueueOptions
-	// Retry says what is sent again.
+
+	// Retry says which requests are sent again.
 	Retry Retry
-	// Hint reads what a response tells of limits, at the given time; nil:
-	// hint.Parse. One that sets Throttled makes any answer a refusal. Quotas that
-	// it tells hold the key's calls back; without Quotas nothing is learned of them.
+
+	// Hint reads what a response, received at the given time, says about limits; nil: hint.Parse. If it
+	// sets Throttled, the response counts as throttled whatever its status. Quotas in its result hold the
+	// key's calls back; without any, no quota is learned. It may be called concurrently.
 	Hint func(*http.Response, time.Time) hint.Hint
-	// Hooks observe. All are nil by default: the library never logs.
+
+	// Hooks observe the calls. All are nil by default.
 	Hooks Hooks
 
-	once  sync.Once
-	table *table
-	retry Retry // with defaults
-	err   error // of the configuration
+	once   sync.Once
+	table  *queue.Table
+	shared *limit.Set // Limiter
+	retry  Retry      // with defaults
+	err    error      // of the configuration
 }
 
-// setup reads the fields, once.
+// setup checks the fields and makes the table of keys. It runs once, before the first request.
 func (t *Transport) setup() {
 	t.err = errors.Join(t.Queue.check(), t.Retry.check())
 	if isNil(t.Limiter) {
 		t.err = errors.Join(fmt.Errorf("throttle: Transport.Limiter is a nil %T", t.Limiter), t.err)
 	}
 	t.retry = t.Retry.withDefaults()
-	t.table = newTable(t.Queue, t.retry, t.Limiter)
+	t.shared = new(limit.Set)
+	c := config(t.Queue, t.retry.MaxPause)
+	c.Budget = queue.Budget(t.retry.Budget)
+	if t.Limiter != nil {
+		*t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already
+		c.Shared = t.shared
+	}
+	t.table = queue.NewTable(c)
 }
 
-// RoundTrip implements [http.RoundTripper].
+// RoundTrip implements [http.RoundTripper]. It waits for the request's turn, sends the request, and sends it
+// again if Retry says so.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := call{t: t, req: req, next: req}
 	defer c.end()
@@ -106,63 +125,64 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	for {
 		if err := c.wait(); err != nil {
-			return c.without(err)
+			return c.giveUp(err)
 		}
 		c.send()
-		what := c.learn()
-		delay, ok := c.retry(what)
-		if !ok {
+		outcome := c.observe()
+		delay, again := c.retry(outcome)
+		if !again {
 			return c.result()
 		}
-		if err := c.rest(delay); err != nil {
-			return c.without(err)
+		if err := c.backOff(delay); err != nil {
+			return c.giveUp(err)
 		}
 	}
 }
 
-// CloseIdleConnections forwards to Base, for http.Client.CloseIdleConnections.
+// CloseIdleConnections calls Base's method of that name, if it has one, as http.Client does.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// Resume opens the closed gate of a key now, as [Queue.Resume] does, and lets one
-// call ask a quota that is spent. A key that is not known is left alone.
+// Resume opens the closed gate of a key now; see [Queue.Resume]. If an advertised quota of the key is
+// exhausted, one call may go to see whether it still is. An unknown key is ignored.
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
-	if k := t.table.get(bounded(key)); k != nil {
-		k.Resume()
+	if q := t.table.Get(bounded(key)); q != nil {
+		q.Resume()
 	}
 }
 
-// KeyStats is what [Transport.Stats] tells of one key.
+// KeyStats is a snapshot of one key of a Transport.
 type KeyStats struct {
-	Key        string // as Transport.Key gave it, with at most 256 bytes
-	QueueStats        // of its line
+	Key        string // as returned by Transport.Key, but at most 256 bytes
+	QueueStats        // of the key's line
 
-	// Learned are the limits that the upstream has told of, and the rate that was
-	// found if it only refuses. nil: none.
+	// Learned holds the limits that the upstream advertises, and the rate that was found if it only
+	// throttles. nil: nothing was learned.
 	Learned []Learned
 }
 
-// Stats yields a snapshot of every key that is kept, in no order. Each is true at the
-// moment it is taken; together they are not one moment's picture.
+// Stats yields a snapshot of every key, in no particular order. Each snapshot is consistent in itself,
+// but they are taken one after the other.
 func (t *Transport) Stats() iter.Seq[KeyStats] {
 	t.once.Do(t.setup)
 	return func(yield func(KeyStats) bool) {
-		for _, k := range t.table.all() {
-			s := KeyStats{Key: k.Key, QueueStats: QueueStats(k.Stats())}
-			for _, l := range k.AllLearned() {
-				s.Learned = append(s.Learned, Learned(l))
+		for _, q := range t.table.All() {
+			var learned []Learned
+			for _, l := range q.Known() {
+				learned = append(learned, Learned(l))
 			}
-			if !yield(s) {
+			if !yield(KeyStats{q.Key(), QueueStats(q.Stats()), learned}) {
 				return
 			}
 		}
 	}
 }
 
+// base returns what sends the requests.
 func (t *Transport) base() http.RoundTripper {
 	if t.Base == nil {
 		return http.DefaultTransport

@@ -4,19 +4,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A FixedWindow admits n units per window of length per. A window starts with the first unit after
-// the last one ended; it is not tied to the wall clock. An interval of length per that straddles two
-// windows can see up to 2n units: where that must not be, use a [SlidingWindow].
+// A FixedWindow admits n units in each window of length per. A window starts with the first unit after the
+// previous one ended; it is not tied to the wall clock. An interval of length per that straddles two windows
+// may see up to 2n units: use a [SlidingWindow] if that is too many.
 //
-// A cost above n goes when no window is open, and fills as many windows in a row as it needs. It is
-// an error if (⌈cost/n⌉ − 1)·per is more than an hour.
+// A cost above n goes when no window is open, and fills as many windows in a row as it needs. If
+// (⌈cost/n⌉ − 1)·per is more than an hour, the cost is an error.
 //
-// Make it with [NewFixedWindow]: the zero FixedWindow refuses every cost. It is safe for concurrent
-// use and must not be copied.
-type FixedWindow struct{ window account.FixedWindow }
+// Make it with [NewFixedWindow]: the zero FixedWindow errs for every cost. It is safe for concurrent use
+// and must not be copied.
+type FixedWindow struct{ window limit.FixedWindow }
 
 // NewFixedWindow returns a limiter of n units per window of length per.
 // It panics if n is below 1 or per is not above 0.
@@ -26,32 +26,33 @@ func NewFixedWindow(n int, per time.Duration) *FixedWindow {
 	return w
 }
 
-// Take implements [Limiter]; ctx is not used. It errs for a negative cost, and for one above n that
-// would block for more than an hour.
+// Take implements [Limiter]; ctx is not used. It returns an error for a negative cost, and for one above n
+// that would fill windows for more than an hour.
 func (w *FixedWindow) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return account.TakeNow(&w.window, n)
+	return limit.TakeNow(&w.window, n)
 }
 
-// Adjust implements [Adjuster]: n < 0 gives units of the open window back, n > 0 takes more and may
-// leave a debt that fills the following windows.
+// Adjust implements [Adjuster]: n < 0 gives back units of the open window; n > 0 takes more, and may leave
+// a debt that fills the windows that follow.
 func (w *FixedWindow) Adjust(n int) { w.window.Adjust(n) }
 
 // Notify implements [Notifier].
 func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.window.Notify(changed) }
 
-// A SlidingWindow admits at most n units in any half-open interval of length per, exactly: it keeps
-// the moment of every unit until per has passed, 8 bytes each. It never refuses what the limit
-// allows; a [Bucket] that never broke it would have to leave burst of the n unused.
+// A SlidingWindow admits at most n units in any half-open interval of length per, exactly. To do so, it
+// remembers the moment of every unit for that long, 8 bytes each. A [Bucket] that never exceeded the same
+// limit would have to leave a part of it unused, as large as its burst.
 //
-// An upstream counts when requests arrive, and they come closer to each other on the way: make per
-// longer than what it documents, by as much as latencies differ, or some will be refused.
+// An upstream counts requests when they arrive, and they may arrive closer together than they were sent.
+// So make per longer than the documented window, by as much as latencies differ; otherwise the upstream
+// throttles some requests.
 //
-// A cost above n goes when the window is empty, and fills it again and again until it is paid. It is
-// an error if (⌈cost/n⌉ − 1)·per is more than an hour.
+// A cost above n goes when the window is empty, and fills it again and again until it is paid. If
+// (⌈cost/n⌉ − 1)·per is more than an hour, the cost is an error.
 //
-// Make it with [NewSlidingWindow]: the zero SlidingWindow refuses every cost. It is safe for
-// concurrent use and must not be copied.
-type SlidingWindow struct{ window account.SlidingWindow }
+// Make it with [NewSlidingWindow]: the zero SlidingWindow errs for every cost. It is safe for concurrent
+// use and must not be copied.
+type SlidingWindow struct{ window limit.SlidingWindow }
 
 // NewSlidingWindow returns a limiter of n units in any interval of length per.
 // It panics if n is below 1 or per is not above 0.
@@ -61,14 +62,14 @@ func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
 	return w
 }
 
-// Take implements [Limiter]; ctx is not used. It errs for a negative cost, and for one above n that
-// would block for more than an hour.
+// Take implements [Limiter]; ctx is not used. It returns an error for a negative cost, and for one above n
+// that would fill the window for more than an hour.
 func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err error) {
-	return account.TakeNow(&w.window, n)
+	return limit.TakeNow(&w.window, n)
 }
 
-// Adjust implements [Adjuster]: n < 0 lessens a debt and then gives the oldest units back, so that
-// what remains is blocked the longest; n > 0 takes more and may leave a debt.
+// Adjust implements [Adjuster]: n < 0 reduces a debt first and then gives back the oldest units, so that
+// the rest is remembered longest; n > 0 takes more, and may leave a debt.
 func (w *SlidingWindow) Adjust(n int) { w.window.Adjust(n) }
 
 // Notify implements [Notifier].

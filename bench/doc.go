@@ -22,15 +22,15 @@
 //
 // # The packages
 //
-//	upstream    a server in the process that knows every kind of limit, and how to fail; its ledger counts
 //	client      the libraries, one file each, set up as their documentation recommends
-//	scenario    upstreams, loads and what to measure; runs in real and in virtual time; the oracle
+//	scenario    upstreams, which are servers of package throttletest, loads and what to measure; runs in real and in
+//	            virtual time; the oracle
 //	micro       what a call, a limiter, a waiter and a key cost
 //	report      the results file, medians and tables
 //	chart       what came to an upstream over time, as SVG
 //	cmd/compare the command
 //
-// Arrows point one way: upstream and client know nobody, scenario knows both, micro and report know
+// Arrows point one way: client knows nobody, scenario knows it, micro and report know
 // what a scenario is, chart knows report, and the command knows all.
 //
 // # Benchmarks

@@ -24,7 +24,7 @@ const (
 	soakKeys       = 1000
 	soakCallers    = 64
 	soakHeap       = 2 << 20 // bytes by which the heap may grow from the first third to the last
-	soakGoroutines = 40      // goroutines likewise: connections come and go
+	soakGoroutines = 40      // the same for goroutines: connections come and go
 )
 
 // TestSoakReal keeps a Transport as busy as the machine can, over loopback, and checks that memory and
@@ -32,8 +32,8 @@ const (
 //
 //	go test -v -run TestSoakReal -soak.real 60s .
 //
-// All that a Transport has is in use: a limit for each key and one for all, priorities, slots, told
-// quotas, refusals, failures, retries, bodies, cancelled calls. The limits are far above what is sent.
+// All that a Transport has is in use: a limit for each key and one for all, priorities, slots, advertised
+// quotas, throttled calls, failures, retries, bodies, cancelled calls. The limits are far above what is sent.
 func TestSoakReal(t *testing.T) {
 	if *soakReal == 0 {
 		t.Skip("takes real time; see -soak.real")

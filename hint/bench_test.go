@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ordinary are twelve fields of which none is about limits.
+// ordinary returns twelve fields, none of them about limits.
 func ordinary() http.Header {
 	return http.Header{
 		"Content-Type":              {"application/json; charset=utf-8"},
@@ -51,7 +51,7 @@ var benchmarks = []struct {
 		"X-RateLimit-Reset-Tokens", "6m0s")), 1},
 }
 
-// Real responses have a host, which the table is asked for.
+// Real responses have a host, by which the rows of the table are chosen.
 func init() {
 	for _, bb := range benchmarks {
 		from("api.example.com", bb.resp)
@@ -66,7 +66,7 @@ func TestParseAllocs(t *testing.T) {
 	}
 }
 
-// BenchmarkParser is about rows of one's own: for another host, and for this one.
+// BenchmarkParser measures what rows of one's own cost on another host and on theirs.
 func BenchmarkParser(b *testing.B) {
 	p := &Parser{Dialects: []Dialect{{Host: "api.example.com", Used: "X-Quota"}, {Host: "api.example.com", Body: true}}}
 	for _, host := range []string{"other.com", "api.example.com"} {

@@ -11,10 +11,15 @@ import (
 	"time"
 )
 
-// maxBody is how much of a body is looked into. Refusals are short.
+// This file looks into the bodies of responses, for hosts whose row asks for it. Some APIs throttle with a
+// 200 or a 400 and say so only there, and some name the errors that no wait cures. A body is read once, up
+// to a bound, and put back.
+
+// maxBody is the most bytes of a body that are read. Bodies of throttled responses are short.
 const maxBody = 64 << 10
 
-// look reads what the body says. A body that was served from a cache says nothing.
+// look reads what the body says. It leaves the body alone if a cheaper look shows that nothing can be there:
+// a status that no known API uses, a cached response, AWS's code in a header, or another type or encoding.
 func (r *reader) look(resp *http.Response, p *Parser, h *Hint, fresh bool) {
 	switch resp.StatusCode {
 	case 200, 400, 402, 403, 429, 503:
@@ -38,7 +43,8 @@ func (r *reader) look(resp *http.Response, p *Parser, h *Hint, fresh bool) {
 	}
 }
 
-// final tells whether d names an error that no wait cures, by the rows for host.
+// final reports whether d names an error that no wait cures, by the rows for host: those of p, and those of
+// spent.
 func (p *Parser) final(host string, d *document) bool {
 	codes := d.codes()
 	for _, rows := range [...][]Dialect{p.Dialects, spent} {
@@ -51,7 +57,8 @@ func (p *Parser) final(host string, d *document) bool {
 	return false
 }
 
-// isJSON tells whether the body is JSON that can be read as it comes.
+// isJSON reports whether the body is JSON, and not compressed: AWS has types of its own, and RFC 6839 lets
+// types end in +json, such as application/problem+json.
 func isJSON(h http.Header) bool {
 	if h.Get("Content-Encoding") != "" {
 		return false
@@ -64,8 +71,9 @@ func isJSON(h http.Header) bool {
 	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }
 
-// peekBody returns the beginning of the body, and puts a body in its place that
-// gives all of it.
+// peekBody reads the body and returns it; nil if it is longer than maxBody or broke off. It replaces
+// resp.Body by one that returns all bytes, and the same error after them, so that the caller sees no
+// difference.
 func peekBody(resp *http.Response) []byte {
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	resp.Body = &replay{head: b, err: err, rest: resp.Body}
@@ -75,15 +83,17 @@ func peekBody(resp *http.Response) []byte {
 	return b
 }
 
-// replay is a body whose beginning was read already. As with the bodies of net/http, Close may
-// be called while another goroutine reads.
+// replay is a body whose beginning, head, was read already. As with the bodies of net/http, Close may be
+// called while another goroutine reads.
 type replay struct {
 	head   []byte
-	err    error // that ended the reading of head; nil: rest goes on
+	err    error // what ended the reading of head; nil: rest goes on
 	rest   io.ReadCloser
-	closed atomic.Bool // the rest says what reading a closed body gives
+	closed atomic.Bool // from now on rest alone is read: it has the error for a closed body
 }
 
+// Read implements io.Reader. It returns head, then the error that ended head, if there was one, and otherwise
+// what rest still has.
 func (b *replay) Read(p []byte) (int, error) {
 	switch {
 	case b.closed.Load():
@@ -97,23 +107,25 @@ func (b *replay) Read(p []byte) (int, error) {
 	return b.rest.Read(p)
 }
 
+// Close implements io.Closer.
 func (b *replay) Close() error {
 	b.closed.Store(true)
 	return b.rest.Close()
 }
 
-// document is what the bodies have in common that are understood.
+// document has the members of all JSON bodies that are understood. Those that differ between APIs are
+// decoded later, by what each API puts there.
 type document struct {
 	Type   string          `json:"__type"`     // AWS
-	Code   string          `json:"code"`       // of an error that is the document itself
-	Kind   string          `json:"type"`       // also
+	Code   string          `json:"code"`       // if the document itself is the error
+	Kind   string          `json:"type"`       // the same
 	Error  json.RawMessage `json:"error"`      // Google, OpenAI, Anthropic: an object; Kraken: a list
 	Errors json.RawMessage `json:"errors"`     // GraphQL
 	Ext    json.RawMessage `json:"extensions"` // Shopify
 }
 
-// decode tells whether b is a JSON object. A member that is not of the type it has
-// in these APIs belongs to another API and is left out.
+// decode reports whether b is a JSON object. A member of another type than in these APIs belongs to another
+// API and is left out.
 func (d *document) decode(b []byte) bool {
 	b = bytes.TrimLeft(b, " \t\r\n")
 	if len(b) == 0 || b[0] != '{' {
@@ -122,8 +134,9 @@ func (d *document) decode(b []byte) bool {
 	return decodeJSON(b, d)
 }
 
-// decodeJSON decodes what is of the right types and leaves out the rest. It tells
-// whether b is JSON.
+// decodeJSON decodes what is of the right types and leaves out the rest: Unmarshal goes on after a
+// mismatch, and returns the first at the end. It reports whether b is JSON. So a member that another API
+// uses for something else does not hide the others.
 func decodeJSON(b []byte, to any) bool {
 	if len(b) == 0 {
 		return false
@@ -136,10 +149,10 @@ func decodeJSON(b []byte, to any) bool {
 	return mistyped
 }
 
-// document reads the parts of d.
+// document takes from d what it says: whether the request was throttled, for how long, and by which quota.
 func (r *reader) document(d *document, status int, h *Hint) {
-	refused := d.graphQL() || d.kraken() || status >= 400 && isAWSThrottle(d.Type)
-	h.Throttled = h.Throttled || refused
+	throttled := d.graphQL() || d.kraken() || status >= 400 && isAWSThrottle(d.Type)
+	h.Throttled = h.Throttled || throttled
 	if wait := d.retryInfo(); wait > 0 && status >= 400 && h.RetryAfter == 0 {
 		h.RetryAfter = wait
 	}
@@ -148,8 +161,11 @@ func (r *reader) document(d *document, status int, h *Hint) {
 	}
 }
 
-// shopify looks for the leaky bucket that a GraphQL query has paid from
-// (shopify.dev/docs/api/usage/limits).
+// shopify returns the leaky bucket that a GraphQL query has paid from, if the document has it
+// (shopify.dev/docs/api/usage/limits):
+//
+//	{"extensions": {"cost": {"throttleStatus":
+//		{"maximumAvailable": 2000, "currentlyAvailable": 1954, "restoreRate": 100}}}}
 func (d *document) shopify() (Quota, bool) {
 	var ext struct {
 		Cost struct {
@@ -170,7 +186,7 @@ func (d *document) shopify() (Quota, bool) {
 	}, true
 }
 
-// count returns f, rounded down, as a number of units. -1: more than 64 bits hold.
+// count returns f, rounded down, as a number of units; -1, unknown, if it is beyond 64 bits.
 func count(f float64) int64 {
 	if f >= maxCount {
 		return -1
@@ -178,8 +194,11 @@ func count(f float64) int64 {
 	return int64(max(0, f))
 }
 
-// graphQL looks for an error that names a limit: GitHub by its type, Shopify and
-// Linear by a code.
+// graphQL reports whether an error names a limit: GitHub by its type, Shopify and Linear by a code
+//
+//	{"errors": [{"type": "RATE_LIMITED"}]}
+//	{"errors": [{"extensions": {"code": "THROTTLED"}}]}
+//
 // (docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api,
 // shopify.dev/docs/api/usage/limits, linear.app/developers/rate-limiting)
 func (d *document) graphQL() bool {
@@ -199,7 +218,9 @@ func (d *document) graphQL() bool {
 	return false
 }
 
-// kraken looks for one of the error strings of docs.kraken.com/api/docs/guides/spot-errors.
+// kraken reports whether an error string names a limit (docs.kraken.com/api/docs/guides/spot-errors):
+//
+//	{"error": ["EAPI:Rate limit exceeded"]}
 func (d *document) kraken() bool {
 	var errs []string
 	decodeJSON(d.Error, &errs)
@@ -213,8 +234,10 @@ func (d *document) kraken() bool {
 	return false
 }
 
-// retryInfo returns the wait of a google.rpc.RetryInfo
-// (google.aip.dev/193, google/rpc/error_details.proto).
+// retryInfo returns the wait of a google.rpc.RetryInfo; 0: none (google.aip.dev/193,
+// google/rpc/error_details.proto):
+//
+//	{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "39s"}]}}
 func (d *document) retryInfo() time.Duration {
 	var e struct {
 		Details []struct {
@@ -233,9 +256,11 @@ func (d *document) retryInfo() time.Duration {
 	return 0
 }
 
-// codes returns what the document calls its error, in the places where APIs have it:
-// OpenAI in error.code, or in error.type alone, Anthropic in error.type and
-// error.details.error_code.
+// codes returns the codes of the document's error from every place where APIs put them: OpenAI in
+// error.code, or in error.type alone; Anthropic in error.type and error.details.error_code; others at the
+// top. For example:
+//
+//	{"error": {"type": "insufficient_quota", "code": "credit_balance_exhausted"}}
 func (d *document) codes() []string {
 	var e struct {
 		Code    string `json:"code"`
@@ -248,9 +273,9 @@ func (d *document) codes() []string {
 	return slices.DeleteFunc([]string{e.Code, e.Type, e.Details.Code, d.Code, d.Kind}, func(s string) bool { return s == "" })
 }
 
-// isAWSThrottle tells whether an error code of AWS means a limit. The codes are
-// those that botocore retries as throttling. A code may stand behind a namespace
-// and before an address.
+// isAWSThrottle reports whether an AWS error code means a limit. The codes are those that botocore retries
+// as throttling. A namespace may stand before the code and an address behind it, as in
+// com.amazonaws#Throttling:http://example.com.
 func isAWSThrottle(code string) bool {
 	code, _, _ = strings.Cut(code, ":")
 	code = code[strings.LastIndexByte(code, '#')+1:]

@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-// body counts how it is used.
+// body counts its reads and closes.
 type body struct {
 	io.Reader
 	read, closed int
@@ -85,7 +85,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Errors that no wait cures: by the built-in rows, which know the codes of a host, and by rows of one's own.
+// Errors that no wait cures are recognised by the built-in rows, each for its host, and by rows of one's own.
 func TestFinalCodes(t *testing.T) {
 	const openai = "api.openai.com"
 	p := &Parser{Dialects: []Dialect{
@@ -167,7 +167,7 @@ func TestRetryInfo(t *testing.T) {
 	}
 }
 
-// Nothing is read where nothing is asked for, or nothing of use can stand.
+// A body is not read if no row asks for it, or if nothing can be in it that is understood.
 func TestBodyLeftAlone(t *testing.T) {
 	const refusal = `{"errors":[{"type":"RATE_LIMITED"}]}`
 	change := map[string]func(*http.Response){
@@ -201,7 +201,7 @@ func TestBodyLeftAlone(t *testing.T) {
 	}
 }
 
-// A body may be closed while somebody reads it, as those of net/http may (run with -race).
+// Like the bodies of net/http, a replaced body may be closed while another goroutine reads it (run with -race).
 func TestBodyClosedWhileRead(t *testing.T) {
 	for range 100 {
 		resp, _ := jsonResponse(429, nil)
@@ -232,7 +232,7 @@ func TestBodyBounds(t *testing.T) {
 	if h := looking.Parse(resp, noon); h.Throttled {
 		t.Errorf("too long: %+v", h)
 	}
-	// One that breaks off breaks off for the caller too, after the same bytes.
+	// A body that breaks off does so for the caller too, after the same bytes.
 	broken := errors.New("broken")
 	resp, _ = jsonResponse(200, io.MultiReader(strings.NewReader(`{"errors"`), iotest.ErrReader(broken)))
 	if h := looking.Parse(resp, noon); h.Throttled {
@@ -253,7 +253,7 @@ func TestAWSHeader(t *testing.T) {
 			t.Errorf("%q: throttled %v, want %v", code, got, want)
 		}
 		if Parse(resp, noon).Throttled {
-			t.Errorf("%q: throttled without having been asked", code)
+			t.Errorf("%q: throttled although nobody asked", code)
 		}
 	}
 }

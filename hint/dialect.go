@@ -6,72 +6,69 @@ import (
 	"time"
 )
 
-// Dialect is one row of the table of dialects: how one host describes one quota
-// in its header fields. Everything but Host may be left out. A row applies to a
-// response that has one of the fields that Limit, Remaining, Used, Rate and Reset name;
-// the fields that it names are then read by rows alone.
+// Dialect is one row of the table of dialects: how one host describes one quota in its header fields. Every
+// part of it is optional. A row applies to a response that has one of the fields that Limit, Remaining,
+// Used, Rate and Reset name; the name pattern then skips the fields that the row names.
 //
-// An API that tells "X-Quota: 12/500" for each hour needs
+// For an API that sends "X-Quota: 12/500" and counts by the hour, the row is
 //
 //	hint.Dialect{Host: "api.example.com", Used: "X-Quota", Window: time.Hour}
 //
-// Names of fields are cheapest to look up in canonical form: "X-Quota", not
-// "x-quota".
+// Names of fields are looked up fastest in canonical form: "X-Quota", not "x-quota".
 type Dialect struct {
-	// Host is the host that answered: lower case, without a port. One * in it stands
-	// for any characters. "": every host, also one that is not known.
+	// Host is the host that responds: lower case, without a port. One * in it stands for any characters.
+	// "": every host, also an unknown one.
 	Host string
 
-	// Name and Unit are the quota's, where no field tells them. "": not told.
+	// Name and Unit are those of the quota, unless a field gives them. "": unknown.
 	Name, Unit string
 
-	// Max is the quota's limit where no field tells it. 0: not told.
+	// Max is the quota's limit, in units, unless a field gives it. 0: unknown.
 	Max int64
 
-	// Window is the length of the quota's window. 0: not told.
+	// Window is the length of the quota's window. 0: unknown.
 	Window time.Duration
 
-	// Limit, Remaining and Used name the fields that tell the size of the quota, what
-	// is left and what is used. A value of Used may also be used/limit, also behind a
-	// key: "api-usage=18/5000". What is not told follows from the other two.
+	// Limit, Remaining and Used name the fields for the size of the quota, what is left, and what is used,
+	// in units. If Limit or Remaining is missing, it is computed from the other one and Used. The value of
+	// Used may also be used/limit, with or without a key before it: "api-usage=18/5000".
 	Limit, Remaining, Used string
 
-	// Index chooses a member of values that are lists, from 0.
+	// Index chooses the member of values that are lists, from 0.
 	Index int
 
-	// Reset and Period name the fields that tell when the window ends and how long it
-	// is, as dates, Go durations or plain numbers.
+	// Reset and Period name the fields for the end and the length of the window. Their values are dates, Go
+	// durations, or plain numbers.
 	Reset, Period string
 
-	// Scale is the unit of plain numbers in Reset, Period and RetryAfter. 0: seconds,
-	// and in Reset whatever the size of the number suggests.
+	// Scale is the unit of plain numbers in Reset, Period and RetryAfter. 0: seconds, but in Reset the unit
+	// that the size of the number suggests.
 	Scale time.Duration
 
-	// Rate names a field that tells how many units per second are allowed.
+	// Rate names a field for the allowed rate, in units per second.
 	Rate string
 
-	// NamedBy names the field that tells the name of the quota.
+	// NamedBy names a field for the quota's name.
 	NamedBy string
 
-	// RetryAfter names a field that tells how long not to send. It is read where
-	// Retry-After would be, and wins over it.
+	// RetryAfter names a field for how long not to send. It is read on the same statuses as Retry-After, and
+	// on Refusal, and takes precedence over Retry-After.
 	RetryAfter string
 
-	// Refusal is a status that means a refusal, beside those that always do, if the
-	// response tells of a quota of which nothing remains. 0: none.
+	// Refusal is a further status that means throttled, if the response also shows an exhausted quota. 0:
+	// none.
 	Refusal int
 
-	// Body turns on the look into JSON bodies for this host. See [Parser].
+	// Body makes the Parser look into JSON bodies of this host; see [Parser].
 	Body bool
 
-	// Final lists the codes of errors that no wait cures, beside the built-in ones. An
-	// answer with a status of 400 or more whose JSON body names one of them, in
-	// error.code, error.type, error.details.error_code, code or type, is
-	// [Hint].Final. A row with Final turns on the look into bodies as Body does.
+	// Final lists error codes that no wait cures, besides the built-in ones. A response with a status from
+	// 400 on is [Hint].Final if its JSON body has one of them in error.code, error.type,
+	// error.details.error_code, code or type. Final looks into bodies as Body does.
 	Final []string
 }
 
-// hostOf returns the host that answered, in lower case and without a port.
+// hostOf returns the host that responded, in lower case and without port and final dot; "" if unknown.
 func hostOf(resp *http.Response) string {
 	if resp.Request == nil || resp.Request.URL == nil {
 		return ""
@@ -79,7 +76,8 @@ func hostOf(resp *http.Response) string {
 	return strings.ToLower(strings.TrimSuffix(resp.Request.URL.Hostname(), "."))
 }
 
-// covers tells whether the row is about host.
+// covers reports whether the row is about host. What stands before and behind the * must not overlap: "a*a"
+// does not cover "a".
 func (d *Dialect) covers(host string) bool {
 	if d.Host == "" {
 		return true
@@ -92,9 +90,12 @@ func (d *Dialect) covers(host string) bool {
 	return len(host) >= len(head)+len(tail) && strings.HasPrefix(host, head) && strings.HasSuffix(host, tail)
 }
 
-// row reads the quota that d describes, and takes its fields.
+// row reads the quota that d describes, and marks its fields in l as read. Of Used, Limit, Remaining and
+// Rate, in this order, the last that is there becomes the Source; without any, d says nothing but when a
+// window ends. For example, a row with Used "X-Quota" and an hour's Window reads "X-Quota: 12/500" as a quota
+// of 500 per hour with 488 left.
 func (r *reader) row(d *Dialect, l *fields) {
-	q := untold
+	q := unset
 	q.Name, q.Unit, q.Window = d.Name, d.Unit, max(0, d.Window)
 	used := int64(-1)
 	if v := r.line(d.Used); v != "" {
@@ -117,7 +118,7 @@ func (r *reader) row(d *Dialect, l *fields) {
 		q.Rate, q.Source = rate, d.Rate
 	}
 	if q.Source == "" {
-		if r.times(d, &q); q.Reset >= 0 { // nothing but the reset, whose unit the pattern does not know
+		if r.times(d, &q); q.Reset >= 0 { // the row knows the unit of the reset, the pattern would not
 			r.ends(&q, r.line(d.Reset), d.Scale)
 			l.take(d)
 		}
@@ -136,7 +137,8 @@ func (r *reader) row(d *Dialect, l *fields) {
 	r.add(&q)
 }
 
-// times reads the end and the length of the window that d describes.
+// times reads the end and the length of the window that d describes. A length in plain numbers is in seconds
+// unless d has a Scale: its size says nothing.
 func (r *reader) times(d *Dialect, q *Quota) {
 	if t, ok := r.clock.reset(r.line(d.Reset), d.Scale); ok {
 		q.Reset = t
@@ -148,7 +150,7 @@ func (r *reader) times(d *Dialect, q *Quota) {
 	}
 }
 
-// line returns the first line of the field of that name, "" if there is none.
+// line returns the first line of the field of that name; "" if there is none, or no more may be read.
 func (r *reader) line(name string) string {
 	if name == "" {
 		return ""
@@ -160,7 +162,7 @@ func (r *reader) line(name string) string {
 	return trim(lines[0])
 }
 
-// nth returns the member of a list of numbers that stands at index.
+// nth returns the member at index of a list of numbers, if it is a number and not negative.
 func (r *reader) nth(name string, index int) (it item, ok bool) {
 	v := r.line(name)
 	if v == "" {
@@ -174,7 +176,8 @@ func (r *reader) nth(name string, index int) (it item, ok bool) {
 	return it, it.form == number && it.n >= 0
 }
 
-// parseShare reads used/limit, also behind a key. Of several the first counts.
+// parseShare reads used/limit, with or without a key before it, as in "api-usage=18/5000". Of a list it
+// reads the first member.
 func parseShare(s string) (used, limit int64, ok bool) {
 	if i := strings.IndexAny(s, ",;"); i >= 0 {
 		s = s[:i]
@@ -189,7 +192,7 @@ func parseShare(s string) (used, limit int64, ok bool) {
 	return amount(u), amount(l), true
 }
 
-// take marks the fields that d names as read.
+// take marks the fields that d names as read, so that the pattern does not read them as another quota.
 func (l *fields) take(d *Dialect) {
 	for i := range l.n {
 		f := &l.all[i]

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// These are the edges of rules: the last value on one side, or the first on the other.
+// These tests look at the edges of rules: the last value on one side, the first on the other.
 
 func TestEdgesOfWaits(t *testing.T) {
 	for _, tt := range []struct {
@@ -23,7 +23,7 @@ func TestEdgesOfWaits(t *testing.T) {
 	}{
 		{300, http.Header{"Retry-After": {"7"}}, noon, 7 * time.Second},
 		{429, http.Header{"X-Amz-Retry-After": {"9000"}, "X-Ms-Retry-After-Ms": {"7000"}}, noon, 7 * time.Second},
-		// RFC 850: two digits of a year, up to 50 years ahead
+		// RFC 850: a year of two digits, up to 50 years ahead
 		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-75 00:00:00 GMT"}}, noon, time.Date(2075, 12, 1, 0, 0, 0, 0, time.UTC).Sub(noon)},
 		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-76 00:00:00 GMT"}}, noon, 0},
 		{429, http.Header{"Retry-After": {"Sunday, 01-Dec-09 00:00:00 GMT"}}, noon.AddDate(34, 6, 0), time.Date(2109, 12, 1, 0, 0, 0, 0, time.UTC).Sub(noon.AddDate(34, 6, 0))},
@@ -41,7 +41,7 @@ func TestEdgesOfQuotas(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		header http.Header
-		want   []Quota // Source aside
+		want   []Quota // without Source
 	}{
 		"the largest number":      {http.Header{"X-Ratelimit-Limit": {"9223372036854775807"}, "X-Ratelimit-Remaining": {"9223372036854775806"}}, []Quota{q(most, most-1, -1, 0)}},
 		"a limit above it":        {http.Header{"X-Ratelimit-Limit": {"9223372036854775808"}, "X-Ratelimit-Remaining": {"7"}}, []Quota{q(-1, 7, -1, 0)}},
@@ -59,7 +59,7 @@ func TestEdgesOfQuotas(t *testing.T) {
 		"the name's window wins over Remaining's": {http.Header{"X-Ratelimit-Limit-Hour": {"100"}, "X-Ratelimit-Remaining-Hour": {"9;w=60"}}, []Quota{q(100, 9, -1, time.Hour)}},
 		"policies of a field of their own win": {http.Header{"Ratelimit-Policy": {"10;w=1"}, "Ratelimit-Limit": {"10, 50;w=60"}, "Ratelimit-Remaining": {"9"}},
 			[]Quota{q(10, 9, -1, time.Second)}},
-		"one of several policies, which is not told": {http.Header{"Ratelimit-Policy": {"10;w=1, 1000;w=3600"}, "Ratelimit-Remaining": {"5"}},
+		"one of several policies, unknown which": {http.Header{"Ratelimit-Policy": {"10;w=1, 1000;w=3600"}, "Ratelimit-Remaining": {"5"}},
 			[]Quota{q(-1, 5, -1, 0), q(10, -1, -1, time.Second), q(1000, -1, -1, time.Hour)}},
 		"the only policy": {http.Header{"Ratelimit-Policy": {"10;w=1"}, "Ratelimit-Remaining": {"5"}}, []Quota{q(10, 5, -1, time.Second)}},
 		"resets 2 s apart": {http.Header{"Ratelimit-Limit": {"10"}, "Ratelimit-Reset": {"10"}, "X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Reset": {"12"}},
@@ -80,17 +80,17 @@ func TestEdgesOfQuotas(t *testing.T) {
 	}
 }
 
-// A reset is milliseconds only if that fits Retry-After to a second.
+// A reset is in milliseconds only if that agrees with Retry-After to a second.
 func TestEdgesOfMilliseconds(t *testing.T) {
-	for told, want := range map[string]time.Duration{"4000": 4 * time.Second, "4001": 4001 * time.Second, "2000": 2 * time.Second, "1999": 1999 * time.Second, "999": 999 * time.Second} {
-		h := Parse(response(429, http.Header{"Retry-After": {"3"}, "X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Reset": {told}}), noon)
+	for reset, want := range map[string]time.Duration{"4000": 4 * time.Second, "4001": 4001 * time.Second, "2000": 2 * time.Second, "1999": 1999 * time.Second, "999": 999 * time.Second} {
+		h := Parse(response(429, http.Header{"Retry-After": {"3"}, "X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Reset": {reset}}), noon)
 		if len(h.Quotas) != 1 || h.Quotas[0].Reset != want {
-			t.Errorf("%s: %+v, want %v", told, h.Quotas, want)
+			t.Errorf("%s: %+v, want %v", reset, h.Quotas, want)
 		}
 	}
 }
 
-// That all calls are stopped is told in one field, whatever another says.
+// If one field says that the limit is global, it does not matter that another names a bucket.
 func TestEdgesOfScopes(t *testing.T) {
 	header := http.Header{"X-Ratelimit-Global": {"true"}, "X-Ratelimit-Scope": {"user"}, "X-Ratelimit-Bucket": {"b"}, "X-Ratelimit-Remaining": {"0"}}
 	if h := Parse(response(429, header), noon); h.Scope != "" || len(h.Quotas) != 1 || h.Quotas[0].Name != "b" {
@@ -102,7 +102,7 @@ func TestEdgesOfScopes(t *testing.T) {
 	}
 }
 
-// Which of too many fields are read does not depend on the order of a map.
+// If there are too many fields, which of them are read does not depend on the order of a map.
 func TestTooManyFieldsAreCutInOrder(t *testing.T) {
 	var first []Quota
 	for range 200 {
@@ -142,7 +142,7 @@ func TestEdgesOfDialects(t *testing.T) {
 		r.Body = io.NopCloser(strings.NewReader(body))
 		return r
 	}
-	// What is told wins over Max and Window; its own refusal may tell a wait.
+	// The value of a field replaces Max, but not Window. A row's own Refusal may come with a wait.
 	h := p.Parse(from("a.test", 400, http.Header{"X-Quota": {"100:60"}, "X-Wait": {"7"}}, ""), noon)
 	if len(h.Quotas) != 1 || h.Quotas[0].Limit != 100 || h.Quotas[0].Window != time.Hour || h.RetryAfter != 7*time.Second {
 		t.Errorf("%+v", h)
@@ -150,7 +150,7 @@ func TestEdgesOfDialects(t *testing.T) {
 	if h := p.Parse(from("a.test", 404, http.Header{"X-Quota": {"100"}, "X-Wait": {"7"}}, ""), noon); h.RetryAfter != 0 {
 		t.Errorf("%+v", h)
 	}
-	// An answer that was served orders no wait in its body either, and a header wins.
+	// A response that was served asks for no wait, in its body either. A header takes precedence.
 	const info = `{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3s"}]}}`
 	for status, want := range map[int]time.Duration{200: 0, 400: 3 * time.Second, 429: 3 * time.Second} {
 		if h := p.Parse(from("body.test", status, http.Header{"Content-Type": {"application/json"}}, info), noon); h.RetryAfter != want {

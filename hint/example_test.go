@@ -23,7 +23,7 @@ func ExampleParse() {
 	// Output: true 2m0s
 }
 
-// The server's clock is an hour behind. Both of its dates are, so the wait is right.
+// The server's clock is an hour behind. So are both of its dates, so the wait is right.
 func ExampleParse_clockSkew() {
 	resp := &http.Response{
 		StatusCode: http.StatusServiceUnavailable,
@@ -36,7 +36,7 @@ func ExampleParse_clockSkew() {
 	// Output: 30s
 }
 
-// Ordinary responses tell what is left, so that no refusal is needed to know it.
+// Ordinary responses say what is left, so a client need not run into the limit to find it.
 func ExampleParse_quotas() {
 	header := http.Header{}
 	header.Add("RateLimit-Policy", `"burst";q=10;w=1, "daily";q=1000;w=86400`)
@@ -50,7 +50,7 @@ func ExampleParse_quotas() {
 	// burst 10 requests in 1s left: -1
 }
 
-// Names that follow the pattern need no row in a table.
+// Fields whose names follow the pattern need no row in a table.
 func ExampleParse_pattern() {
 	header := http.Header{}
 	header.Add("x-ratelimit-limit-requests", "60")
@@ -68,7 +68,7 @@ func ExampleParse_pattern() {
 	// 149984 of 150000 tokens until 6m0s
 }
 
-// This API tells only what is used. The limit stands in its documentation.
+// This API says only what is used. Its limit is in its documentation.
 func ExampleParser() {
 	parser := &hint.Parser{Dialects: []hint.Dialect{{
 		Host: "api.example.com",
@@ -85,7 +85,7 @@ func ExampleParser() {
 	// Output: 880 weight left of 6000 in 1m0s
 }
 
-// This API refuses with 200 and says so in the body, which is still there afterwards.
+// This API throttles with a 200 and says so in the body. The caller can still read the body afterwards.
 func ExampleParser_body() {
 	parser := &hint.Parser{Dialects: []hint.Dialect{{Host: "api.kraken.com", Body: true}}}
 	resp := &http.Response{
@@ -102,9 +102,9 @@ func ExampleParser_body() {
 	// {"error":["EAPI:Rate limit exceeded"]} <nil>
 }
 
-// A spent account is a 429 as well, but no wait cures it. OpenAI, Anthropic and Moonshot say so in the
-// body, and Body turns on the look into it; for other hosts, Final lists their codes. A
-// throttle.Transport{Hint: parser.Parse} hands such an answer out at once, and stops nobody for it.
+// A spent account is a 429 too, but no wait cures it. OpenAI, Anthropic and Moonshot say so in the body, so
+// Body is enough for their hosts. For other hosts, Final lists the codes. A
+// throttle.Transport{Hint: parser.Parse} returns such a response at once, and pauses nobody.
 func ExampleParser_spentAccount() {
 	parser := &hint.Parser{Dialects: []hint.Dialect{
 		{Host: "api.openai.com", Body: true},

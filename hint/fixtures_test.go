@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// fixture is one case of testdata/ratelimit-headers.json: a response, real or made up,
-// and what is to be read from it.
+// fixture is one case of testdata/ratelimit-headers.json: a response, recorded or made up, and what Parse
+// should read from it.
 type fixture struct {
 	Name, Class string
 	SolvableBy  string `json:"solvable_by"`
@@ -62,9 +62,9 @@ func (f *fixture) response() *http.Response {
 	return resp
 }
 
-// judge returns what is wrong with h, "" if it is as expected.
+// judge returns what is wrong with h; "" if nothing is.
 func (f *fixture) judge(h Hint, expect map[string]any) string {
-	first := untold
+	first := unset
 	if len(h.Quotas) > 0 {
 		first = h.Quotas[0]
 	}
@@ -126,11 +126,11 @@ func (f *fixture) find(quotas []Quota, want map[string]any) string {
 	return fmt.Sprintf("no quota like %v", want)
 }
 
-// part judges one member of a quota. An unknown key is an error, so that nothing
-// goes unjudged.
+// part returns what is wrong with one member of a quota; "" if nothing is. An unknown key is an error, so
+// that no expectation is skipped.
 func (f *fixture) part(q Quota, key string, want any) string {
-	known := func(v any, told bool) any {
-		if told {
+	known := func(v any, is bool) any {
+		if is {
 			return v
 		}
 		return nil
@@ -158,20 +158,21 @@ func (f *fixture) part(q Quota, key string, want any) string {
 	return ""
 }
 
+// span returns got unless it is as long as want seconds, or up to the tolerance longer.
 func (f *fixture) span(got, want any) string {
 	tolerance := 1.0
 	if f.Tolerance != nil {
 		tolerance = *f.Tolerance
 	}
-	d, told := got.(time.Duration)
+	d, known := got.(time.Duration)
 	w, wanted := want.(float64)
-	if told != wanted || told && (d.Seconds() < w-0.001 || d.Seconds() > w+tolerance) {
+	if known != wanted || known && (d.Seconds() < w-0.001 || d.Seconds() > w+tolerance) {
 		return fmt.Sprint(got)
 	}
 	return ""
 }
 
-// keys are what a case may expect.
+// keys are the names of what a case may expect.
 const keys = " throttled policies policy unit limit remaining reset_after_seconds window_seconds retry_after_seconds retry_after_min_seconds "
 
 func TestFixtures(t *testing.T) {
@@ -199,7 +200,7 @@ func TestFixtures(t *testing.T) {
 					bad = append(bad, why)
 				}
 			}
-			if want, ok := f.Expect["throttled"]; ok && h.Throttled != want { // also where there are alternatives
+			if want, ok := f.Expect["throttled"]; ok && h.Throttled != want { // even if there are alternatives
 				t.Errorf("throttled: got %v, want %v", h.Throttled, want)
 			}
 			for _, e := range append(expects, f.Expect) {

@@ -31,14 +31,14 @@ func sane(t *testing.T, h Hint) {
 		case math.IsNaN(q.Rate), math.IsInf(q.Rate, 0), q.Rate < 0:
 			t.Errorf("rate: %+v", q)
 		case q.Limit < 0 && q.Remaining < 0 && q.Rate == 0:
-			t.Errorf("nothing told: %+v", q)
+			t.Errorf("a quota without content: %+v", q)
 		case q.Source == "", len(q.Name) > maxName, len(q.Unit) > 2*maxName: // a letter may grow in lower case
 			t.Errorf("names: %+v", q)
 		}
 	}
 }
 
-// everything checks a response with all parsers, and that they leave it alone.
+// everything checks a response with all parsers, and that they do not change it.
 func everything(t *testing.T, resp *http.Response, now time.Time, body string) {
 	t.Helper()
 	before := resp.Header.Clone()
@@ -63,8 +63,7 @@ func everything(t *testing.T, resp *http.Response, now time.Time, body string) {
 	}
 }
 
-// FuzzParse parses whole responses: a status, header lines as they come over the
-// wire, a host, and a body.
+// FuzzParse parses whole responses: a status, header lines as they come over the wire, a host, and a body.
 func FuzzParse(f *testing.F) {
 	for _, fx := range loadFixtures(f) {
 		var b bytes.Buffer
@@ -81,7 +80,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRetryAfter is about the one field that orders to wait.
+// FuzzRetryAfter reads the value of Retry-After.
 func FuzzRetryAfter(f *testing.F) {
 	for _, v := range []string{
 		"120", "2.0", "0.0000000001", "9223372036", "9223372037", "18446744074", "NaN", "+5", "0x10", "1e3", "-1", ".5",
@@ -111,7 +110,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// FuzzReset is about the primitive that reads the end of a window.
+// FuzzReset reads the end of a window.
 func FuzzReset(f *testing.F) {
 	for _, v := range []string{
 		"30", "1768046410", "1768046410.25", "1768046410250", "99999999999", "100000000000000", "6m0s", "20ms", "9223372037s",
@@ -138,8 +137,8 @@ func FuzzReset(f *testing.F) {
 	})
 }
 
-// FuzzItems is about structured fields: what is read of a field is read of two
-// lines of it as well, and of what it is written as.
+// FuzzItems reads structured fields. Splitting a field into two lines, or writing out again what was read,
+// does not change what is read.
 func FuzzItems(f *testing.F) {
 	for _, fx := range loadFixtures(f) {
 		for _, lines := range fx.Header {
@@ -175,7 +174,7 @@ func FuzzItems(f *testing.F) {
 	})
 }
 
-// FuzzDecode is about names.
+// FuzzDecode reads the names of fields.
 func FuzzDecode(f *testing.F) {
 	for _, fx := range loadFixtures(f) {
 		for name := range fx.Header {
@@ -191,17 +190,17 @@ func FuzzDecode(f *testing.F) {
 		if !strings.HasPrefix(key, a.prefix) || !strings.Contains(key, a.unit) || a.window < 0 {
 			t.Errorf("decode(%q) = %+v", key, a)
 		}
-		upper := strings.ToUpper(key) // of ASCII; elsewhere it may change the length
+		upper := strings.ToUpper(key) // outside ASCII this may change the length
 		if b := decode(upper); len(upper) == len(key) && strings.EqualFold(upper, key) && (a.kind != b.kind || a.window != b.window) {
 			t.Errorf("decode(%q) = %+v, in capitals %+v", key, a, b)
 		}
-		if strings.Contains(key, "imit") && !mayTell(http.Header{key: nil}) {
+		if strings.Contains(key, "imit") && !mentionsLimit(http.Header{key: nil}) {
 			t.Errorf("%q is passed over", key)
 		}
 	})
 }
 
-// TestAnyResponse puts together responses from pieces that mean something.
+// TestAnyResponse makes responses of names and values that have a meaning, at random.
 func TestAnyResponse(t *testing.T) {
 	names := []string{"Retry-After", "Retry-After-Ms", "Date", "Age", "X-From-Cache", "X-Should-Retry", "Content-Type", "X-Ratelimit-Bucket", "X-Ratelimit-Scope"}
 	for _, p := range []string{"", "X-", "Beta-", "X-Rate-Limit-"} {

@@ -1,33 +1,40 @@
-// Package hint reads what an HTTP response says about the limits of the server
-// that sent it.
-//
-// It stands on the standard library alone and is useful without the rest of the
-// module: [Parse] takes a response and returns plain numbers.
+// Package hint reads what an HTTP response says about the limits of the server that sent it. It needs the
+// standard library alone, and is useful without the rest of the module.
 //
 //	h := hint.Parse(resp, time.Now())
 //	if h.Throttled {
 //		time.Sleep(h.RetryAfter)
 //	}
 //
-// It understands Retry-After and its variants in milliseconds, the RateLimit
-// fields of the IETF in all their drafts, the X-RateLimit fields with whatever unit
-// their reset has, and everything that is named like them: one pattern,
+// # Usage
+//
+// [Parse] understands Retry-After and its variants in milliseconds, the RateLimit fields of the IETF in
+// all their drafts, the X-RateLimit fields whatever the unit of their reset, and every other field whose
+// name follows this pattern:
 //
 //	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
 //
-// reads most vendors. The others stand in a table, one [Dialect] a row, and a
-// [Parser] has rows of its own.
+// Most vendors follow it. The others stand in a table, one [Dialect] a row. A [Parser] adds
+// rows for the APIs that you know.
 //
-// What a server says is not trusted. A field that does not follow its grammar is
-// ignored as if it had not been sent, and no number is ever negative or wraps
-// around. A number of units that does not fit 64 bits counts as unknown. A very
-// long wait is reported as it was told, and so is a limit of 0 or more remaining
-// than the limit: what to believe is for the caller to decide. Of a response at
-// most 16 quotas are told, and at most 32 fields about limits and 8 KiB of their
-// values are read.
+// # Concurrency
 //
-// Field names are expected in the canonical form that net/http gives them
-// ("X-Ratelimit-Limit"), as [http.Header.Add] does.
+// Everything in this package is safe for concurrent use.
+//
+// # Expected behaviour
+//
+// A server is not trusted. A field that does not follow its grammar is ignored, as if it had not been
+// sent. No number is ever negative or wraps around, and a number of units beyond 64 bits counts as
+// unknown. Very long waits, a limit of 0, and more remaining units than the limit are reported as they are
+// advertised: what to believe is up to the caller. At most 16 quotas of a response are reported, and at
+// most 32 fields about limits and 8 KiB of their values are read.
+//
+// Field names are expected in the canonical form that net/http gives them ("X-Ratelimit-Limit").
+//
+// # Testing
+//
+// Parse reads no clock: it takes the time as an argument. A response is a status and a header, so a test
+// needs no server.
 package hint
 
 import (
@@ -35,134 +42,123 @@ import (
 	"time"
 )
 
-// Hint is what one response says about its sender's limits. The zero Hint says
-// nothing: not throttled, no wait told, no quota told.
+// Hint is what one response says about the limits of its server. The zero Hint says nothing.
 type Hint struct {
-	// Throttled tells that the upstream refused this request because of a limit: a
-	// 429 (RFC 6585 §4), 418 or 529, a 503 that tells a wait, a 403 that tells a wait
-	// or a quota of which nothing remains, and what a [Dialect] says besides. A 503
-	// that tells no wait is a failure like any other. An answer that was served is not
-	// a refusal, though it took the last unit.
+	// Throttled means that the request was not served because of a limit. That is so for a 429 (RFC 6585
+	// §4), 418 and 529, for a 503 that asks for a wait, for a 403 that asks for a wait or shows an exhausted
+	// quota, and for what a [Dialect] adds. A 503 that asks for no wait is a failure like any other. A
+	// response that was served is not throttled, even if it took the last unit.
 	Throttled bool
 
-	// RetryAfter is how long, counted from the time given to Parse, the upstream
-	// asks not to be sent anything. 0: no wait told. It is never negative, and a
-	// wait too long for a Duration is the longest Duration. If a throttled response
-	// has no wait, but the end of a window (X-RateLimit-Reset, say) and not what remains
-	// in that window, RetryAfter is the time until that end; of several, until the first.
+	// RetryAfter is how long not to send anything, counted from the time given to Parse; 0: the response
+	// asks for no wait. It is never negative, and a wait too long for a Duration becomes the longest
+	// Duration. Some throttled responses have no wait, but the end of a window (X-RateLimit-Reset, for
+	// example) and not what remains in it. Then RetryAfter is the time until that end, or until the first
+	// of several.
 	RetryAfter time.Duration
 
-	// Final tells that no wait cures this answer: the same request should not be sent
-	// again. An error says so with X-Should-Retry or Stripe-Should-Retry: false, or by
-	// a code in its body that a [Dialect] knows: a spent account, say. Throttled and
-	// RetryAfter are what they would be without it, so look at Final first.
+	// Final means that no wait cures this error, so the same request should not be sent again. The response
+	// says so by X-Should-Retry: false or Stripe-Should-Retry: false, or by an error code in its body that
+	// a [Dialect] lists, such as that of a spent account. Throttled and RetryAfter are the same as without
+	// it, so check Final first.
 	Final bool
 
-	// Scope is the Name of the quota that a refusal is about. "": not told, so that it
-	// may be about everything under the same credentials; also whenever Throttled is
-	// false.
+	// Scope is the Name of the quota that throttled the request. "": unknown, and then it may concern
+	// everything under the same credentials. It is also "" if Throttled is false.
 	Scope string
 
-	// Quotas are the quotas that the response describes, those of table rows first,
-	// then RateLimit, X-RateLimit and other fields. nil: none told. A quota that is
-	// described in several ways is told once; where the descriptions differ, all are
-	// told.
+	// Quotas are the quotas that the response describes: those of table rows first, then those of RateLimit,
+	// X-RateLimit and other fields. nil: none. Several descriptions of one quota are merged if they agree;
+	// otherwise each is reported.
 	Quotas []Quota
 }
 
-// Quota is one quota as a response describes it. Because 0 is a value that
-// upstreams tell, a Quota in which nothing is told is not the zero Quota: its
-// Limit, Remaining and Reset are -1.
+// Quota is one quota as a response describes it. Upstreams do advertise 0, so an unknown Limit, Remaining
+// or Reset is -1, and the zero Quota does not stand for "unknown".
 //
-// The strings may share memory with the header; one who keeps them for long should
-// clone them.
+// The strings may share memory with the response's header. Clone those that are kept for long.
 type Quota struct {
-	// Name is what the upstream calls the quota, cut to 64 bytes: the policy name of
-	// RateLimit, GitHub's resource, Discord's bucket. "": not told.
+	// Name is the upstream's name for the quota, cut to 64 bytes: the policy name of RateLimit, GitHub's
+	// resource, Discord's bucket. "": unknown.
 	Name string
 
-	// Unit is what the quota counts, as told: "requests", "tokens", ... "": not told.
-	// It is "requests" where a RateLimit-Policy names no unit: that is the draft's
-	// default.
+	// Unit is what the quota counts, in the upstream's words: "requests", "tokens". "": unknown. It is
+	// "requests" if a RateLimit-Policy names no unit, as the draft says.
 	Unit string
 
-	// Limit is the size of the quota, in units per window. -1: not told.
+	// Limit is the size of the quota, in units per window. -1: unknown.
 	Limit int64
 
-	// Remaining is what is left of it in this window, in units. -1: not told.
+	// Remaining is what is left in the current window, in units. -1: unknown.
 	Remaining int64
 
-	// Reset is the time until the told end of the window, counted from the time given
-	// to Parse. -1: not told.
+	// Reset is the time until the window ends, counted from the time given to Parse. -1: unknown.
 	Reset time.Duration
 
-	// Window is the length of the window. 0: not told.
+	// Window is the length of the window. 0: unknown.
 	Window time.Duration
 
-	// Rate is the units per second that the quota grows by, where the upstream
-	// tells a rate. 0: not told.
+	// Rate is how many units per second the quota gains, if the upstream advertises a rate. 0: unknown.
 	Rate float64
 
-	// Source is the name of the header field that told Remaining, or else Limit, or
-	// Rate: "X-Ratelimit-Remaining", "Ratelimit". "body": the response's body did.
+	// Source is the name of the header field that Remaining was read from, or otherwise Limit, or Rate:
+	// "X-Ratelimit-Remaining", "Ratelimit". It is "body" for the response's body.
 	Source string
 }
 
-// Parse returns what resp says about its sender's limits. now is the time at
-// which resp was received. resp is not changed and its body is not read; a nil
-// resp says nothing. Parse is safe for concurrent use, and it allocates nothing
-// for a response that says nothing about limits.
-//
-// Retry-After (RFC 9110 §10.2.3) is read on 403, 418, 429, 503, 529 and on every
-// 3xx. It is not read on any other response: some servers put it on every answer,
-// and there it orders nobody to wait. On a 3xx, RetryAfter is told with Throttled
-// false. Retry-After-Ms, X-Ms-Retry-After-Ms and X-Amz-Retry-After are more
-// precise and win over it, in this order.
-//
-// The value is a number of seconds, with a decimal fraction if the server likes
-// one, or a date in any of the three forms of RFC 9110 §5.6.7 (also with UTC where
-// it should say GMT). A date is compared with the Date field of the same response,
-// so that it does not matter whether the two clocks agree; it is compared with the
-// second of now if Date is missing, malformed, or more than a day from now. Both have a
-// resolution of one second, and how far their clock has gone into the second of Date is
-// unknown. The wait is the shortest that does not end before the date, by the
-// server's clock, whatever part of the second that is; so it may end up to a second after the date. A
-// date in the second of Date is a wait of one second, an earlier one is no wait. Of
-// several fields, the longest wait counts.
-//
-// X-Should-Retry (of Anthropic and OpenAI) and Stripe-Should-Retry are read on every
-// status from 400 on. Only false has a meaning here: true does not make it safe to
-// repeat a request.
-//
-// Quotas are read from every response, except one that was served from a cache
-// (Age above 0, or X-From-Cache). The end of a window may be told as a span or a moment, in seconds
-// or milliseconds, or as a date. A number is told apart by its size: below 1e9
-// it is a span in seconds.
+// Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time
+// at which resp was received. resp is not changed and its body is not read; a nil resp says nothing. Parse
+// is safe for concurrent use, and allocates nothing for a response that says nothing about limits.
 func Parse(resp *http.Response, now time.Time) Hint {
 	return (&Parser{}).Parse(resp, now)
 }
 
-// Parser reads responses by rows of its own before the built-in ones. The zero
-// Parser is ready to use; its Parse is the function [Parse]. Dialects must not be
-// changed after the first use. A Parser is safe for concurrent use.
+// Parser reads responses by rows of its own first, and then by the built-in ones. The zero Parser is ready
+// to use. A Parser is safe for concurrent use; Dialects must not be changed after the first use.
 //
-// Some upstreams refuse with a 200 or a 400 and say so only in the body. A row with
-// Body set makes the Parser look into the bodies of that host: into those that are
-// JSON and not compressed, with status 200, 400, 402, 403, 429 or 503, and not into
-// more than their first 64 KiB. It understands the refusals of GraphQL servers
-// (GitHub, Linear, Shopify), the error codes of AWS, Google's RetryInfo, Kraken's
-// errors, and the codes by which OpenAI, Anthropic and Moonshot say that an account is
-// spent. The response's Body is then replaced by one that gives what was read again
-// and goes on behind it, so the caller can read it as if nothing had
-// happened. To look is to wait until so much of the body has come.
+// # Waits
+//
+// Retry-After (RFC 9110 §10.2.3) is read on 403, 418, 429, 503, 529 and every 3xx. Some servers put it on
+// every response; on other statuses it asks nobody to wait. On a 3xx, RetryAfter is set and Throttled is
+// false. Retry-After-Ms, X-Ms-Retry-After-Ms and X-Amz-Retry-After are more precise and take precedence, in
+// this order. If a field has several lines, the longest wait counts.
+//
+// The value is a number of seconds, maybe with a decimal fraction, or a date in one of the three forms of
+// RFC 9110 §5.6.7 (also with UTC in place of GMT). A date is compared with the response's Date field, so
+// the clocks of both sides need not agree. The second of now takes the place of a Date that is missing,
+// malformed, or more than a day from now.
+//
+// Dates are in whole seconds, so it is unknown how much of the second of Date has passed. The wait is the
+// shortest that certainly reaches the date by the server's clock, and so ends up to a second after it. A
+// date in the second of Date means one second; an earlier date means no wait.
+//
+// X-Should-Retry (Anthropic, OpenAI) and Stripe-Should-Retry are read on every status from 400 on. Only
+// false has a meaning, because true does not make it safe to repeat a request.
+//
+// # Quotas
+//
+// Quotas are read from every response but one from a cache (Age above 0, or X-From-Cache). The end of a
+// window may be a span or a moment, in seconds or milliseconds, or a date. A plain number below 1e9 is a
+// span in seconds, and a larger one a moment.
+//
+// # Bodies
+//
+// Some upstreams throttle with a 200 or a 400 and say so in the body alone. A row with Body set makes the
+// Parser look into the bodies of its host: uncompressed JSON with status 200, 400, 402, 403, 429 or 503,
+// and no more than the first 64 KiB. It understands the errors of GraphQL servers (GitHub, Linear,
+// Shopify), the error codes of AWS, Google's RetryInfo, Kraken's errors, and the codes by which OpenAI,
+// Anthropic and Moonshot report a spent account.
+//
+// Parse then waits until that much of the body has come. It replaces the response's Body by one that
+// returns every byte, so the caller reads it as usual.
 type Parser struct {
-	// Dialects are the rows, the first before the others. nil: the built-in ones alone.
-	// A row for a host costs time on every response of that host, also on one that
-	// says nothing about limits.
+	// Dialects are your own rows, read in this order. nil: the built-in rows alone. A row for a host costs
+	// time on every response of that host, also on one that says nothing about limits.
 	Dialects []Dialect
 }
 
-// Parse is as the function [Parse], with the rows of p before the built-in ones.
+// Parse is the function [Parse] with the rows of p before the built-in ones. If one of them has Body or
+// Final set, it may read the beginning of resp's body; see [Parser].
 func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 	var h Hint
 	if resp == nil {
@@ -172,15 +168,23 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter()
 	}
 	h.Final = resp.StatusCode >= 400 && forbidsRetry(resp.Header)
-	if mayTell(resp.Header) || p.covers(resp) {
-		p.learn(resp, now, &h)
+	if mentionsLimit(resp.Header) || p.covers(resp) {
+		p.read(resp, now, &h)
 	} else {
-		h.Throttled = refuses(resp.StatusCode, &h)
+		h.Throttled = throttles(resp.StatusCode, &h)
 	}
 	return h
 }
 
-// covers tells whether a row of p's own is about the host that answered.
+// Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse
+// returns the zero Hint. It looks at the names of fields only, so it is cheaper than Parse. It does not know
+// a Parser's own rows. resp must not be nil.
+func Silent(resp *http.Response) bool {
+	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header))
+}
+
+// covers reports whether a row of p is about the host that responded. For the built-in rows mentionsLimit is
+// enough: one of the fields that they read has "imit" in its name.
 func (p *Parser) covers(resp *http.Response) bool {
 	if len(p.Dialects) == 0 {
 		return false
@@ -194,8 +198,9 @@ func (p *Parser) covers(resp *http.Response) bool {
 	return false
 }
 
-// learn reads the quotas, and what depends on the host.
-func (p *Parser) learn(resp *http.Response, now time.Time, h *Hint) {
+// read reads the quotas, and everything that depends on the host: first the table rows, which take the
+// fields that they name, then by the name pattern what the rows have left, and last the body.
+func (p *Parser) read(resp *http.Response, now time.Time, h *Hint) {
 	host := hostOf(resp)
 	fresh := !cached(resp.Header)
 	r := reader{clock: clock{now: now, header: resp.Header}}
@@ -203,7 +208,7 @@ func (p *Parser) learn(resp *http.Response, now time.Time, h *Hint) {
 	if fresh {
 		l.collect(resp.Header)
 	}
-	refusal, body := false, false
+	refusal, body := false, false // a row says so of this status; a row asks for the body
 	for _, rows := range [...][]Dialect{p.Dialects, vendors} {
 		for i := range rows {
 			d := &rows[i]
@@ -229,7 +234,8 @@ func (p *Parser) learn(resp *http.Response, now time.Time, h *Hint) {
 	r.conclude(resp.StatusCode, refusal, h)
 }
 
-// wait reads the field that a row names for it. The first row's counts.
+// wait reads the field that a row names for the wait. Rows are read in order, and a later one overwrites
+// what an earlier one found.
 func (r *reader) wait(d *Dialect, h *Hint) {
 	c := r.clock
 	c.order = true
@@ -238,10 +244,15 @@ func (r *reader) wait(d *Dialect, h *Hint) {
 	}
 }
 
-// conclude tells the quotas, and whether the response is a refusal and of what.
+// conclude fills in h from what was read: the quotas, whether the response is throttled, how long to wait if
+// nothing else says so, and the scope.
+//
+// The scope is the bucket that the response names, or the only exhausted quota. With two exhausted quotas it
+// is unknown which one throttled. An overloaded server (a 5xx) and a ban (418) concern no single quota.
 func (r *reader) conclude(status int, refusal bool, h *Hint) {
-	var exhausted *Quota
-	none, complete := 0, false
+	var exhausted *Quota // the last of
+	none := 0            // those with nothing left
+	complete := false    // one quota says both what remains and when it ends
 	for i := range r.n {
 		q := &r.quotas[i]
 		if q.Remaining == 0 {
@@ -253,7 +264,7 @@ func (r *reader) conclude(status int, refusal bool, h *Hint) {
 	if r.n > 0 {
 		h.Quotas = append([]Quota(nil), r.quotas[:r.n]...)
 	}
-	h.Throttled = h.Throttled || refuses(status, h) || none > 0 && (refusal || status == http.StatusForbidden)
+	h.Throttled = h.Throttled || throttles(status, h) || none > 0 && (refusal || status == http.StatusForbidden)
 	if h.Throttled && h.RetryAfter == 0 && !complete {
 		h.RetryAfter = r.end
 	}
@@ -266,14 +277,30 @@ func (r *reader) conclude(status int, refusal bool, h *Hint) {
 	}
 }
 
-// refuses tells whether a response with this status is a refusal whatever the
-// quotas.
-func refuses(status int, h *Hint) bool {
+// throttles reports whether a response with this status is throttled whatever the quotas say. A 403 and a
+// 503 often have other reasons, so they count only with a wait.
+func throttles(status int, h *Hint) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusTeapot, 529:
 		return true
 	case http.StatusServiceUnavailable, http.StatusForbidden:
 		return h.RetryAfter > 0
+	}
+	return false
+}
+
+// cached reports whether the response came from a cache; then what it says about quotas is out of date. Age
+// is the field of RFC 9111 §5.1. X-From-Cache is that of gregjones/httpcache, which sends no Age.
+func cached(h http.Header) bool {
+	for _, age := range h["Age"] {
+		if age = trim(age); allDigits(age) && digits(age) > 0 {
+			return true
+		}
+	}
+	for _, mark := range h["X-From-Cache"] {
+		if mark = trim(mark); mark != "" && mark != "0" && !fold(mark, "false") && !fold(mark, "miss") {
+			return true
+		}
 	}
 	return false
 }

@@ -17,7 +17,7 @@ func response(status int, header http.Header) *http.Response {
 }
 
 func TestParseStatus(t *testing.T) {
-	const told = 7 * time.Second
+	const wait = 7 * time.Second
 	tests := []struct {
 		status int
 		with   Hint // Retry-After: 7
@@ -26,19 +26,19 @@ func TestParseStatus(t *testing.T) {
 		{200, Hint{}, Hint{}},
 		{201, Hint{}, Hint{}},
 		{299, Hint{}, Hint{}},
-		{301, Hint{RetryAfter: told}, Hint{}},
-		{304, Hint{RetryAfter: told}, Hint{}},
-		{399, Hint{RetryAfter: told}, Hint{}},
+		{301, Hint{RetryAfter: wait}, Hint{}},
+		{304, Hint{RetryAfter: wait}, Hint{}},
+		{399, Hint{RetryAfter: wait}, Hint{}},
 		{400, Hint{}, Hint{}},
-		{403, Hint{Throttled: true, RetryAfter: told}, Hint{}},
+		{403, Hint{Throttled: true, RetryAfter: wait}, Hint{}},
 		{404, Hint{}, Hint{}},
-		{418, Hint{Throttled: true, RetryAfter: told}, Hint{Throttled: true}},
-		{429, Hint{Throttled: true, RetryAfter: told}, Hint{Throttled: true}},
+		{418, Hint{Throttled: true, RetryAfter: wait}, Hint{Throttled: true}},
+		{429, Hint{Throttled: true, RetryAfter: wait}, Hint{Throttled: true}},
 		{500, Hint{}, Hint{}},
 		{502, Hint{}, Hint{}},
-		{503, Hint{Throttled: true, RetryAfter: told}, Hint{}},
+		{503, Hint{Throttled: true, RetryAfter: wait}, Hint{}},
 		{504, Hint{}, Hint{}},
-		{529, Hint{Throttled: true, RetryAfter: told}, Hint{Throttled: true}},
+		{529, Hint{Throttled: true, RetryAfter: wait}, Hint{Throttled: true}},
 		{0, Hint{}, Hint{}},
 		{-1, Hint{}, Hint{}},
 	}
@@ -85,7 +85,7 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{"86400", 24 * time.Hour},          //
 		{"31536000", 365 * 24 * 60 * 6e10}, // a year
 
-		// No wait told.
+		// No wait.
 		{"0", 0},
 		{"0.0", 0},
 
@@ -94,7 +94,7 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{"9223372035.999999999", 9223372035*time.Second + 999_999_999},
 		{"9223372036", longest},
 		{"9223372037", longest},
-		{"18446744074", longest}, // times 1e9 is +0.29 s modulo 2^64
+		{"18446744074", longest}, // times 1e9, modulo 2^64: 0.29 s
 		{"18446744073709551616", longest},
 		{"1609844400000", longest}, // epoch milliseconds, by mistake
 		{"99999999999999999999999999999999999999999999999999999999999999999999999999999999", longest},
@@ -130,8 +130,8 @@ func TestRetryAfterSeconds(t *testing.T) {
 	}
 }
 
-// Whatever the difference between the two clocks, and wherever in its second the server answers: a wait for a date
-// does not end before that date by the server's clock, and ends within a second after it.
+// A wait for a date does not end before that date by the server's clock, and ends within a second after it,
+// whatever the difference between the two clocks and wherever in its second the server responds.
 func TestRetryAfterDateIsNeitherEarlyNorLate(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -1500, -900, -100, 0, 100, 900, 1500, time.Hour} {
 		if skew.Abs() < time.Hour {
@@ -211,21 +211,20 @@ func TestRetryAfterDate(t *testing.T) {
 	}
 }
 
-// The century of a two-digit year is the one that brings it near to now, also at
-// the turn of a century.
+// The century of a two-digit year is the one that brings it close to now, at the turn of a century too.
 func TestTwoDigitYear(t *testing.T) {
 	newYearsEve := time.Date(2099, time.December, 31, 23, 59, 30, 0, time.UTC)
 	h := http.Header{"Retry-After": {"Friday, 01-Jan-00 00:00:00 GMT"}}
 	if got, want := Parse(response(429, h), newYearsEve).RetryAfter, 30*time.Second; got != want {
-		t.Errorf("New Year 2100, told 30 s before: got %v, want %v", got, want)
+		t.Errorf("New Year 2100, sent 30 s before: got %v, want %v", got, want)
 	}
 	h = http.Header{"Retry-After": {"Thursday, 31-Dec-99 23:59:59 GMT"}}
 	if got := Parse(response(429, h), time.Date(2100, time.January, 1, 0, 0, 30, 0, time.UTC)).RetryAfter; got != 0 {
-		t.Errorf("New Year's Eve 2099, told 30 s after: got %v, want 0", got)
+		t.Errorf("New Year's Eve 2099, sent 30 s after: got %v, want 0", got)
 	}
 }
 
-// Without a Date the local clock counts, from the beginning of its second.
+// Without a Date, a wait counts from the beginning of the local clock's second.
 func TestRetryAfterDateLocalClock(t *testing.T) {
 	h := http.Header{"Retry-After": {"Sat, 10 Jan 2026 12:00:05 GMT"}}
 	now := noon.Add(300 * time.Millisecond)
@@ -258,7 +257,7 @@ func TestRetryAfterLines(t *testing.T) {
 	}
 }
 
-// A 503 is a refusal for a limit only if it tells a wait.
+// A 503 is throttled only if it asks for a wait.
 func TestThrottled503(t *testing.T) {
 	for value, want := range map[string]bool{
 		"1":                             true,

@@ -7,19 +7,29 @@ import (
 	"time"
 )
 
+// This file reads the names of header fields: which of them are about limits, and what each says. For
+// example, X-Ratelimit-Remaining-Tokens-Minute has the prefix "X-", the kind remaining, the unit "tokens"
+// and the window one minute. Fields with the same prefix, unit and window are a family: they describe one
+// quota, and quotas.go reads their values together.
+
+// How much of one response is read, so that a hostile one costs little.
 const (
-	maxQuotas = 16       // told per response
-	maxFields = 32       // about limits, looked at per response
-	maxBytes  = 8 << 10  // of their values
-	maxName   = 64       // bytes of a quota's name or unit
-	minKey    = 9        // bytes of a header field's name: Ratelimit
-	maxKey    = 128      //
-	month     = 30 * day // a month and a year of a quota's window need not be exact
-	year      = 365 * day
+	maxQuotas = 16      // quotas that are reported
+	maxFields = 32      // fields about limits
+	maxBytes  = 8 << 10 // bytes of their values
+	maxName   = 64      // bytes of a quota's name or unit
+	minKey    = 9       // bytes of a field's name: no shorter one is about limits (Ratelimit)
+	maxKey    = 128     // bytes of a field's name: longer ones are ignored
 )
 
-// kind is what a field about a limit tells. The order is that in which the fields
-// of one family are read.
+// A month and a year, for quotas; they need not be exact.
+const (
+	month = 30 * day
+	year  = 365 * day
+)
+
+// kind is what a field about a limit says. The fields of a family are read in this order, so that a later,
+// more precise one finds what an earlier one said.
 type kind uint8
 
 const (
@@ -37,7 +47,7 @@ const (
 	scope           // X-RateLimit-Scope, X-RateLimit-Global
 )
 
-// kinds are the words of the name pattern.
+// kinds are the words of the name pattern that say what a field is.
 var kinds = [...]struct {
 	word string
 	kind kind
@@ -45,8 +55,8 @@ var kinds = [...]struct {
 	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used},
 }
 
-// labels are words that say something about the quota of their prefix; they take no
-// unit.
+// labels are the words that may stand in their place and say something else about the quota. No unit
+// follows them.
 var labels = [...]struct {
 	word string
 	kind kind
@@ -56,7 +66,7 @@ var labels = [...]struct {
 	{"period", window}, {"interval", window}, {"window", window},
 }
 
-// spans are the unit words that name a window.
+// spans are the unit words that name a window: -Limit-Minute is a limit per minute.
 var spans = [...]struct {
 	word string
 	d    time.Duration
@@ -67,27 +77,27 @@ var spans = [...]struct {
 	{"persecond", time.Second}, {"perminute", time.Minute}, {"perhour", time.Hour}, {"perday", day},
 }
 
-// units are the common unit words in the lower case in which they are told.
+// units are the common units. A name that has one of them in any case gets this string, without an
+// allocation.
 var units = [...]string{"requests", "tokens", "input-tokens", "output-tokens", "complexity"}
 
-// field is one header field about a limit. Fields of one prefix, unit and window
-// describe one quota.
+// field is one header field about a limit, with its name taken apart.
 type field struct {
-	key          string
-	lines        []string
-	prefix, unit string
+	key          string   // the whole name
+	lines        []string // the values
+	prefix, unit string   // as they stand in the name
 	window       time.Duration
 	kind         kind
 	taken        bool // a row of the table has read it
 }
 
-// mayTell tells whether some field of h may be about a limit: whether its name has
-// the letters that all of them have. Nearly every response is done after it.
+// mentionsLimit reports whether some field of h may be about a limit: whether its name has the letters
+// "imit", as all of them do. For nearly every response that is all that Parse does.
 //
-// Looking for the rare m first, eight bytes at a time, costs next to nothing beside
-// the steps of the map: no branch depends on the letters. Searching every name
-// for all four makes these steps half as long again.
-func mayTell(h http.Header) bool {
+// It looks for the m first, eight bytes at a time, because m is rare and no branch depends on the letters:
+// that costs next to nothing beside the steps through the map. Searching each name for all four letters
+// makes a step half as long again.
+func mentionsLimit(h http.Header) bool {
 	for key := range h {
 		if len(key) < minKey {
 			continue
@@ -103,8 +113,8 @@ func mayTell(h http.Header) bool {
 	return false
 }
 
-// hasM returns 0 if none of the first eight bytes of s is an m: it makes bytes that
-// are m zero, and then looks for a zero byte.
+// hasM returns 0 if none of the first eight bytes of s is an m. The XOR turns each m into a zero byte, and
+// only if there is one does (w − 0x01…01) &^ w have the top bit of some byte set.
 func hasM(s string) uint64 {
 	const ones = 0x0101010101010101
 	_ = s[7]
@@ -118,7 +128,15 @@ func hasM(s string) uint64 {
 //
 //	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
 //
-// and returns a field of kind none if it does not follow it.
+// and returns a field of kind none if the name does not follow it. The unit may stand on either side of the
+// kind, and may name a window:
+//
+//	Ratelimit                                 whole
+//	Ratelimit-Policy                          policy
+//	X-Rate-Limit-Remaining                    remaining, prefix "X-"
+//	X-Ratelimit-Reset-After                   resetAfter, prefix "X-"
+//	Anthropic-Ratelimit-Input-Tokens-Limit    limit, prefix "Anthropic-", unit "Input-Tokens"
+//	X-Ratelimit-Limit-Tokens-Minute           limit, prefix "X-", unit "Tokens", window 1 m
 func decode(key string) (f field) {
 	if len(key) > maxKey {
 		return f
@@ -148,7 +166,8 @@ func decode(key string) (f field) {
 	return f
 }
 
-// setUnit splits the unit part of a name into unit and window.
+// setUnit splits the unit part of a name into unit and window: "tokens-minute" is a unit and a window,
+// "minute" a window alone. Behind reset, other words may stand.
 func (f *field) setUnit(unit string) {
 	if f.kind == reset {
 		first, rest, _ := strings.Cut(unit, "-")
@@ -157,7 +176,7 @@ func (f *field) setUnit(unit string) {
 			f.kind, unit = resetAfter, rest
 		case fold(unit, "at"), fold(unit, "time"):
 			unit = ""
-		case fold(unit, "ms"): // a span or a moment: only a table can tell
+		case fold(unit, "ms"): // a span or a moment: only a row of the table can say which
 			f.kind = none
 		}
 	}
@@ -168,8 +187,8 @@ func (f *field) setUnit(unit string) {
 	f.unit = unit
 }
 
-// findWord returns where "ratelimit" or "rate-limit" begins and ends in key, as a
-// word of its own, in whatever case; -1 if it does not occur.
+// findWord returns where "ratelimit" or "rate-limit" begins and ends in key, as a word of its own and in
+// whatever case; -1 if it does not occur. A word ends at a hyphen: Ratelimiter is another word.
 func findWord(key string) (start, end int) {
 	for i := 0; i < len(key); {
 		n := 0
@@ -191,10 +210,11 @@ func findWord(key string) (start, end int) {
 	return -1, -1
 }
 
-// fold tells whether two ASCII words are equal but for their case.
+// fold reports whether two ASCII words are equal but for their case. Most differ in length, which is
+// cheaper to see.
 func fold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
-// kindOf returns what a word of the pattern means, none if it is not one.
+// kindOf returns the kind that a word of the pattern means; none if it is not such a word.
 func kindOf(word string) kind {
 	for _, k := range kinds {
 		if fold(word, k.word) {
@@ -204,7 +224,8 @@ func kindOf(word string) kind {
 	return none
 }
 
-// windowOf returns the window that a unit word names, 0 if it names none.
+// windowOf returns the window that a unit word names; 0 if it is another word, which is then a unit, or a
+// part of one.
 func windowOf(word string) time.Duration {
 	for _, s := range spans {
 		if fold(word, s.word) {
@@ -214,9 +235,9 @@ func windowOf(word string) time.Duration {
 	return 0
 }
 
-// unitName returns the unit part of a name in lower case.
+// unitName returns the unit part of a name in lower case. Mistral's "req" means requests.
 func unitName(s string) string {
-	if fold(s, "req") { // Mistral
+	if fold(s, "req") {
 		return units[0]
 	}
 	for _, u := range units {
@@ -227,18 +248,19 @@ func unitName(s string) string {
 	return strings.ToLower(short(s))
 }
 
-// short cuts a name to a length that can be kept.
+// short cuts a name to a length that is safe to keep.
 func short(s string) string { return s[:min(len(s), maxName)] }
 
-// fields are the fields of a response that are about limits, in order. A map has
-// none, and every call is to find the same quotas in the same order; so that what
-// is over the bound does not depend on luck, the last ones in order are left out.
+// fields are the fields of a response that are about limits, sorted. A map has no order, but every call has
+// to find the same quotas in the same order. If there are more than maxFields, the last in order are left
+// out, so that what is left out does not depend on luck either.
 type fields struct {
 	all [maxFields]field
 	n   int
 }
 
-// collect finds the fields of h that follow the pattern.
+// collect finds and sorts the fields of h that follow the pattern. The test for "imit" is that of
+// mentionsLimit, and spares most names the pattern.
 func (l *fields) collect(h http.Header) {
 	for key, lines := range h {
 		if len(key) < minKey || !strings.Contains(key, "imit") {
@@ -253,8 +275,8 @@ func (l *fields) collect(h http.Header) {
 	}
 }
 
-// insert puts f where it belongs. What would be behind the last place is left out,
-// and what was there falls out.
+// insert puts f into its place. If l is full, the last field in order is dropped, which may be f.
+// The list is short, so insertion sort is the cheapest.
 func (l *fields) insert(f *field) {
 	i := l.n
 	for i > 0 && f.before(&l.all[i-1]) {
@@ -268,8 +290,9 @@ func (l *fields) insert(f *field) {
 	l.all[i] = *f
 }
 
-// before orders fields: RateLimit before X-RateLimit before the other prefixes,
-// then by unit and window, then by kind.
+// before is the order of fields: RateLimit, then X-RateLimit, then other prefixes; within these by unit and
+// window, so that families stand together, and then by kind. The name itself comes last: Ratelimit-Name and
+// Ratelimit-Resource have the same kind.
 func (f *field) before(g *field) bool {
 	return cmp.Or(
 		f.rank()-g.rank(),
@@ -281,7 +304,7 @@ func (f *field) before(g *field) bool {
 	) < 0
 }
 
-// rank returns how much is to be believed of fields with the prefix.
+// rank orders prefixes by how far their fields can be trusted: the standard's, the convention's, others.
 func (f *field) rank() int {
 	switch f.prefix {
 	case "":
@@ -292,7 +315,7 @@ func (f *field) rank() int {
 	return 2
 }
 
-// family tells whether f and g describe the same quota.
+// family reports whether f and g describe the same quota.
 func (f *field) family(g *field) bool {
 	return f.prefix == g.prefix && f.unit == g.unit && f.window == g.window
 }

@@ -1,27 +1,34 @@
 package hint
 
 import (
-	"net/http"
 	"strings"
 	"time"
 )
+
+// This file reads the values of the fields and makes quotas of them, one family after the other (see
+// names.go). Several families may describe the same quota. Then the first one adds it, and the others fill
+// in what it left open:
+//
+//	Ratelimit-Limit: 100            a quota of 100
+//	X-Ratelimit-Limit: 100          the same quota again
+//	X-Ratelimit-Remaining: 40       and what is left of it
 
 // reader gathers the quotas of one response.
 type reader struct {
 	clock  clock
 	quotas [maxQuotas]Quota
 	n      int
-	end    time.Duration // until the first end of a window of which nothing says what remains; 0: none
-	bytes  int           // of values read so far
-	bucket string        // the quota that this request fell under, if told
-	global bool          // the refusal is about no single quota
+	end    time.Duration // until the first end of a window for which no field says what remains; 0: none
+	bytes  int           // of values, read so far
+	bucket string        // the quota that this request fell under; "": unknown
+	global bool          // if the request was throttled, then not by a single quota
 }
 
-// untold is a quota in which nothing is told.
-var untold = Quota{Limit: -1, Remaining: -1, Reset: -1}
+// unset is a quota about which nothing is known.
+var unset = Quota{Limit: -1, Remaining: -1, Reset: -1}
 
-// pay counts what it costs to read lines, and tells whether there is room for it.
-// What is too long is left out and costs nothing.
+// pay reports whether lines may still be read within maxBytes, and counts them if so. Lines that are too
+// long are skipped and not counted, so what follows them can still be read.
 func (r *reader) pay(lines []string) bool {
 	cost := 0
 	for _, l := range lines {
@@ -33,7 +40,7 @@ func (r *reader) pay(lines []string) bool {
 	return cost > 0
 }
 
-// read reads the fields family by family.
+// read reads the fields, family by family.
 func (r *reader) read(l *fields) {
 	for from := 0; from < l.n; {
 		to := from + 1
@@ -48,16 +55,22 @@ func (r *reader) read(l *fields) {
 // draft is a family that is being read.
 type draft struct {
 	q        Quota         // the one that limit, remaining and reset are about
-	used     int64         // of it; -1: not told
+	used     int64         // units of it; -1: unknown
 	end      string        // the value that its Reset was read from; "": a member of RateLimit
-	unit     time.Duration // of end
-	policies items         // what else the family tells of
-	source   string        // the field that told the policies
+	unit     time.Duration // of end; 0: by the size of the number
+	policies items         // further quotas of the family
+	source   string        // the field that lists the policies
 }
 
-// family reads the fields of one family: a quota, and what they tell of others.
+// family reads the fields of one family. They describe one quota, and may list the policies of others:
+//
+//	Ratelimit-Policy: 10;w=1, 1000;w=3600
+//	Ratelimit-Limit: 10
+//	Ratelimit-Remaining: 9
+//
+// is the quota of 10 per second with 9 left, and the quota of 1000 per hour.
 func (r *reader) family(fs []field) {
-	d := draft{q: untold, used: -1}
+	d := draft{q: unset, used: -1}
 	d.q.Unit, d.q.Window = unitName(fs[0].unit), fs[0].window
 	for i := range fs {
 		if f := &fs[i]; !f.taken && r.pay(f.lines) {
@@ -68,16 +81,16 @@ func (r *reader) family(fs []field) {
 	d.join()
 	r.ends(&d.q, d.end, d.unit)
 	r.add(&d.q)
-	// A policy that d.q or a RateLimit member has told already is the same quota
-	// to add, which then adds nothing.
+	// The policy of d.q itself is among them. It is the same quota as one that is there already, so add
+	// adds nothing.
 	for i := range d.policies.n {
 		r.policy(&d.policies.all[i], nil, d.source)
 	}
 }
 
-// field reads one field into d. The fields come in the order of their kinds, so
-// that a more precise one finds what a less precise one has told, and wins. Of a
-// field that is to have one line but has several the first counts.
+// field reads one field into d. The fields come in the order of their kinds, so a more precise one finds
+// what a less precise one has said, and overwrites it. Of a field that should have one line but has
+// several, the first counts.
 func (r *reader) field(d *draft, f *field) {
 	first := f.lines[0]
 	switch f.kind {
@@ -92,7 +105,7 @@ func (r *reader) field(d *draft, f *field) {
 		r.count(d, f)
 	case reset:
 		if d.q.Reset >= 0 {
-			return // told by RateLimit
+			return // RateLimit has said it
 		}
 		if t, ok := r.clock.reset(first, 0); ok {
 			d.q.Reset, d.end = t, first
@@ -116,8 +129,11 @@ func (r *reader) field(d *draft, f *field) {
 	}
 }
 
-// whole reads a RateLimit field: a list of quotas (draft 08 and later), a
-// dictionary that describes one (draft 07), or only a limit (X-Rate-Limit: 700).
+// whole reads a RateLimit field. Its drafts have three forms:
+//
+//	"daily";r=12;t=3600               a list of quotas (draft 08 and later)
+//	limit=10, remaining=5, reset=1    a dictionary that describes one quota (draft 07)
+//	700                               a limit alone (X-Rate-Limit)
 func (r *reader) whole(d *draft, f *field) {
 	if v := trim(f.lines[0]); v != "" && isDigit(v[0]) {
 		r.limit(d, f)
@@ -137,8 +153,7 @@ func (r *reader) whole(d *draft, f *field) {
 	}
 }
 
-// entry reads a member of a dictionary. Others than these three are allowed and
-// mean nothing here.
+// entry reads a member of a dictionary. Members other than these three are allowed, and mean nothing here.
 func (d *draft) entry(it *item, key string) {
 	switch it.name {
 	case "limit":
@@ -153,8 +168,8 @@ func (d *draft) entry(it *item, key string) {
 	d.q.Source = key
 }
 
-// limit reads the size of a quota, and the policies that follow it: until draft
-// 03 they stood in one field.
+// limit reads the size of a quota, and the policies behind it: until draft 03 both stood in one field, as in
+// "10, 10;w=1, 1000;w=3600".
 func (r *reader) limit(d *draft, f *field) {
 	var l items
 	if !l.read(f.lines, true) || l.all[0].form != number {
@@ -174,8 +189,8 @@ func (r *reader) limit(d *draft, f *field) {
 	}
 }
 
-// count reads what is left of a quota, or what is used of it. Docker Hub gives the
-// window here, too.
+// count reads what is left of a quota, or what is used of it. Docker Hub gives the window here too:
+// "98;w=21600".
 func (r *reader) count(d *draft, f *field) {
 	var l items
 	if !l.read(f.lines, true) || l.all[0].form != number {
@@ -193,7 +208,7 @@ func (r *reader) count(d *draft, f *field) {
 	}
 }
 
-// derive tells one of limit, remaining and used from the other two.
+// derive computes Remaining or Limit, if it is unknown, from the other one and used; -1: unknown.
 func (q *Quota) derive(used int64) {
 	switch {
 	case used < 0:
@@ -206,7 +221,7 @@ func (q *Quota) derive(used int64) {
 
 const maxCount = 1<<63 - 1
 
-// find returns the policy of that name, nil if there is none.
+// find returns the policy of that name, or nil.
 func (l *items) find(name string) *item {
 	for i := range l.n {
 		if it := &l.all[i]; it.form == text && it.name == name {
@@ -216,8 +231,9 @@ func (l *items) find(name string) *item {
 	return nil
 }
 
-// join gives the quota the window of its policy: the one of the same size, or the
-// only one if no size is told. The name of that policy is the quota's.
+// join gives the quota the window and the name of its policy: the policy of the same size, or the only one
+// if the quota's size is unknown. With "Ratelimit-Limit: 10" and "Ratelimit-Policy: 10;w=1, 1000;w=3600",
+// the window is one second.
 func (d *draft) join() {
 	if d.q.Limit < 0 && d.q.Remaining < 0 {
 		return
@@ -238,10 +254,10 @@ func (d *draft) join() {
 	}
 }
 
-// policy adds the quota that a member of RateLimit-Policy describes, with what the
-// RateLimit member of the same name says of it. Either may be nil.
+// policy adds the quota that p, a member of RateLimit-Policy, describes, with what it, the RateLimit member
+// of the same name, says about it. Either may be nil.
 func (r *reader) policy(p, it *item, key string) {
-	q := untold
+	q := unset
 	q.Source = key
 	if p != nil {
 		switch p.form {
@@ -268,7 +284,7 @@ func (r *reader) policy(p, it *item, key string) {
 	r.add(&q)
 }
 
-// seconds returns n seconds, or the longest Duration.
+// seconds returns n seconds, or the longest Duration if they are more.
 func seconds(n int64) time.Duration {
 	if n > int64(maxWait/time.Second) {
 		return maxWait
@@ -276,11 +292,10 @@ func seconds(n int64) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// add tells q, unless a quota told before is the same one; then only what that one
-// left open is added to it.
+// add adds q to the quotas. If one of them is the same quota, q only fills in what that one lacks.
 func (r *reader) add(q *Quota) {
 	if q.Limit < 0 && q.Remaining < 0 && q.Rate == 0 {
-		return // an end or a length of nothing
+		return // a window, but of what?
 	}
 	for i := range r.n {
 		if r.quotas[i].same(q) {
@@ -294,9 +309,10 @@ func (r *reader) add(q *Quota) {
 	}
 }
 
-// same tells whether two descriptions are of one quota. Many servers describe a
-// quota in several families of fields. Nothing may differ, and their sizes must be
-// told or, if only one is, what is left and when it ends.
+// same reports whether two descriptions are of one quota. Nothing that both know may differ. But two
+// descriptions that merely do not contradict each other may be of two quotas: so both must know the size, or
+// both must know what is left and when the window ends. The ends may differ by 2 s, because one server often
+// sends one in whole seconds and the other as a moment.
 func (q *Quota) same(p *Quota) bool {
 	switch {
 	case differ(q.Name, p.Name, ""), differ(q.Unit, p.Unit, ""), differ(q.Window, p.Window, 0),
@@ -309,11 +325,11 @@ func (q *Quota) same(p *Quota) bool {
 		q.Remaining >= 0 && p.Remaining >= 0 && q.Reset >= 0 && p.Reset >= 0
 }
 
-// differ tells whether a and b are both told, and not equal.
-func differ[T comparable](a, b, untold T) bool { return a != untold && b != untold && a != b }
+// differ reports whether a and b are both known, and not equal.
+func differ[T comparable](a, b, unknown T) bool { return a != unknown && b != unknown && a != b }
 
-// fill adds to q what only p tells. -1 and 0 stand for what is not told, so the
-// greater of two numbers of which one is told is that one.
+// fill adds to q what only p knows. Unknown numbers are -1 or 0, and numbers that both know are equal, so the
+// greater of the two is the known one.
 func (q *Quota) fill(p *Quota) {
 	if q.Remaining < 0 && p.Remaining >= 0 {
 		q.Remaining, q.Source = p.Remaining, p.Source
@@ -323,27 +339,10 @@ func (q *Quota) fill(p *Quota) {
 	q.Name, q.Unit = orElse(q.Name, p.Name, ""), orElse(q.Unit, p.Unit, "")
 }
 
-// orElse returns a, or b if a is not told.
-func orElse[T comparable](a, b, untold T) T {
-	if a != untold {
+// orElse returns a, or b if a is unknown.
+func orElse[T comparable](a, b, unknown T) T {
+	if a != unknown {
 		return a
 	}
 	return b
-}
-
-// cached tells whether a cache has answered: then what the response says of quotas is of
-// another time. Age is the field of RFC 9111 §5.1, X-From-Cache the one that
-// gregjones/httpcache adds, which sends no Age.
-func cached(h http.Header) bool {
-	for _, age := range h["Age"] {
-		if age = trim(age); allDigits(age) && digits(age) > 0 {
-			return true
-		}
-	}
-	for _, mark := range h["X-From-Cache"] {
-		if mark = trim(mark); mark != "" && mark != "0" && !fold(mark, "false") && !fold(mark, "miss") {
-			return true
-		}
-	}
-	return false
 }

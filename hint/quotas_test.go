@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// got writes quotas shortly: name unit limit/remaining reset window, ? where not told.
-func short1(q Quota) string {
+// brief writes a quota in short: name limit/remaining in reset per window rate of unit; ? is unknown.
+func brief(q Quota) string {
 	num := func(n int64) string {
 		if n < 0 {
 			return "?"
@@ -40,7 +40,7 @@ func short1(q Quota) string {
 func quotasOf(h Hint) string {
 	var all []string
 	for _, q := range h.Quotas {
-		all = append(all, short1(q))
+		all = append(all, brief(q))
 	}
 	return strings.Join(all, ", ")
 }
@@ -55,8 +55,8 @@ func headerOf(lines ...string) http.Header {
 	return h
 }
 
-// TestDrafts has the examples of draft-ietf-httpapi-ratelimit-headers, by draft and
-// section. Examples that later drafts repeat stand with the first that has them.
+// TestDrafts has the examples of draft-ietf-httpapi-ratelimit-headers, by draft and section. An example that
+// later drafts repeat stands with the first draft that has it.
 func TestDrafts(t *testing.T) {
 	tests := []struct {
 		where, want string
@@ -118,7 +118,7 @@ func TestDrafts(t *testing.T) {
 
 		{"07 3.5", "100/50 in 5s per 10s", []string{"RateLimit-Policy: 100;w=10", "RateLimit: limit=100, remaining=50, reset=5"}},
 		{"07 3.5 burst", "10/? per 1s, 1000/? per 1h0m0s", []string{"RateLimit-Policy: 10;w=1;burst=1000, 1000;w=3600"}},
-		{"07 3.5 invalid", "10/? per 1s, 10/? per 1m0s", []string{"RateLimit-Policy: 10;w=1, 10;w=60"}}, // read as told
+		{"07 3.5 invalid", "10/? per 1s, 10/? per 1m0s", []string{"RateLimit-Policy: 10;w=1, 10;w=60"}}, // invalid, but readable
 		{"07 4", "10/0 in 10s", []string{"RateLimit: limit=10, remaining=0, reset=10"}},
 		{"07 5", "10/1 in 7s", []string{"RateLimit: limit=10, remaining=1, reset=7"}},
 		{"07 6.5", "10000/10000 in 10s per 16m40s", []string{"RateLimit: limit=10000, remaining=10000, reset=10", "RateLimit-Policy: 10000;w=1000"}},
@@ -172,8 +172,8 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// TestMalformed has structured fields: of those that are malformed nothing is
-// told, not even what stands before the error.
+// TestMalformed has structured fields. Of a malformed one nothing is read, not even what stands before the
+// error.
 func TestMalformed(t *testing.T) {
 	for value, want := range map[string]string{
 		`"a";r=1;t=2`:                       "a ?/1 in 2s",
@@ -231,8 +231,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestDraftsRefused has the examples of refused requests: where Retry-After is told too, it wins.
-func TestDraftsRefused(t *testing.T) {
+// TestDraftsThrottled has the drafts' examples of throttled requests. Retry-After takes precedence.
+func TestDraftsThrottled(t *testing.T) {
 	for _, tt := range []struct {
 		where string
 		wait  time.Duration
@@ -318,7 +318,7 @@ func TestFamilies(t *testing.T) {
 		{`RateLimit: "api";r=489;t=189|RateLimit-Policy: "fixed window";"api";q=500;w=300`, "api ?/489 in 3m9s"},                         // Hugging Face
 		{"X-Rate-Limit-Limit: 15m|X-Rate-Limit-Remaining: 9|X-Rate-Limit-Reset: 2026-01-10T12:01:00.1234567Z", "?/9 in 1m0.1234567s"},    // AspNetCoreRateLimit
 
-		// The same quota told several times, and others.
+		// The same quota described several times, and other quotas.
 		{"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Reset: 47|X-RateLimit-Limit-Minute: 5|X-RateLimit-Remaining-Minute: 4", "5/4 in 47s per 1m0s"},
 		{"RateLimit-Limit: 5|RateLimit-Remaining: 4|X-RateLimit-Limit: 5|X-RateLimit-Remaining: 3", "5/4, 5/3"},
 		{"RateLimit-Limit: 5|RateLimit-Remaining: 4|RateLimit-Reset: 10|X-RateLimit-Limit: 5|X-RateLimit-Remaining: 4|X-RateLimit-Reset: 13", "5/4 in 10s, 5/4 in 13s"},
@@ -353,13 +353,13 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Where Date is the second that now lies in, now is the finer clock.
+// If Date is the second in which now lies, now is the finer clock.
 func TestSameSecond(t *testing.T) {
 	h := headerOf("Date: Sat, 10 Jan 2026 12:00:00 GMT", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1768046401")
 	for after, want := range map[time.Duration]time.Duration{
 		0:                       time.Second,
 		400 * time.Millisecond:  600 * time.Millisecond,
-		1000 * time.Millisecond: time.Second, // from here on the clocks differ, and Date counts
+		1000 * time.Millisecond: time.Second, // from here on the clocks differ, so Date counts
 		-1 * time.Millisecond:   time.Second,
 	} {
 		if got := Parse(response(200, h), noon.Add(after)).Quotas[0].Reset; got != want {
@@ -368,7 +368,7 @@ func TestSameSecond(t *testing.T) {
 	}
 }
 
-// A span in milliseconds is believed in only if a Retry-After says the same.
+// A span is read in milliseconds only if a Retry-After confirms it.
 func TestCalibrated(t *testing.T) {
 	tests := []struct {
 		reset, after string
@@ -412,7 +412,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// The mark that the transport of gregjones/httpcache puts on what it answers from its cache.
+// gregjones/httpcache marks the responses that come from its cache.
 func TestMarkedByACache(t *testing.T) {
 	for mark, want := range map[string]int{"1": 0, "true": 0, "HIT": 0, "": 1, "0": 1, "false": 1, "False": 1, "Miss": 1} {
 		h := headerOf("Retry-After: 7", "RateLimit: \"a\";r=0", "X-From-Cache: "+mark)
@@ -434,7 +434,7 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// If a throttled response has the end of a window, but neither a wait nor what remains, that end is the wait.
+// If a throttled response gives the end of a window, but neither a wait nor what remains, the wait ends there.
 func TestResetAloneIsAWait(t *testing.T) {
 	tests := []struct {
 		status      int
@@ -461,7 +461,7 @@ func TestResetAloneIsAWait(t *testing.T) {
 		{429, "api.contentful.com", "X-Contentful-RateLimit-Hour-Limit: 36000|X-Contentful-RateLimit-Hour-Remaining: 35000|" +
 			"X-Contentful-RateLimit-Second-Limit: 7|X-Contentful-RateLimit-Second-Remaining: 0|X-Contentful-RateLimit-Reset: 2", 2 * time.Second},
 
-		// the size of the limit tells nothing of when to try again
+		// the size of the limit does not say when to try again
 		{429, "", "X-RateLimit-Limit: 100|X-RateLimit-Reset: 30", 30 * time.Second},
 		{429, "", "X-RateLimit-Limit-Minute: 100|X-RateLimit-Reset-Minute: 30", 30 * time.Second},
 		{429, "", "RateLimit-Limit: 100, 100;w=60|RateLimit-Reset: 30", 30 * time.Second},
@@ -473,15 +473,15 @@ func TestResetAloneIsAWait(t *testing.T) {
 		{429, "api.bigcommerce.com", "X-Rate-Limit-Time-Reset-Ms: 2500", 2500 * time.Millisecond},
 		{429, "api.imgur.com", "X-RateLimit-UserReset: 1768046430", 30 * time.Second},
 
-		// Date and now show the same second, how far they are apart in it is unknown: never early
+		// Date and now show the same second, but may lie apart in it: never early
 		{429, "", "X-RateLimit-Reset: 1768046402|Date: Sat, 10 Jan 2026 11:59:59 GMT", 3 * time.Second},
 		{429, "", "X-RateLimit-Reset: 1768046400", time.Second},
 
-		// it is unknown which of the limits was exceeded: the first end counts
+		// which of the limits was exceeded is unknown, so the first end counts
 		{429, "", "X-RateLimit-Reset-Minute: 20|X-RateLimit-Reset-Day: 40000", 20 * time.Second},
 		{429, "", "X-RateLimit-Reset-Day: 0|X-RateLimit-Reset-Minute: 20", 20 * time.Second},
 
-		// something more precise is there
+		// there is a more precise field
 		{429, "", "Retry-After: 7|X-RateLimit-Reset: 30", 7 * time.Second},
 		{429, "", "X-RateLimit-Limit: 100|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 30", 0},
 		{429, "", "X-RateLimit-Limit: 100|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 30", 0},
@@ -492,7 +492,7 @@ func TestResetAloneIsAWait(t *testing.T) {
 		{429, "", "RateLimit-Reset: 30|X-RateLimit-Limit: 100|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 31", 0},
 		{429, "api.yelp.com", "RateLimit-DailyLimit: 500|RateLimit-Remaining: 9|RateLimit-ResetTime: 2026-01-11T00:00:00+00:00", 0},
 
-		// not throttled, malformed, over, or of another time
+		// not throttled, malformed, over, or from a cache
 		{200, "", "X-RateLimit-Reset: 30", 0},
 		{403, "", "X-RateLimit-Reset: 30", 0},
 		{503, "", "X-RateLimit-Reset: 30", 0},
@@ -513,7 +513,7 @@ func TestResetAloneIsAWait(t *testing.T) {
 }
 
 func TestThrottledAndScope(t *testing.T) {
-	const all = "?" // throttled, of no single quota
+	const all = "?" // throttled, but not by a single quota
 	tests := []struct {
 		status int
 		lines  string
@@ -529,7 +529,7 @@ func TestThrottledAndScope(t *testing.T) {
 		{403, `RateLimit: "a";r=0`, "a"},
 		{403, `RateLimit: "a";r=1`, ""},
 		{403, `RateLimit: "a";r=1|Retry-After: 5`, all},
-		{403, `RateLimit: "a";t=1`, ""}, // untold is not 0
+		{403, `RateLimit: "a";t=1`, ""}, // unknown is not 0
 		{400, `RateLimit: "a";r=0`, ""},
 		{301, `RateLimit: "a";r=0|Retry-After: 5`, ""},
 		{301, `Location: /foo/123|RateLimit: "problemPolicy";r=0;t=10`, ""},                            // draft 09 6
@@ -645,7 +645,7 @@ func TestVendors(t *testing.T) {
 	}
 }
 
-// The names in the table are looked up as they stand, and its hosts compared.
+// The table's names are looked up, and its hosts compared, as they stand: so they must be canonical.
 func TestTable(t *testing.T) {
 	for _, d := range vendors {
 		v := reflect.ValueOf(d)
@@ -659,7 +659,7 @@ func TestTable(t *testing.T) {
 			}
 		}
 		h := http.Header{d.Limit: nil, d.Remaining: nil, d.Used: nil, d.Rate: nil}
-		if d.Refusal == 0 && d.RetryAfter == "" && !mayTell(h) {
+		if d.Refusal == 0 && d.RetryAfter == "" && !mentionsLimit(h) {
 			t.Errorf("%s: no field has a name that makes Parse look at the table", d.Host)
 		}
 		if d.Host == "" || d.Host != strings.ToLower(d.Host) || strings.Count(d.Host, "*") > 1 || d.Body {
@@ -683,7 +683,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// A field that goes beyond what is read of a response is left out.
+// A field that is too long for what may still be read of the response is left out.
 func TestBudget(t *testing.T) {
 	h := headerOf("RateLimit-Limit: 5", "X-RateLimit-Limit: 7", "X-RateLimit-Remaining: 6")
 	h.Set("RateLimit-Policy", strings.Repeat("1;w=1,", maxBytes/6)+"2;w=2")
@@ -726,7 +726,7 @@ func TestDialects(t *testing.T) {
 				tt.host, tt.status, tt.lines, got, h.Throttled, h.RetryAfter, tt.want, tt.throttled, tt.wait)
 		}
 	}
-	// A row of one's own goes before the built-in ones and before the pattern.
+	// A row of one's own goes before the built-in rows and before the pattern.
 	own := &Parser{Dialects: []Dialect{{Remaining: "X-Ratelimit-Remaining", Reset: "X-Ratelimit-Reset", Scale: time.Millisecond, Name: "own"}}}
 	h := own.Parse(response(200, headerOf("X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 500", "RateLimit-Limit: 8")), noon)
 	if got, want := quotasOf(h), "own ?/3 in 500ms, 8/?"; got != want {

@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
-// waits are the fields that order a wait, the most precise first. The ones in
-// milliseconds are those of OpenAI, Azure and AWS.
+// This file reads the fields that ask for a wait, and those that forbid a retry. Which statuses they count
+// on is a matter of experience: see ordersWait.
+
+// waits are the fields that ask for a wait, the most precise first. Those in milliseconds are OpenAI's,
+// Azure's and AWS's.
 var waits = [...]struct {
 	header string
 	unit   time.Duration
@@ -17,9 +20,9 @@ var waits = [...]struct {
 	{"Retry-After", time.Second},
 }
 
-// ordersWait tells whether a Retry-After on a response with this status is an
-// order to wait. 418 is how Binance bans, 529 how Anthropic and Notion say that
-// they are overloaded.
+// ordersWait reports whether a Retry-After on this status asks for a wait. RFC 9110 §10.2.3 names 503 and
+// 3xx, RFC 6585 §4 names 429. GitHub sends one on a 403, Binance bans by a 418, and Anthropic and Notion
+// send a 529 when they are overloaded.
 func ordersWait(status int) bool {
 	switch status {
 	case 403, 418, 429, 503, 529:
@@ -28,8 +31,8 @@ func ordersWait(status int) bool {
 	return 300 <= status && status <= 399
 }
 
-// retryAfter returns the wait that the response orders, or 0. The first field
-// with a line that can be read counts.
+// retryAfter returns the wait that the response asks for, or 0. The first field that has a readable line
+// counts.
 func (c clock) retryAfter() time.Duration {
 	for _, w := range waits {
 		if d, ok := c.longest(c.header[w.header], w.unit, w.header == "Retry-After"); ok {
@@ -39,8 +42,9 @@ func (c clock) retryAfter() time.Duration {
 	return 0
 }
 
-// longest returns the longest of the waits in lines, each a number of units or,
-// where dates are allowed, a date. ok tells whether one of them could be read.
+// longest returns the longest of the waits in lines. Each is a number of units or, if dates is set, a date;
+// ok reports whether any could be read. Proxies add lines of their own, and to wait for the longest is never
+// too short. At most maxQuotas lines are looked at.
 func (c clock) longest(lines []string, unit time.Duration, dates bool) (longest time.Duration, ok bool) {
 	for i, v := range lines {
 		if i == maxQuotas {
@@ -59,10 +63,10 @@ func (c clock) longest(lines []string, unit time.Duration, dates bool) (longest 
 	return longest, ok
 }
 
-// forbidsRetry tells whether the response says that the request is not to be sent again.
-// The SDKs of OpenAI and Anthropic obey X-Should-Retry (shouldRetry in
-// internal/requestconfig of openai-go and anthropic-sdk-go), those of Stripe
-// Stripe-Should-Retry (stripe-go#928, stripe-python#621).
+// forbidsRetry reports whether the response says that the request is not to be sent again. The SDKs of
+// OpenAI and Anthropic obey X-Should-Retry (shouldRetry in internal/requestconfig of openai-go and
+// anthropic-sdk-go), those of Stripe obey Stripe-Should-Retry (stripe-go#928, stripe-python#621). In a
+// response from a cache, the field was meant for another request.
 func forbidsRetry(h http.Header) bool {
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		for _, v := range h[name] {
@@ -74,10 +78,11 @@ func forbidsRetry(h http.Header) bool {
 	return false
 }
 
-// ends notes when the window of q ends, read from value, if nothing says what remains of
-// q: a throttled response means that time as a wait. If there are several such quotas,
-// it is unknown which of them was exceeded, so the first end counts. If it was another, the
-// next response says how long that one still lasts.
+// ends notes when the window of q ends, read from value in unit, if no field says what remains of q. A
+// throttled response then asks for a wait until that end.
+//
+// Of several such quotas it is unknown which one was exceeded, so the first end counts. If it was another
+// one, the next response says how long that still lasts.
 func (r *reader) ends(q *Quota, value string, unit time.Duration) {
 	if q.Remaining >= 0 || q.Reset < 0 {
 		return

@@ -2,11 +2,14 @@ package hint
 
 import "strings"
 
-// The RateLimit fields are structured fields (RFC 9651): a list of items with
-// parameters, or in one draft a dictionary. scanner reads what occurs in them and
-// nothing else of RFC 9651: no inner lists, no dates, no display strings.
+// The RateLimit fields are structured fields (RFC 9651): a list of items with parameters, as in
+//
+//	"burst";q=10;w=1, "daily";q=1000;w=86400
+//
+// or in one draft a dictionary. scanner reads the parts of RFC 9651 that occur in them, and no others: no
+// inner lists, no dates, no display strings. The same scanner reads the lists of the older fields.
 
-// form is how the item of a list member is written.
+// form is how a member of a list is written.
 type form uint8
 
 const (
@@ -16,17 +19,21 @@ const (
 	entry              // limit=100, of a dictionary
 )
 
-// item is one member of a list or dictionary. What is not told is -1 or "".
+// item is one member of a list or dictionary. Unknown parts are -1 or "". For example:
+//
+//	"daily";r=12;t=3600    form text, name "daily", r 12, t 3600
+//	10;w=1                 form number, n 10, w 1
+//	limit=100              form entry, name "limit", n 100
 type item struct {
-	name, unit string // a string or token, or the parameter name; qu
-	n          int64  // a number; the value of a dictionary entry
-	q, w, r, t int64  // parameters
+	name, unit string // the string or token itself, or the parameter name; the parameter qu
+	n          int64  // the number, or the value of a dictionary entry
+	q, w, r, t int64  // the parameters of these names
 	form       form
-	part       bool // n was more or less: it had a fraction, or was negative
+	part       bool // n is rounded: the number had a fraction, or was negative
 }
 
-// size returns n as the size of a quota. -1: one below zero means none, and one
-// below a unit is not one of zero.
+// size returns n as the size of a quota; -1: unknown. A negative size means that there is no limit, and a
+// size between 0 and 1 is not one of 0.
 func (it *item) size() int64 {
 	if it.part && it.n == 0 {
 		return -1
@@ -34,16 +41,21 @@ func (it *item) size() int64 {
 	return it.n
 }
 
-// items are the members of a field, as far as they are kept.
+// items are the members of a field, the first maxQuotas of them. They are an array, so that reading a field
+// allocates nothing.
 type items struct {
 	all [maxQuotas]item
 	n   int
 }
 
-// read reads the lines of a field. If any of them is malformed it is as if the
-// field had not been sent: that is the drafts' rule. Loose numbers are those of the
-// fields that came before the standard: negative ones are 0, those of more than 15
-// digits are allowed, and n:w stands for n;w=w.
+// read reads the lines of a field and reports whether they have members. If one line is malformed, the whole
+// field counts as not sent: that is the drafts' rule (RFC 9651 §4.2).
+//
+// loose is for the fields that are older than the standard. Their servers print what they like:
+//
+//	-1                      no units: 0
+//	18446744073709551615    more than 15 digits, as good as no limit
+//	100:60                  100 in 60 seconds, as 100;w=60
 func (l *items) read(lines []string, loose bool) bool {
 	l.n = 0
 	for _, line := range lines {
@@ -53,8 +65,8 @@ func (l *items) read(lines []string, loose bool) bool {
 				s.member(&l.all[l.n])
 				l.n++
 			} else {
-				var rest item
-				s.member(&rest)
+				var beyond item // read, because it may be malformed
+				s.member(&beyond)
 			}
 			s.comma()
 		}
@@ -66,15 +78,16 @@ func (l *items) read(lines []string, loose bool) bool {
 	return l.n > 0
 }
 
-// scanner reads one line. Once bad, it stays so.
+// scanner reads one line from left to right. A malformed line sets bad, which stays set; the methods go on
+// then, so only loops and the final result have to look at it.
 type scanner struct {
 	s     string
-	i     int
+	i     int // the next byte
 	loose bool
 	bad   bool
 }
 
-// peek returns the next byte, 0 at the end.
+// peek returns the next byte; 0 at the end.
 func (s *scanner) peek() byte {
 	if s.i < len(s.s) {
 		return s.s[s.i]
@@ -82,7 +95,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// skip moves over c if it is next.
+// skip moves over the next byte if it is c, and reports whether it was.
 func (s *scanner) skip(c byte) bool {
 	if s.peek() != c {
 		return false
@@ -91,13 +104,13 @@ func (s *scanner) skip(c byte) bool {
 	return true
 }
 
-// space moves over blanks.
+// space moves over blanks and tabs.
 func (s *scanner) space() {
 	for s.skip(' ') || s.skip('\t') {
 	}
 }
 
-// comma moves over what stands between two members. A trailing one is an error.
+// comma moves over the comma between two members. A trailing comma is malformed.
 func (s *scanner) comma() {
 	s.space()
 	if s.i == len(s.s) || s.bad {
@@ -110,7 +123,7 @@ func (s *scanner) comma() {
 	s.bad = s.bad || s.i == len(s.s)
 }
 
-// member reads an item or a dictionary entry, with its parameters.
+// member reads an item or a dictionary entry with its parameters: 100;w=60, "daily";r=5, or limit=100.
 func (s *scanner) member(it *item) {
 	*it = item{n: -1, q: -1, w: -1, r: -1, t: -1}
 	it.form, it.name, it.n, it.part = s.bare()
@@ -130,7 +143,9 @@ func (s *scanner) member(it *item) {
 	}
 }
 
-// param reads a parameter. Of several with one name the last counts.
+// param reads a parameter behind its semicolon. Unknown ones are read and ignored; if a name occurs twice,
+// the last counts. q is a quota's size, w its window in seconds, qu its unit, r what remains, and t the
+// seconds until the window ends. Numbers must be whole and not negative.
 func (s *scanner) param(it *item) {
 	s.space()
 	key := s.run(isKeyByte)
@@ -165,8 +180,8 @@ func (s *scanner) param(it *item) {
 	s.bad = s.bad || f != number || part
 }
 
-// bare reads a bare item: what it is, its text or its number, and whether the
-// number was cut.
+// bare reads an item without parameters. It returns its form, its text or its number, and whether the
+// number was rounded.
 func (s *scanner) bare() (f form, str string, n int64, part bool) {
 	switch c := s.peek(); {
 	case c == '"':
@@ -176,7 +191,7 @@ func (s *scanner) bare() (f form, str string, n int64, part bool) {
 		return number, "", n, part
 	case c == '*' || isLetter(c):
 		return text, s.run(isTokenByte), -1, false
-	case c == ':': // bytes; the drafts' own samples are not strict base64
+	case c == ':': // bytes, not checked: the drafts' own samples are not strict base64
 		s.i++
 		s.run(isBase64Byte)
 		s.bad = s.bad || !s.skip(':')
@@ -189,8 +204,9 @@ func (s *scanner) bare() (f form, str string, n int64, part bool) {
 	return other, "", -1, false
 }
 
-// number reads an integer, or a decimal rounded down; a negative one is 0, and one
-// of more than 64 bits is -1, as if it had not been told.
+// number reads an integer, or a decimal and rounds it down. A negative number becomes 0. One of more than 64
+// bits becomes -1, unknown. RFC 9651 allows 15 digits; older fields have whatever their servers print, so
+// there only the grammar counts.
 func (s *scanner) number() (n int64, part bool) {
 	minus := s.skip('-')
 	whole := s.run(isDigit)
@@ -206,7 +222,7 @@ func (s *scanner) number() (n int64, part bool) {
 	return amount(whole), strings.Trim(frac, "0") != ""
 }
 
-// quoted reads a string. It is part of the field unless it holds an escape.
+// quoted reads a string in quotation marks. It shares the field's memory unless it holds an escape.
 func (s *scanner) quoted() string {
 	s.i++
 	from, escaped := s.i, false
@@ -235,7 +251,7 @@ func (s *scanner) quoted() string {
 	return ""
 }
 
-// unescape takes the backslashes out of a string that was checked.
+// unescape removes the escaping backslashes from a string that quoted has checked.
 func unescape(s string) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
@@ -247,7 +263,7 @@ func unescape(s string) string {
 	return string(b)
 }
 
-// run returns the bytes from here on that are of one kind, and moves over them.
+// run moves over the bytes for which is returns true, and returns them.
 func (s *scanner) run(is func(byte) bool) string {
 	from := s.i
 	for s.i < len(s.s) && is(s.s[s.i]) {
@@ -256,11 +272,13 @@ func (s *scanner) run(is func(byte) bool) string {
 	return s.s[from:s.i]
 }
 
+// The sets of bytes that RFC 9651 names. isLetter takes capitals too: bit 0x20 is all that differs.
+
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLower(c byte) bool  { return 'a' <= c && c <= 'z' }
 func isLetter(c byte) bool { return isLower(c | 0x20) }
 
-// isTokenByte tells whether c can stand in a token behind its first letter.
+// isTokenByte reports whether c may stand in a token, behind the first byte.
 func isTokenByte(c byte) bool {
 	return isLetter(c) || isDigit(c) || c > 0 && strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
 }
@@ -273,7 +291,7 @@ func isKeyByte(c byte) bool {
 	return isLower(c) || isDigit(c) || c == '_' || c == '-' || c == '.' || c == '*'
 }
 
-// isKey tells whether s can name a parameter or a dictionary entry.
+// isKey reports whether s may name a parameter or a dictionary entry.
 func isKey(s string) bool {
 	if s == "" || s[0] != '*' && !isLower(s[0]) {
 		return false

@@ -2,17 +2,16 @@ package hint
 
 import "time"
 
-// vendors are the rows for hosts whose fields do not follow the name pattern, or
-// tell less than their documentation. It is never written to.
+// vendors are the rows for hosts whose fields do not follow the name pattern, or say less than their
+// documentation. Nothing writes to it.
 //
-// Most vendors need no row. The pattern reads GitHub, GitLab, Discord, Okta, X,
-// Reddit, OpenAI, Anthropic, Linear, Zendesk, Vimeo, Twitch, Intercom, Mastodon,
-// Bluesky, Datadog, Mapbox, Crossref, RingCentral, Brevo and the proxies Kong, Envoy
-// and Traefik; Slack, Notion and Stripe tell Retry-After alone. Dataverse asks not to
-// steer by what it tells, Hugging Face's policies are malformed.
+// Most vendors need no row. The pattern reads GitHub, GitLab, Discord, Okta, X, Reddit, OpenAI, Anthropic,
+// Linear, Zendesk, Vimeo, Twitch, Intercom, Mastodon, Bluesky, Datadog, Mapbox, Crossref, RingCentral, Brevo
+// and the proxies Kong, Envoy and Traefik. Slack, Notion and Stripe send Retry-After alone. Dataverse asks
+// clients not to steer by its fields, and Hugging Face's policies are malformed.
 var vendors = []Dialect{
 	// shopify.dev/docs/api/admin-rest/usage/rate-limits: used/size of a leaky bucket,
-	// which leaks 2 to 20 requests per second; refused with 429 and Retry-After
+	// which leaks 2 to 20 requests per second; throttles with 429 and Retry-After
 	{Host: "*.myshopify.com", Used: "X-Shopify-Shop-Api-Call-Limit"},
 
 	// developer.salesforce.com, REST API Developer Guide, Limit Info Header: used/limit
@@ -27,14 +26,14 @@ var vendors = []Dialect{
 	{Host: "www.strava.com", Limit: "X-Readratelimit-Limit", Used: "X-Readratelimit-Usage", Window: day, Index: 1, Name: "read"},
 
 	// developers.hubspot.com/docs/api/usage-details, Rate limits; changelog of
-	// 2018-11-06. Interval is the window. The day is told to private apps alone.
+	// 2018-11-06. Interval is the window. Only private apps see the day.
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Max", Remaining: "X-Hubspot-Ratelimit-Remaining",
 		Period: "X-Hubspot-Ratelimit-Interval-Milliseconds", Scale: time.Millisecond},
 	{Host: "api.hubapi.com", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
 
 	// learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling,
 	// Remaining requests; Global is in recorded answers. The last words name the quota.
-	// The pattern would read them as its unit, and then a refusal would be about all.
+	// The pattern would read them as its unit, and then a throttled response would be about all.
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Reads", Name: "subscription-reads"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Writes", Name: "subscription-writes"},
 	{Host: "management.azure.com", Remaining: "X-Ms-Ratelimit-Remaining-Subscription-Deletes", Name: "subscription-deletes"},
@@ -67,7 +66,7 @@ var vendors = []Dialect{
 		Period: "X-Rate-Limit-Api-Token-Interval-Ms", Scale: time.Millisecond, Name: "api-token"},
 
 	// developers.etsy.com/documentation/essentials/rate-limits, Rate Limit Headers:
-	// the day is any 24 hours; refused with 429
+	// the day is any 24 hours; throttles with 429
 	{Host: "*.etsy.com", Limit: "X-Limit-Per-Second", Remaining: "X-Remaining-This-Second", Window: time.Second},
 	{Host: "*.etsy.com", Limit: "X-Limit-Per-Day", Remaining: "X-Remaining-Today", Window: day},
 
@@ -82,12 +81,12 @@ var vendors = []Dialect{
 		Reset: "X-Rate-Limit-Time-Reset-Ms", Period: "X-Rate-Limit-Time-Window-Ms", Scale: time.Millisecond},
 
 	// bybit-exchange.github.io/docs/v5/rate-limit, API Rate Limit: per second; Status is
-	// what is left, the reset a moment in milliseconds, of an endpoint that is not used
-	// up the present one. api.bytick.com is the same.
+	// what is left. The reset is a moment in milliseconds: the present one if something is
+	// left. api.bytick.com is the same.
 	{Host: "api.by*", Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status",
 		Reset: "X-Bapi-Limit-Reset-Timestamp", Window: time.Second},
 
-	// gate.com/docs/developers/apiv4, Rate Limit: as Bybit, but the window is told nowhere
+	// gate.com/docs/developers/apiv4, Rate Limit: as Bybit, but the window is documented nowhere
 	{Host: "api.gateio.ws", Limit: "X-Gate-Ratelimit-Limit", Remaining: "X-Gate-Ratelimit-Requests-Remain",
 		Reset: "X-Gate-Ratelimit-Reset-Timestamp"},
 
@@ -133,15 +132,14 @@ var vendors = []Dialect{
 	// devforum.zoom.us/t/18928: Retry-After is an ISO date when the day is used up
 	{Host: "api.zoom.us", RetryAfter: "Retry-After"},
 
-	// linear.app/developers/rate-limiting: refuses with 400; Retry-After as its SDK
+	// linear.app/developers/rate-limiting: throttles with 400; Retry-After as its SDK
 	// reads it, packages/sdk/src/error.ts
 	{Host: "api.linear.app", Refusal: 400, RetryAfter: "Retry-After"},
 }
 
-// spent are rows for errors that no wait cures. They stand apart from vendors because only
-// who looks into bodies asks for them. The same code may mean something else elsewhere:
-// insufficient_quota of Alibaba's Model Studio is a limit of tokens per minute
-// (alibabacloud.com/help/en/model-studio/rate-limit).
+// spent are rows for errors that no wait cures. They stand apart from vendors because only Parsers that look
+// into bodies need them. A code belongs to its host: insufficient_quota means a limit of tokens per minute
+// in Alibaba's Model Studio (alibabacloud.com/help/en/model-studio/rate-limit).
 var spent = []Dialect{
 	// help.openai.com/en/articles/5955604, Identify the cause: billing errors have one of
 	// these codes, or the type insufficient_quota alone. The first was the only one until

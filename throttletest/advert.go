@@ -16,6 +16,10 @@ type Advert struct {
 }
 
 // A State is what a Limit knows of itself when a request has been charged.
+//
+// An example: Limit{Name: "core", N: 100, Per: time.Minute, Kind: Fixed} has charged 40 units, and 12.5
+// s of the window are left: Limit 100, Remaining 60, Window 1 min, Reset 12.5 s. The samples at the
+// dialects below are of this State, and now is 1700000000 s after 1970.
 type State struct {
 	Name, Unit       string        // those of the Limit
 	Limit, Remaining int           // units; Limit is a Bucket's Burst
@@ -24,6 +28,7 @@ type State struct {
 }
 
 // due reports whether the n-th answer says something.
+// n counts from 0, so with Every 3 the answers 0, 3, 6 and so on do.
 func (a *Advert) due(v Verdict, n int) bool {
 	return a.Dialect != nil && (!a.Throttled || v == Throttled) && (a.Every <= 1 || n%a.Every == 0)
 }
@@ -34,6 +39,10 @@ func (a *Advert) due(v Verdict, n int) bool {
 type Dialect func(h http.Header, states []State, now time.Time)
 
 // Draft03 writes RateLimit-Limit with its window, -Remaining and -Reset (draft-ietf-httpapi-ratelimit-headers-03).
+//
+//	RateLimit-Limit: 100, 100;w=60
+//	RateLimit-Remaining: 60
+//	RateLimit-Reset: 13
 func Draft03(h http.Header, states []State, _ time.Time) {
 	q := tightest(states)
 	trio(h, "Ratelimit-", q, seconds(q.Reset))
@@ -41,6 +50,11 @@ func Draft03(h http.Header, states []State, _ time.Time) {
 }
 
 // Draft06 writes RateLimit-Limit, -Remaining and -Reset, and the window in RateLimit-Policy.
+//
+//	RateLimit-Limit: 100
+//	RateLimit-Remaining: 60
+//	RateLimit-Reset: 13
+//	RateLimit-Policy: 100;w=60
 func Draft06(h http.Header, states []State, _ time.Time) {
 	q := tightest(states)
 	trio(h, "Ratelimit-", q, seconds(q.Reset))
@@ -48,6 +62,9 @@ func Draft06(h http.Header, states []State, _ time.Time) {
 }
 
 // Draft07 writes RateLimit: limit=100, remaining=50, reset=30 and RateLimit-Policy.
+//
+//	RateLimit: limit=100, remaining=60, reset=13
+//	RateLimit-Policy: 100;w=60
 func Draft07(h http.Header, states []State, _ time.Time) {
 	q := tightest(states)
 	h.Set("Ratelimit", "limit="+strconv.Itoa(q.Limit)+", remaining="+strconv.Itoa(q.Remaining)+", reset="+seconds(q.Reset))
@@ -56,6 +73,9 @@ func Draft07(h http.Header, states []State, _ time.Time) {
 
 // Draft08 writes RateLimit: "default";r=50;t=30 and RateLimit-Policy: "default";q=100;w=60, with qu for a Unit, of
 // all limits. Later drafts look the same.
+//
+//	RateLimit: "core";r=60;t=13
+//	RateLimit-Policy: "core";q=100;w=60
 func Draft08(h http.Header, states []State, _ time.Time) {
 	var limits, policies []string
 	for _, q := range states {
@@ -74,18 +94,29 @@ func Draft08(h http.Header, states []State, _ time.Time) {
 }
 
 // XDelta writes X-RateLimit-Limit, -Remaining and -Reset in seconds from now.
+//
+//	X-RateLimit-Limit: 100
+//	X-RateLimit-Remaining: 60
+//	X-RateLimit-Reset: 13
 func XDelta(h http.Header, states []State, _ time.Time) {
 	q := tightest(states)
 	trio(h, "X-Ratelimit-", q, seconds(q.Reset))
 }
 
 // XEpoch writes X-RateLimit-Limit, -Remaining and -Reset in seconds since 1970.
+//
+//	X-RateLimit-Limit: 100
+//	X-RateLimit-Remaining: 60
+//	X-RateLimit-Reset: 1700000013
 func XEpoch(h http.Header, states []State, now time.Time) {
 	q := tightest(states)
 	trio(h, "X-Ratelimit-", q, strconv.FormatInt(now.Add(q.Reset+time.Second-1).Unix(), 10))
 }
 
 // GitHub writes what XEpoch does, -Used, and the limit's Name as -Resource. GitHub's Status is 403.
+//
+//	X-RateLimit-Used: 40
+//	X-RateLimit-Resource: core
 func GitHub(h http.Header, states []State, now time.Time) {
 	XEpoch(h, states, now)
 	q := tightest(states)
@@ -95,6 +126,10 @@ func GitHub(h http.Header, states []State, now time.Time) {
 
 // Discord writes X-RateLimit-Limit, -Remaining, -Reset and -Reset-After, both to the millisecond, and the limit's
 // Name as -Bucket.
+//
+//	X-RateLimit-Reset: 1700000012.500
+//	X-RateLimit-Reset-After: 12.500
+//	X-RateLimit-Bucket: core
 func Discord(h http.Header, states []State, now time.Time) {
 	q := tightest(states)
 	reset := now.Add(q.Reset)
@@ -104,6 +139,9 @@ func Discord(h http.Header, states []State, now time.Time) {
 }
 
 // tightest returns the state with the smallest share left.
+//
+// An example: 60 of 100 a minute and 500 of 5,000 an hour. 60 % and 10 % are left, so it is the hour.
+// The products are compared, 500 × 100 < 60 × 5,000, so a Limit of 0 does no harm.
 func tightest(states []State) State {
 	q := states[0]
 	for _, s := range states[1:] {

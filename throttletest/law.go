@@ -13,6 +13,10 @@ const Never = time.Duration(math.MaxInt64)
 // An Account is what has been used of a Limit, asked by itself and one unit at a time. A Server has its own accounts.
 // This one serves clients that know all about a limit, to compare others with. Its moments are counted from the
 // Server's start and must come in order of time. It is not safe for concurrent use.
+//
+// An example: Limit{N: 10} begins with 10 units, so ten calls of Take at 0 leave none, and Ready(0) is
+// 100 ms. A scheduler that knows the limit waits until Ready, and takes. What it needs for 100 units, 9
+// s, is the time that no client can beat.
 type Account struct {
 	limit Limit
 	laws  map[string]law // by key
@@ -52,6 +56,9 @@ func (a *Account) done(at time.Duration, key string, n int) {
 }
 
 // of returns the law of a key, after the changes that are due.
+//
+// Changes take effect at their own moment, even if nobody comes until much later. An example: N is 10
+// and becomes 5 at 60 s. Somebody who comes at 62 s finds the 2 s since then counted at 5/s.
 func (a *Account) of(at time.Duration, key string) law {
 	for c := &a.limit.Changes; len(*c) > 0 && (*c)[0].At <= at; *c = (*c)[1:] {
 		a.limit.N = (*c)[0].N
@@ -71,6 +78,9 @@ func (a *Account) of(at time.Duration, key string) law {
 func (l Limit) law() law {
 	switch l.Kind {
 	case Fixed, FixedFirst, SlidingCounter:
+		// A window ago, so that turn finds the first one: with Phase 70 s and Per 60 s, windows begin
+		// at -50 s, 10 s, 70 s and so on. A FixedFirst window is over at once, and the first request
+		// begins the next.
 		began := l.Phase%l.Per - l.Per
 		return &window{n: l.N, per: l.Per, began: began, first: l.Kind == FixedFirst, slides: l.Kind == SlidingCounter}
 	case Sliding:
@@ -85,6 +95,10 @@ func (l Limit) law() law {
 
 // A bucket is kept as one moment, full, at which all that was taken will have come back. This is GCRA's theoretical
 // arrival time: n units fit as long as full is no further ahead than the time in which burst - n units come back.
+//
+// An example with N 10, Per 1 s, Burst 3: unit is 100 ms, and full 0. Three requests at 0 make it 300
+// ms. A fourth fits when full − (3 − 1) × 100 ms = 100 ms has come. Taken then, it makes full 400 ms.
+// Nothing runs in between: a rested bucket is one whose full is over.
 type bucket struct {
 	per        time.Duration
 	burst      int
@@ -96,12 +110,14 @@ func (b *bucket) set(at time.Duration, n int) {
 	if n > 0 {
 		unit = float64(b.per) / float64(n)
 	}
+	// At 10/s a debt of 300 ms is 3 units. At 5/s the same 3 units take 600 ms.
 	if debt := b.full - float64(at); debt > 0 && b.unit > 0 && unit > 0 {
 		b.full = float64(at) + debt/b.unit*unit // as many units are missing as before
 	}
 	b.unit, b.burst = unit, cmp.Or(b.burst, n)
 }
 
+// More than the burst never fits: no rest makes a bucket larger.
 func (b *bucket) ready(at time.Duration, n int) time.Duration {
 	if n > b.burst || b.unit == 0 {
 		return Never
@@ -117,6 +133,8 @@ func (b *bucket) take(at time.Duration, n int) {
 	b.full = max(b.full, float64(at)) + float64(n)*b.unit
 }
 
+// In the example above, at 100 ms after the fourth request: the debt is 300 ms, so 0 of 3 units remain,
+// and Reset is 300 ms. At 250 ms the debt is 150 ms, which is 1.5 units: 1 remains, rounded down.
 func (b *bucket) state(at time.Duration) State {
 	if b.unit == 0 {
 		return State{Limit: b.burst}
@@ -130,6 +148,11 @@ func (b *bucket) state(at time.Duration) State {
 // A window counts what has come since it began. If it slides, what came in the window before counts too, by the share
 // of this window that is left. For an even flow that is what came within the last Per. HAProxy's http_req_rate is
 // such a sum, and so are the estimates of many gateways.
+//
+// An example of a SlidingCounter with N 100 and Per 60 s: 80 units came in the window before, 30 in
+// this one, and 15 s of it are over, so 45 s are left. The sum is 30 + 80 × 45 ÷ 60 = 90, and 10 units
+// are free. A Fixed limit would have 70 free, because it forgets the window before at once: at the edge
+// of its windows it admits 200 units in a moment.
 type window struct {
 	n             int
 	per           time.Duration
@@ -141,6 +164,9 @@ type window struct {
 func (w *window) set(_ time.Duration, n int) { w.n = n }
 
 // turn goes on to the window of a moment.
+//
+// Of a FixedFirst window that is over only the count goes: the next one begins with the next unit, in
+// take. A SlidingCounter remembers one window: after a pause of two it has forgotten all.
 func (w *window) turn(at time.Duration) {
 	k := (at - w.began) / w.per
 	if k == 0 {
@@ -156,6 +182,9 @@ func (w *window) turn(at time.Duration) {
 
 // left is how much of a window may be left so that the units of the window before count for free ones at most:
 // before × left ÷ per ≤ free, rounded down.
+//
+// In the example above, a request of 20 units: free is 100 − 20 − 30 = 50, and 80 × left ÷ 60 s ≤ 50
+// from 37.5 s on. So it is admitted when 37.5 s are left, 7.5 s from now.
 func (w *window) left(before, free int) time.Duration {
 	if before <= free {
 		return w.per
@@ -165,6 +194,8 @@ func (w *window) left(before, free int) time.Duration {
 	return time.Duration(left)
 }
 
+// If this window is too full by itself, the next one must come first. There this window is the one
+// before, and the same formula says how much of it must be forgotten.
 func (w *window) ready(at time.Duration, n int) time.Duration {
 	w.turn(at)
 	end := w.began + w.per
@@ -194,6 +225,9 @@ func (w *window) state(at time.Duration) State {
 }
 
 // sliding remembers when the units of the last Per came.
+//
+// An example with N 3 and Per 10 s: units at 0, 4 and 6 s. A fourth fits at 10 s, when the first one
+// leaves, and two more at once at 14 s. Any 10 s have at most 3, which neither kind of window promises.
 type sliding struct {
 	n    int
 	per  time.Duration
@@ -215,6 +249,8 @@ func (s *sliding) turn(at time.Duration) {
 	}
 }
 
+// With CountThrottled or after a Change more may have been charged than N. An example: N 3, 5 in the
+// log, and 1 wanted. 5 + 1 − 3 = 3 must leave, so it is the third entry that counts.
 func (s *sliding) ready(at time.Duration, n int) time.Duration {
 	if s.turn(at); n > s.n {
 		return Never
@@ -240,12 +276,14 @@ func (s *sliding) state(at time.Duration) State {
 	return st
 }
 
-// A flight caps what is at work at once. It hears from Account.done when that ends.
+// A flight caps what is at work at once. Account.done takes off what has ended.
 type flight struct{ n, flying int }
 
 func (f *flight) set(_ time.Duration, n int)  { f.n = n }
 func (f *flight) take(_ time.Duration, n int) { f.flying += n }
 
+// An example with N 2 and Work 1 s: requests at 0 and 0.4 s are at work, and one at 0.5 s is throttled.
+// From 1 s on there is a place. The account cannot say so, because it does not know the work.
 func (f *flight) ready(at time.Duration, n int) time.Duration {
 	if f.flying+n > f.n {
 		return Never

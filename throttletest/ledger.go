@@ -60,6 +60,8 @@ func (l Ledger) Tally() (t Tally) {
 }
 
 // Series counts the arrivals in each stretch of a length, such as a second, from the start until a moment.
+// An example: Series(time.Second, time.Minute) has 60 tallies, and the largest Throttled of them shows
+// the worst second.
 func (l Ledger) Series(length, until time.Duration) (series []Tally) {
 	for from := time.Duration(0); from < until && length > 0; from += length {
 		series = append(series, l.Between(from, from+length).Tally())
@@ -68,6 +70,7 @@ func (l Ledger) Series(length, until time.Duration) (series []Tally) {
 }
 
 // Between returns the arrivals at from and later, and before to. It shares the memory of l.
+// Two binary searches find it, because a Ledger is in order of At.
 func (l Ledger) Between(from, to time.Duration) Ledger {
 	at := func(t time.Duration) int { return sort.Search(len(l), func(i int) bool { return l[i].At >= t }) }
 	return l[at(from):max(at(from), at(to))]
@@ -89,6 +92,8 @@ func (l Ledger) Where(keep func(Arrival) bool) (kept Ledger) {
 }
 
 // Peak is the most arrivals within any stretch of a length.
+// An example: arrivals at 0, 0.9, 1.0 and 1.1 s. Within a second the most are 3, those from 0.9 s on;
+// the one at 0 and the one at 1.0 s are in no stretch of a second together.
 func (l Ledger) Peak(length time.Duration) int {
 	return l.peak(length, func(*Arrival) int { return 1 })
 }
@@ -99,6 +104,8 @@ func (l Ledger) PeakUnits(limit int, length time.Duration) int {
 }
 
 // peak lets a window slide over the arrivals: first is the first one in it, sum what is in it.
+// Each arrival enters once and leaves once, so the time grows with the number of arrivals, whatever the
+// length.
 func (l Ledger) peak(length time.Duration, units func(*Arrival) int) (most int) {
 	first, sum := 0, 0
 	for i := range l {
@@ -113,6 +120,8 @@ func (l Ledger) peak(length time.Duration, units func(*Arrival) int) (most int) 
 
 // Used is the share of a Limit that was admitted from from to to, at a unit each: 1 is N for each Per of that time, after
 // the Changes. A rested Bucket's Burst comes on top.
+// An example: Limit{N: 10} for 60 s is 600 units. If 570 requests were admitted in that time, Used is
+// 0.95. With a Change to 5 at 30 s it would be 570 of 450: 1.27, more than the limit allows.
 func (l Ledger) Used(limit Limit, from, to time.Duration) float64 {
 	units, at := 0.0, from
 	for _, c := range slices.Concat(limit.Changes, []Change{{At: to}}) {
@@ -129,6 +138,10 @@ func (l Ledger) Calls() int { return len(l.Where(func(a Arrival) bool { return a
 
 // Jain is Jain's index of how evenly clients were admitted: 1 if all were equally often, 1/n if only one of n was. The
 // clients are those named, or all in the ledger if none is named. It is 0 if nobody was admitted.
+//
+// The formula is (Σx)² ÷ (n Σx²), by R. Jain and others, 1984. An example: three clients were admitted
+// 10, 10 and 4 times: 24² ÷ (3 × 216) = 0.89. Name the clients if one may have got nothing at all: who
+// is in no arrival cannot be counted otherwise.
 func (l Ledger) Jain(clients ...string) float64 {
 	admitted := make(map[string]float64)
 	for _, c := range clients {

@@ -23,6 +23,10 @@ const (
 
 // A Limit is one limit of a Server. Limit{N: 10} is a token bucket of 10 requests a second with a burst of 10. Several
 // limits hold together: a request that one of them throttles costs nothing in the others.
+//
+// How many of an even flow of 20/s are admitted in the first second by Limit{N: 10} of each Kind:
+// Bucket 19 (the burst of 10, and 10/s), Fixed, FixedFirst, Sliding and SlidingCounter 10; InFlight
+// with Work 1 s: 10.
 type Limit struct {
 	Name  string        // as advertised; "": "default" where a dialect needs a name
 	Unit  string        // what is counted, as advertised: "tokens"; "": not said
@@ -79,6 +83,8 @@ type Fault struct {
 }
 
 // strikes reports whether a request that arrives at a moment is struck. A Share is a matter of chance.
+// No number is drawn without a Share, nor outside the Fault's time. So adding an outage leaves the
+// chances of all others as they were.
 func (f *Fault) strikes(at time.Duration, r *rand.Rand) bool {
 	return f.From <= at && (f.To == 0 || at < f.To) && (f.Share == 0 || r.Float64() < f.Share)
 }

@@ -142,6 +142,10 @@ func (s *Server) check() error {
 }
 
 // An exchange is one request and its answer.
+//
+// It is in Server.due twice at most: until it arrives, and then, if an InFlight limit counts it, until
+// its work is done. So the Server needs no goroutine and no timer: whoever comes next, or wakes from
+// its own sleep, lets happen what was due.
 type exchange struct {
 	*Arrival               // what the Ledger says
 	req      *http.Request // see request
@@ -215,6 +219,10 @@ func (s *Server) pushLocked(x *exchange, at time.Duration) {
 
 // settleLocked lets everything happen that was due by now, in its order, and judges it as of its own moment. So it does
 // not matter that this is late, nor which of the goroutines that wake at the same moment runs first.
+//
+// An example with an InFlight limit of 1 and Work 50 ms: x arrives at 10 ms and y at 60 ms. Both
+// callers wake at 60 ms, in any order. The first one that has the lock ends the work of x, and then
+// judges y: it is admitted.
 func (s *Server) settleLocked(now time.Duration) {
 	for n := len(s.due) - 1; n >= 0 && s.due[n].due <= now; n = len(s.due) - 1 {
 		x := s.due[n]
@@ -231,6 +239,9 @@ func (s *Server) settleLocked(now time.Duration) {
 }
 
 // judgeLocked decides about x and notes it.
+//
+// A Fault with a Share draws a random number for each request that it may strike; the order of
+// judgement is fixed, and so are the numbers.
 func (s *Server) judgeLocked(x *exchange) {
 	x.Verdict, x.Status, x.Limit = Admitted, http.StatusOK, -1
 	if i := slices.IndexFunc(x.faults, func(f Fault) bool { return f.strikes(x.At, s.rng) }); i >= 0 {
@@ -254,6 +265,10 @@ func (s *Server) judgeLocked(x *exchange) {
 
 // askLocked asks the limits. If all admit x it is charged in all; otherwise only in those that count what is throttled.
 // Both must be known before anything is charged, so it goes through the limits twice.
+//
+// An example: 10/s with 4 units free and 100 a minute that is used up for 20 s. The second one
+// throttles x, Limit is its index, and with Exact the answer says Retry-After: 20. The first one keeps
+// its 4 units.
 func (s *Server) askLocked(x *exchange) {
 	ready := x.At
 	for _, c := range x.charges {

@@ -64,6 +64,7 @@ func (s *Server) count(_ net.Conn, state http.ConnState) {
 
 // Close ends what Start has begun. It breaks the connections, and returns when nothing is being answered any more.
 // The Ledger can still be read.
+// The lock is not held while it waits: the requests that are under way need it to come to their ends.
 func (s *Server) Close() {
 	s.mu.Lock()
 	server, served := s.socket.http, s.socket.served
@@ -77,6 +78,8 @@ func (s *Server) Close() {
 }
 
 // breakOff resets the connection behind w.
+// Without SetLinger(0) the client would see an orderly end. With it the kernel sends a reset, which is
+// what a crashed upstream or a load balancer does.
 func breakOff(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -94,7 +94,7 @@ func (s stack) steps(c draw.Canvas, pl *plot.Plot, heights []float64) []vg.Point
 // round keeps files small: a tenth of a pixel is not seen.
 func round(l vg.Length) vg.Length { return vg.Length(math.Round(float64(l)*10) / 10) }
 
-// ticks marks round numbers, about as many as told.
+// ticks marks round numbers, about as many as it says.
 type ticks int
 
 // Ticks is part of plot.Ticker.

@@ -15,8 +15,8 @@ import (
 // package's own lists recognize it. Attempts are raised from 3; the retry quota (500 units, 5 a retry) would
 // end them, so it is off by ratelimit.None as the documentation of StandardOptions says.
 //
-// Its limiter is off until the first 429; then it is shared by all calls and found by CUBIC. A limit cannot be
-// told to it. It cuts the rate for each of several 429s of the same moment, reads no Retry-After, and sends
+// Its limiter is off until the first 429; then it is shared by all calls and found by CUBIC. A known limit
+// cannot be set. It cuts the rate for each of several 429s of the same moment, reads no Retry-After, and sends
 // again whatever the method. The mode is documented as experimental. AWS_NEW_RETRIES_2026 is not set.
 //
 // It cannot live in a bubble: it sleeps for what is missing of a token, cut to whole nanoseconds. When less

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A Job is what a client is told before it starts.
+// A Job is what a client knows before it starts.
 type Job struct {
 	Base     http.RoundTripper // what to send over
 	Limits   []Limit           // what the upstream admits; empty: the client has to find out
-	InFlight int               // calls that the upstream works on at once; 0: not told
+	InFlight int               // calls that the upstream works on at once; 0: unknown
 	Even     bool              // starts should be spaced evenly
 	Patience time.Duration     // how long a call may take in all
 	Workers  int               // callers at once
@@ -24,12 +24,12 @@ type Job struct {
 	Gate func(closed func() bool)
 }
 
-// A Limit is N units in any Per, of which Burst may go at once.
+// A Limit is N units in any Per; Burst of them may go at once.
 type Limit struct {
 	N      int
 	Per    time.Duration
 	Burst  int  // at least 1
-	Window bool // N in any Per is strict; else the limit is a token bucket, where Burst comes on top of it
+	Window bool // N in any Per is strict; otherwise the limit is a token bucket, where Burst comes on top of it
 }
 
 // Rate is the units per second.
@@ -43,10 +43,10 @@ type Doer interface {
 // A Client is one library in one setup.
 type Client struct {
 	Name    string // as shown in tables: "failsafe-go: retry and limiter"
-	Limits  bool   // it waits for its turn where Job.Limits is told
+	Limits  bool   // it waits for its turn if Job.Limits is set
 	Retries bool   // it sends a refused or failed call again
 	Bubble  bool   // it can live in a testing/synctest bubble
-	Told    bool   // not told a limit, it is the same as another client
+	Told    bool   // without a limit it is the same as another client
 	Start   func(Job) (Doer, error)
 
 	// Urgent marks the context of a call that should go before others. Nil: the client knows no priorities.

@@ -189,7 +189,7 @@ func TestResendsBodies(t *testing.T) {
 			t.Skip("does not retry")
 		}
 		method := http.MethodPost
-		if c.Name == "resty" { // sends no POST again, unless it is told that this is safe
+		if c.Name == "resty" { // sends no POST again, unless it is set to
 			method = http.MethodPut
 		}
 		s := &stub{answer: first(2, http.StatusTooManyRequests, nil)}
@@ -226,7 +226,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestLimits: who is told a limit keeps it, and uses it.
+// TestLimits: a client that knows a limit keeps it, and uses it.
 func TestLimits(t *testing.T) {
 	each(t, func(t *testing.T, c Client) {
 		if !c.Limits {
@@ -266,7 +266,7 @@ func parallel(t *testing.T, d Doer, workers, calls int) {
 	wg.Wait()
 }
 
-// TestInFlight: who is told a bound of calls in flight keeps it, if it keeps limits at all.
+// TestInFlight: a client that keeps limits keeps a bound of calls in flight too.
 func TestInFlight(t *testing.T) {
 	each(t, func(t *testing.T, c Client) {
 		if !c.Limits {

@@ -10,8 +10,8 @@ import (
 // doubling to 30 s, and Retry-After where a 429 or 503 has one. RetryMax is raised from 4, the logger is off
 // (the default writes each request to stderr), and an ErrorHandler hands out the last response.
 //
-// Each call waits by itself: a refusal of one does not hold back the others, and all that were told the same
-// time wake together. It has no limiter and no jitter, caps no Retry-After, and reads a body whole into
+// Each call waits by itself: a 429 of one does not hold back the others, and all that got the same Retry-After
+// wake together. It has no limiter and no jitter, caps no Retry-After, and reads a body whole into
 // memory to send it again; it resends whatever the method.
 func retryable() Client {
 	return Client{

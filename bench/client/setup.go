@@ -69,7 +69,7 @@ type slots struct {
 	free chan struct{}
 }
 
-// withSlots is base itself where no bound is told.
+// withSlots is base itself if no bound is known.
 func withSlots(base http.RoundTripper, n int) http.RoundTripper {
 	if n <= 0 {
 		return base

@@ -16,7 +16,7 @@ import (
 // calls come closer to each other on the way.
 const spread = 10 * time.Millisecond
 
-// throttleLimited is told the limit: a window is a SlidingWindow, any other a Bucket, one that is to be used
+// throttleLimited knows the limit: a window is a SlidingWindow, any other a Bucket, one that is to be used
 // evenly a Leaky. Several are joined by All.
 func throttleLimited() Client {
 	return Client{
@@ -58,7 +58,7 @@ func limiterFor(job Job) throttle.Limiter {
 	return throttle.All(all...)
 }
 
-// throttleQueued is told no limit and finds it, from headers or refusals.
+// throttleQueued knows no limit and finds it, from headers or 429s.
 func throttleQueued() Client {
 	return Client{
 		Name:    "throttle: no limit configured",
@@ -85,7 +85,7 @@ func patientThrottle(job Job) *throttle.Transport {
 	}
 }
 
-// throttleZero is told nothing at all: four attempts, a minute behind closed gates.
+// throttleZero knows nothing at all: four attempts, a minute behind closed gates.
 func throttleZero() Client {
 	return Client{
 		Name:    "throttle: zero value",

@@ -4,5 +4,5 @@ package micro
 
 import "time"
 
-// cpuTime is not told here.
+// cpuTime is unknown here.
 func cpuTime() time.Duration { return 0 }

@@ -39,7 +39,7 @@ type work func(n int)
 // A cost is the nanoseconds of one time.
 type cost struct {
 	wall float64 // of the quickest turn, as whatever disturbs a turn only makes it longer
-	cpu  float64 // of the whole process, garbage collection included: the median turn's. 0: not told here
+	cpu  float64 // of the whole process, garbage collection included: the median turn's. 0: unknown here
 }
 
 // alone is the cost of a work that waits for nothing: its CPU, which other programs do not change much.

@@ -119,7 +119,7 @@ func (s *Scenario) able(mode, metric string) func(client string) bool {
 	}
 }
 
-// mark marks the best of a column and what cannot be told from it.
+// mark marks the best of a column, and what does not differ from it by more than noise.
 func mark(rows []Row, col int, m scenario.Metric, mode string, able func(client string) bool) {
 	var best *Cell
 	for i := range rows {

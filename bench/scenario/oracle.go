@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
-	"github.com/go-throttle/throttle/bench/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // OracleName is the name of the client that knows everything.
@@ -33,14 +33,14 @@ type urgentKey struct{}
 
 func urgently(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
 
-// An oracle is a line before a Planner. Its head goes at the moment that is planned.
+// An oracle is a line before a planner. Its head goes at the moment that is planned.
 type oracle struct {
 	base   http.RoundTripper
-	server *upstream.Server
+	server *throttletest.Server
 	way    time.Duration // how long a request is on its way, at least
 
 	mu     sync.Mutex
-	plan   *upstream.Planner
+	plan   *planner
 	last   time.Duration // planned
 	slots  int           // free, of calls in flight
 	timer  *time.Timer
@@ -54,28 +54,27 @@ type turn struct {
 }
 
 // newOracle leaves room for what overtakes on its way: in real time the network is never even.
-func newOracle(server *upstream.Server, base http.RoundTripper, virtual bool) *oracle {
-	config := server.Config()
-	o := &oracle{base: base, server: server, way: config.Latency.Min, slots: math.MaxInt}
-	spread := max(0, config.Latency.Max-config.Latency.Min)
+func newOracle(server *throttletest.Server, config config, base http.RoundTripper, virtual bool) *oracle {
+	o := &oracle{base: base, server: server, way: config.latency.Min, slots: math.MaxInt}
+	spread := max(0, config.latency.Max-config.latency.Min)
 	if !virtual {
 		spread += 10 * time.Millisecond
 	}
-	var limits []upstream.Limit
-	for _, l := range config.Limits {
+	var limits []throttletest.Limit
+	for _, l := range config.limits {
 		switch l.Kind {
-		case upstream.InFlight:
+		case throttletest.InFlight:
 			o.slots = l.N
 			continue
-		case upstream.GCRA:
-			l.Burst = max(1, l.Burst-int(math.Ceil(l.Rate()*spread.Seconds())))
-		case upstream.Sliding:
+		case "", throttletest.Bucket:
+			l.Burst = max(1, l.Burst-int(math.Ceil(perSecond(l)*spread.Seconds())))
+		case throttletest.Sliding:
 			l.Per += spread
 		}
 		limits = append(limits, l)
 	}
-	config.Limits = limits
-	o.plan = config.Planner()
+	config.limits = limits
+	o.plan = config.planner()
 	return o
 }
 
@@ -145,18 +144,18 @@ func (o *oracle) free() {
 // no reason to lose what was planned.
 func (o *oracle) advance() {
 	for len(o.line) > 0 && o.slots > 0 {
-		now := o.server.Now()
+		now := o.server.Elapsed()
 		arrive := now + o.way
 		if o.asleep > now-5*time.Millisecond && o.asleep <= now {
 			arrive = o.asleep + o.way
 		}
-		at := o.plan.Next(max(arrive, o.last))
+		at := o.plan.next(max(arrive, o.last))
 		o.last = at // nobody who comes meanwhile can be earlier
 		if at-o.way > now {
 			o.sleep(at - o.way)
 			return
 		}
-		o.plan.Take(at)
+		o.plan.take(at)
 		o.slots--
 		close(o.line[0].come)
 		o.line = o.line[1:]
@@ -168,7 +167,7 @@ func (o *oracle) sleep(until time.Duration) {
 	if o.timer != nil {
 		o.timer.Stop()
 	}
-	o.timer = time.AfterFunc(until-o.server.Now(), func() {
+	o.timer = time.AfterFunc(until-o.server.Elapsed(), func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.advance()

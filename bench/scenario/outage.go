@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
-	"github.com/go-throttle/throttle/bench/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 func outages() []Scenario {
@@ -26,17 +26,17 @@ func outages() []Scenario {
 	brown := []Metric{attempts, {"closings", "closings of the gate", "", -1, 0}, refused, delivered}
 	return []Scenario{
 		{
-			Name: "outage-known", Title: "Outage and retry storm, limit known", About: about + "The client is told the limit.",
-			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{told: bucket100}.run,
+			Name: "outage-known", Title: "Outage and retry storm, limit known", About: about + "The client knows the limit.",
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{known: bucket100}.run,
 		},
 		{
-			Name: "outage-unknown", Title: "Outage and retry storm, limit not known", About: about + "The client is not told the limit.",
+			Name: "outage-unknown", Title: "Outage and retry storm, limit not known", About: about + "The client does not know the limit.",
 			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: resends, Run: outage{}.run,
 		},
 		{
 			Name: "outage-weaker", Title: "Outage, and weaker after it than configured",
-			About:   about + "The client is told that limit, but from 15 s on the upstream admits only 70/s.",
-			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{told: bucket100, weaker: 70}.run,
+			About:   about + "The client knows that limit, but from 15 s on the upstream admits only 70/s.",
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{known: bucket100, weaker: 70}.run,
 		},
 		{
 			Name: "brown-out", Title: "Brown-out: 30 % random 503",
@@ -48,7 +48,7 @@ func outages() []Scenario {
 }
 
 type outage struct {
-	told   []client.Limit
+	known  []client.Limit
 	weaker int // what is admitted a second after it; 0: as before
 }
 
@@ -57,13 +57,14 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 	if opts.Short { // an outage of 3 s: short ones cost more, as probes are at least 250 ms apart
 		down, up, length, end = second, 4*second, 7*second, 15*second
 	}
-	config := upstream.Config{
-		Limits: []upstream.Limit{gcra100}, Outages: []upstream.Outage{{From: down, To: up}}, Latency: upstream.Span{Min: 10 * time.Millisecond},
-	}
+	limit := gcra100
 	if o.weaker > 0 {
-		config.Changes = []upstream.Change{{At: up, N: o.weaker}}
+		limit.Changes = []throttletest.Change{{At: up, N: o.weaker}}
 	}
-	s, err := begin(ctx, c, opts, config, client.Job{Limits: o.told, Patience: 40 * second, Workers: 200})
+	config := config{
+		limits: []throttletest.Limit{limit}, faults: []throttletest.Fault{{From: down, To: up}}, latency: throttletest.Span{Min: 10 * time.Millisecond},
+	}
+	s, err := begin(ctx, c, opts, config, client.Job{Limits: o.known, Patience: 40 * second, Workers: 200})
 	if err != nil {
 		return r, err
 	}
@@ -71,21 +72,24 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 	s.arrivals(due, 200, end)
 	l := s.end()
 
-	in := func(call int) bool { return call >= 0 && down <= due[call] && due[call] < up }
+	in := func(a throttletest.Arrival) bool {
+		call := number(a)
+		return call >= 0 && down <= due[call] && due[call] < up
+	}
 	calls := 60 * int((up-down)/second)
 	after := l.Between(up, end)
-	rejected := after.Count(upstream.Refused)
+	rejected := after.Tally().Throttled
 	r.Values = map[string]float64{
-		"attempts_in":   l.Of(in).Amplification(calls),
-		"attempts":      l.Amplification(len(due)),
-		"peak":          float64(after.Peak(second)) / config.RateAt(up),
+		"attempts_in":   perCall(l.Where(in), calls),
+		"attempts":      perCall(l, len(due)),
+		"peak":          float64(after.Peak(second)) / config.rateAt(up),
 		"refused_after": float64(rejected),
 		"refused_share": percent(rejected, len(after)),
-		"delivered":     percent(l.Delivered(), len(due)),
+		"delivered":     percent(len(firstAdmitted(l)), len(due)),
 	}
-	if l.Delivered() == len(due) {
+	if len(firstAdmitted(l)) == len(due) {
 		var at []time.Duration
-		for _, t := range l.FirstAdmitted() {
+		for _, t := range firstAdmitted(l) {
 			at = append(at, t)
 		}
 		slices.Sort(at)
@@ -94,7 +98,7 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 		r.Values["backlog"] = done.Seconds()
 		r.Values["backlog_ideal"] = float64(done) / float64(best)
 	}
-	r.Traffic = traffic(config, l, l.Last()+bin)
+	r.Traffic = traffic(config, l, last(l)+bin)
 	return r, nil
 }
 
@@ -122,9 +126,9 @@ func brownOut(ctx context.Context, c client.Client, o Options) (r Result, err er
 	case o.Virtual:
 		length = 60 * second
 	}
-	config := upstream.Config{
-		Limits: []upstream.Limit{gcra100}, Brown: []upstream.Brown{{From: second, To: second + length, Share: 0.3}},
-		Latency: upstream.Span{Min: 10 * time.Millisecond},
+	config := config{
+		limits: []throttletest.Limit{gcra100}, faults: []throttletest.Fault{{From: second, To: second + length, Share: 0.3}},
+		latency: throttletest.Span{Min: 10 * time.Millisecond},
 	}
 	var closed func() bool
 	job := client.Job{Limits: bucket100, Patience: 30 * second, Workers: 200, Gate: func(f func() bool) { closed = f }}
@@ -137,14 +141,14 @@ func brownOut(ctx context.Context, c client.Client, o Options) (r Result, err er
 	s.arrivals(due, 200, length+20*second)
 	l := s.end()
 	r.Values = map[string]float64{
-		"attempts":  l.Amplification(len(due)),
-		"refused":   float64(l.Count(upstream.Refused)),
-		"delivered": percent(l.Delivered(), len(due)),
+		"attempts":  perCall(l, len(due)),
+		"refused":   float64(l.Tally().Throttled),
+		"delivered": percent(len(firstAdmitted(l)), len(due)),
 	}
 	if closed != nil {
 		r.Values["closings"] = float64(closings.Load())
 	}
-	r.Traffic = traffic(config, l, l.Last()+bin)
+	r.Traffic = traffic(config, l, last(l)+bin)
 	return r, nil
 }
 

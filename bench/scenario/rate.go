@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
-	"github.com/go-throttle/throttle/bench/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 var (
@@ -31,7 +31,7 @@ func rates() (all []Scenario) {
 			all = append(all, Scenario{
 				Name:  fmt.Sprintf("rate-%d-%s", rate, how),
 				Title: fmt.Sprintf("%d a second, known, %s", rate, what),
-				About: fmt.Sprintf("64 workers never stop asking for %d calls a second with %s. The upstream has room for 20 ms of timers' "+
+				About: fmt.Sprintf("64 workers never stop asking for %d calls a second with %s. The upstream allows for 20 ms of timers' "+
 					"lateness. Quota used counts from half a second on; what is lost to late timers is missing in it.", rate, what),
 				Metrics: []Metric{quotaUsed, refused, spacing, fairness},
 				Takes:   p.length(Options{}) + second/2, Alone: true, Virtual: rate < 1000, Fits: limits, Run: p.run,
@@ -54,9 +54,9 @@ func (p pace) length(o Options) time.Duration {
 func (p pace) run(ctx context.Context, c client.Client, o Options) (r Result, err error) {
 	length := p.length(o)
 	room := p.burst + int(math.Ceil(0.02*float64(p.rate)))
-	config := upstream.Config{Limits: []upstream.Limit{{Kind: upstream.GCRA, N: p.rate, Per: second, Burst: room}}}
-	told := []client.Limit{{N: p.rate, Per: second, Burst: p.burst}}
-	s, err := begin(ctx, c, o, config, client.Job{Limits: told, Even: p.even, Patience: time.Minute, Workers: 64})
+	config := config{limits: []throttletest.Limit{{N: p.rate, Per: second, Burst: room}}}
+	known := []client.Limit{{N: p.rate, Per: second, Burst: p.burst}}
+	s, err := begin(ctx, c, o, config, client.Job{Limits: known, Even: p.even, Patience: time.Minute, Workers: 64})
 	if err != nil {
 		return r, err
 	}
@@ -64,12 +64,12 @@ func (p pace) run(ctx context.Context, c client.Client, o Options) (r Result, er
 	l := s.end()
 
 	from := second / 2
-	admitted := l.Between(from, length).Only(upstream.Admitted)
+	admitted := l.Between(from, length).Only(throttletest.Admitted)
 	r.Values = map[string]float64{
-		"quota_used": percent(len(admitted), config.Could(from, length)),
-		"refused":    float64(l.Count(upstream.Refused)),
-		"spacing":    admitted.Spacing(),
-		"fairness":   l.Jain(64),
+		"quota_used": percent(len(admitted), config.could(from, length)),
+		"refused":    float64(l.Tally().Throttled),
+		"spacing":    evenness(admitted),
+		"fairness":   jain(l, 64),
 	}
 	return r, nil
 }

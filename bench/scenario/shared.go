@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
-	"github.com/go-throttle/throttle/bench/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // shared are the scenarios of callers who share one limit.
@@ -17,7 +17,7 @@ func shared() []Scenario {
 		{
 			Name: "fan-out", Title: "Fan-out: 1,000 callers at 200 a second, evenly",
 			About: "1,000 callers come within a fraction of a second, one after the other, and are to start evenly. At the same time 1,000 goroutines, " +
-				"each of which sleeps until its own due time and sends, show what timers and the network allow. Out of order is how many places " +
+				"each sleeping until its own due time before it sends, show what timers and the network allow. Out of order is how many places " +
 				"a call arrives from its place among the callers, on average.",
 			Metrics: []Metric{
 				{"spacing_ratio", "CV / CV of sleepers", "", -1, 2}, spacing, {"spacing_sleepers", "CV of sleepers", "", 0, 3},
@@ -56,9 +56,9 @@ func fanOut(ctx context.Context, c client.Client, o Options) (r Result, err erro
 	}
 	const rate = 200
 	length := time.Duration(callers) * second / rate
-	config := upstream.Config{Limits: []upstream.Limit{{Kind: upstream.GCRA, N: rate, Per: second, Burst: 20}}}
-	told := []client.Limit{{N: rate, Per: second, Burst: 1}}
-	s, err := begin(ctx, c, o, config, client.Job{Limits: told, Even: true, Patience: time.Minute, Workers: callers})
+	config := config{limits: []throttletest.Limit{{N: rate, Per: second, Burst: 20}}}
+	known := []client.Limit{{N: rate, Per: second, Burst: 1}}
+	s, err := begin(ctx, c, o, config, client.Job{Limits: known, Even: true, Patience: time.Minute, Workers: callers})
 	if err != nil {
 		return r, err
 	}
@@ -69,7 +69,7 @@ func fanOut(ctx context.Context, c client.Client, o Options) (r Result, err erro
 	}
 	for i := range callers {
 		sleepers.wg.Go(func() {
-			time.Sleep(time.Duration(i)*second/rate - sleepers.server.Now())
+			time.Sleep(time.Duration(i)*second/rate - sleepers.server.Elapsed())
 			sleepers.call(sleepers.ctx, i, i)
 		})
 	}
@@ -81,19 +81,19 @@ func fanOut(ctx context.Context, c client.Client, o Options) (r Result, err erro
 	s.wg.Wait()
 	stop.Stop()
 	sleepers.wg.Wait()
-	l, even := s.end().Only(upstream.Admitted), sleepers.end().Only(upstream.Admitted)
+	l, even := s.end().Only(throttletest.Admitted), sleepers.end().Only(throttletest.Admitted)
 
 	from, to := second/4, length-second/4
 	r.Values = map[string]float64{
-		"spacing": l.Between(from, to).Spacing(), "spacing_sleepers": even.Between(from, to).Spacing(),
+		"spacing": evenness(l.Between(from, to)), "spacing_sleepers": evenness(even.Between(from, to)),
 		"displaced":  displaced(l),
-		"quota_used": percent(len(l.Between(from, to)), config.Could(from, to)),
-		"refused":    float64(s.server.Ledger().Count(upstream.Refused)),
+		"quota_used": percent(len(l.Between(from, to)), config.could(from, to)),
+		"refused":    float64(s.server.Ledger().Tally().Throttled),
 	}
 	if cv := r.Values["spacing_sleepers"]; cv > 1e-6 { // in virtual time both are 0
 		r.Values["spacing_ratio"] = r.Values["spacing"] / cv
 	}
-	r.Traffic = traffic(config, l, l.Last()+bin)
+	r.Traffic = traffic(config, l, last(l)+bin)
 	return r, nil
 }
 
@@ -103,9 +103,9 @@ var sleeper = client.Client{Name: "sleepers", Bubble: true, Start: func(job clie
 }}
 
 // displaced is how far from its place a call arrives, on average.
-func displaced(l upstream.Ledger) (mean float64) {
+func displaced(l throttletest.Ledger) (mean float64) {
 	for place, a := range l {
-		mean += math.Abs(float64(a.Call - place))
+		mean += math.Abs(float64(number(a) - place))
 	}
 	return mean / float64(max(1, len(l)))
 }
@@ -116,9 +116,9 @@ func waitersCancel(ctx context.Context, c client.Client, o Options) (r Result, e
 		waiters = 8_000
 	}
 	const rate, burst = 1000, 10
-	config := upstream.Config{Limits: []upstream.Limit{{Kind: upstream.GCRA, N: rate, Per: second, Burst: burst + rate/50}}}
-	told := []client.Limit{{N: rate, Per: second, Burst: burst}}
-	s, err := begin(ctx, c, o, config, client.Job{Limits: told, Patience: time.Minute, Workers: waiters})
+	config := config{limits: []throttletest.Limit{{N: rate, Per: second, Burst: burst + rate/50}}}
+	known := []client.Limit{{N: rate, Per: second, Burst: burst}}
+	s, err := begin(ctx, c, o, config, client.Job{Limits: known, Patience: time.Minute, Workers: waiters})
 	if err != nil {
 		return r, err
 	}
@@ -130,14 +130,14 @@ func waitersCancel(ctx context.Context, c client.Client, o Options) (r Result, e
 		}
 		s.wg.Go(func() { s.call(ctx, i, i) })
 	}
-	time.Sleep(second - s.server.Now())
+	time.Sleep(second - s.server.Elapsed())
 	cancel()
 	from, to := 5*second/4, 15*second/4
-	time.Sleep(to - s.server.Now())
+	time.Sleep(to - s.server.Elapsed())
 	l := s.end().Between(from, to)
 	r.Values = map[string]float64{
-		"quota_used": percent(l.Count(upstream.Admitted), config.Could(from, to)),
-		"refused":    float64(l.Count(upstream.Refused)),
+		"quota_used": percent(l.Tally().Admitted, config.could(from, to)),
+		"refused":    float64(l.Tally().Throttled),
 	}
 	return r, nil
 }
@@ -147,7 +147,7 @@ func priority(ctx context.Context, c client.Client, o Options) (r Result, err er
 	if o.Virtual && !o.Short {
 		length = 30 * second
 	}
-	config := upstream.Config{Limits: []upstream.Limit{gcra100}, Latency: steady}
+	config := config{limits: []throttletest.Limit{gcra100}, latency: steady}
 	s, err := begin(ctx, c, o, config, client.Job{Limits: bucket100, Patience: time.Minute, Workers: 300})
 	if err != nil {
 		return r, err
@@ -157,7 +157,7 @@ func priority(ctx context.Context, c client.Client, o Options) (r Result, err er
 	var people sync.WaitGroup
 	for i, d := range due {
 		people.Go(func() {
-			time.Sleep(d - s.server.Now())
+			time.Sleep(d - s.server.Elapsed())
 			ctx := s.ctx
 			if s.urgent != nil {
 				ctx = s.urgent(ctx)
@@ -168,7 +168,7 @@ func priority(ctx context.Context, c client.Client, o Options) (r Result, err er
 	s.backlog(math.MaxInt, 300, length)
 	people.Wait()
 	l := s.end()
-	admitted := l.FirstAdmitted()
+	admitted := firstAdmitted(l)
 	waits := make([]time.Duration, len(due))
 	for i, d := range due {
 		at, ok := admitted[first+i]
@@ -182,8 +182,8 @@ func priority(ctx context.Context, c client.Client, o Options) (r Result, err er
 	r.Values = map[string]float64{
 		"wait":       waits[len(waits)/2].Seconds() * 1000,
 		"wait_worst": waits[len(waits)-1].Seconds() * 1000,
-		"quota_used": percent(all.Count(upstream.Admitted), config.Could(second, length)),
-		"refused":    float64(l.Count(upstream.Refused)),
+		"quota_used": percent(all.Tally().Admitted, config.could(second, length)),
+		"refused":    float64(l.Tally().Throttled),
 	}
 	return r, nil
 }
@@ -193,13 +193,13 @@ func multiLimit(ctx context.Context, c client.Client, o Options) (r Result, err 
 	if o.Virtual && !o.Short {
 		length = 3 * time.Minute
 	}
-	config := upstream.Config{
-		Limits: []upstream.Limit{
-			{Kind: upstream.Sliding, N: 10, Per: second},
-			{Kind: upstream.Sliding, N: 300, Per: time.Minute},
-			{Kind: upstream.InFlight, N: 5},
+	config := config{
+		limits: []throttletest.Limit{
+			{Kind: throttletest.Sliding, N: 10, Per: second},
+			{Kind: throttletest.Sliding, N: 300, Per: time.Minute},
+			{Kind: throttletest.InFlight, N: 5},
 		},
-		Work: upstream.Span{Min: 300 * time.Millisecond, Max: 700 * time.Millisecond},
+		work: throttletest.Span{Min: 300 * time.Millisecond, Max: 700 * time.Millisecond},
 	}
 	job := client.Job{
 		Limits:   []client.Limit{{N: 10, Per: second, Burst: 1, Window: true}, {N: 300, Per: time.Minute, Burst: 1, Window: true}},
@@ -212,9 +212,9 @@ func multiLimit(ctx context.Context, c client.Client, o Options) (r Result, err 
 	s.backlog(math.MaxInt, 16, length)
 	l := s.end().Between(0, length)
 	r.Values = map[string]float64{
-		"quota_used": percent(l.Count(upstream.Admitted), config.Could(0, length)),
-		"refused":    float64(l.Count(upstream.Refused)),
-		"attempts":   l.Amplification(max(1, l.Delivered())),
+		"quota_used": percent(l.Tally().Admitted, config.could(0, length)),
+		"refused":    float64(l.Tally().Throttled),
+		"attempts":   perCall(l, max(1, len(firstAdmitted(l)))),
 	}
 	r.Traffic = traffic(config, l, length)
 	return r, nil

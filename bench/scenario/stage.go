@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
-	"github.com/go-throttle/throttle/bench/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // A stage is one run: an upstream, a client before it, and callers.
 type stage struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	server *upstream.Server
-	config upstream.Config
+	server *throttletest.Server
+	pool   *http.Transport // connections to it; nil in a bubble
 	doer   client.Doer
 	urgent func(context.Context) context.Context
 	wg     sync.WaitGroup // calls
@@ -27,21 +27,21 @@ type stage struct {
 }
 
 // begin starts an upstream and a client. The run ends with end.
-func begin(ctx context.Context, c client.Client, o Options, config upstream.Config, job client.Job) (*stage, error) {
-	config.Seed = o.Seed
-	s := &stage{config: config, urgent: c.Urgent}
+func begin(ctx context.Context, c client.Client, o Options, config config, job client.Job) (*stage, error) {
+	s := &stage{server: config.server(o.Seed), urgent: c.Urgent}
 	if o.Virtual {
-		s.server = upstream.StartInMemory(config)
+		s.server.Elapsed() // from here on
+		job.Base = s.server
 	} else {
-		var err error
-		if s.server, err = upstream.Start(config); err != nil {
+		if err := s.server.Start(); err != nil {
 			return nil, err
 		}
+		s.pool = &http.Transport{MaxIdleConnsPerHost: 1 << 16, DisableCompression: true}
+		job.Base = s.pool
 	}
-	job.Base = s.server.Base()
 	var err error
 	if c.Name == OracleName {
-		s.doer = newOracle(s.server, job.Base, o.Virtual)
+		s.doer = newOracle(s.server, config, job.Base, o.Virtual)
 	} else if s.doer, err = c.Start(job); err != nil {
 		s.server.Close()
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -52,11 +52,11 @@ func begin(ctx context.Context, c client.Client, o Options, config upstream.Conf
 
 // call makes one call and reads its answer to the end.
 func (s *stage) call(ctx context.Context, id, caller int) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.URL(), nil)
 	if err != nil {
 		panic(err) // the URL is our own
 	}
-	upstream.Mark(req, id, caller)
+	mark(req, id, caller)
 	resp, err := s.doer.Do(req)
 	if err != nil {
 		return
@@ -68,7 +68,7 @@ func (s *stage) call(ctx context.Context, id, caller int) {
 // backlog has workers make calls 0 to n-1, each as soon as its last one has ended, and waits until
 // all are done or the run is until old.
 func (s *stage) backlog(n, workers int, until time.Duration) {
-	stop := time.AfterFunc(until-s.server.Now(), s.cancel)
+	stop := time.AfterFunc(until-s.server.Elapsed(), s.cancel)
 	defer stop.Stop()
 	var next atomic.Int64
 	for w := range workers {
@@ -92,7 +92,7 @@ func (s *stage) backlog(n, workers int, until time.Duration) {
 // arrivals has senders make calls that become due at such moments, in order. A call for which no
 // sender is free waits for one. It returns when all calls have ended or the run is until old.
 func (s *stage) arrivals(due []time.Duration, senders int, until time.Duration) {
-	stop := time.AfterFunc(until-s.server.Now(), s.cancel)
+	stop := time.AfterFunc(until-s.server.Elapsed(), s.cancel)
 	defer stop.Stop()
 	work := make(chan int, len(due))
 	for w := range senders {
@@ -103,7 +103,7 @@ func (s *stage) arrivals(due []time.Duration, senders int, until time.Duration) 
 		})
 	}
 	for i, d := range due {
-		time.Sleep(d - s.server.Now())
+		time.Sleep(d - s.server.Elapsed())
 		work <- i
 	}
 	close(work)
@@ -111,7 +111,7 @@ func (s *stage) arrivals(due []time.Duration, senders int, until time.Duration) 
 }
 
 // end closes all and returns the ledger.
-func (s *stage) end() upstream.Ledger {
+func (s *stage) end() throttletest.Ledger {
 	s.cancel()
 	s.wg.Wait()
 	s.watching.Wait()
@@ -122,6 +122,9 @@ func (s *stage) end() upstream.Ledger {
 		_ = c.Close()
 	}
 	s.server.Close()
+	if s.pool != nil {
+		s.pool.CloseIdleConnections()
+	}
 	return s.server.Ledger()
 }
 
@@ -135,23 +138,24 @@ func evenly(n int, from, length time.Duration) []time.Duration {
 }
 
 // ideal is when calls would be admitted at best.
-func ideal(config upstream.Config, due []time.Duration) []time.Duration {
+func ideal(config config, due []time.Duration) []time.Duration {
 	arrive := make([]time.Duration, len(due))
 	for i, d := range due {
-		arrive[i] = d + config.Latency.Min
+		arrive[i] = d + config.latency.Min
 	}
-	return config.Ideal(arrive)
+	return config.ideal(arrive)
 }
 
 const bin = 100 * time.Millisecond
 
 // traffic draws a ledger in bins, until a moment.
-func traffic(config upstream.Config, l upstream.Ledger, until time.Duration) *Traffic {
+func traffic(config config, l throttletest.Ledger, until time.Duration) *Traffic {
 	t := &Traffic{Bin: bin}
-	t.Accepted, t.Refused, t.Failed = l.Bins(bin, until)
-	t.Limit = make([]float64, len(t.Accepted))
-	for i := range t.Limit {
-		t.Limit[i] = config.RateAt(time.Duration(i)*bin+bin/2) * bin.Seconds()
+	for i, tally := range l.Series(bin, until) {
+		t.Accepted = append(t.Accepted, tally.Admitted)
+		t.Refused = append(t.Refused, tally.Throttled)
+		t.Failed = append(t.Failed, tally.Failed)
+		t.Limit = append(t.Limit, config.rateAt(time.Duration(i)*bin+bin/2)*bin.Seconds())
 	}
 	return t
 }
@@ -172,8 +176,8 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// knows fits clients that keep a limit that they are told, and those that do nothing at all, to show
-// what that does.
+// knows fits clients that keep a limit that they know, and those that do nothing at all, to show what that
+// does.
 func knows(c client.Client) bool { return c.Limits || !c.Retries }
 
 // resends fits clients that send a failed call again, and those that do nothing at all.
@@ -182,7 +186,7 @@ func resends(c client.Client) bool { return (c.Retries || !c.Limits) && !c.Told 
 // both fits clients that do both, and those that do nothing at all.
 func both(c client.Client) bool { return c.Limits == c.Retries }
 
-// limits fits clients that keep a limit that they are told.
+// limits fits clients that keep a limit that they know.
 func limits(c client.Client) bool { return c.Limits }
 
 // A sender sends at once.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
-	"github.com/go-throttle/throttle/bench/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 func TestCaughtUp(t *testing.T) {
@@ -33,10 +34,10 @@ func TestCaughtUp(t *testing.T) {
 }
 
 func TestDisplaced(t *testing.T) {
-	var in, reverse upstream.Ledger
+	var in, reverse throttletest.Ledger
 	for i := range 4 {
-		in = append(in, upstream.Arrival{Call: i})
-		reverse = append(reverse, upstream.Arrival{Call: 3 - i})
+		in = append(in, throttletest.Arrival{Call: strconv.Itoa(i)})
+		reverse = append(reverse, throttletest.Arrival{Call: strconv.Itoa(3 - i)})
 	}
 	if displaced(in) != 0 || displaced(reverse) != 2 {
 		t.Error(displaced(in), displaced(reverse))
@@ -46,9 +47,9 @@ func TestDisplaced(t *testing.T) {
 // The oracle is at the first moment at every door, lets the urgent go first, and forgets who has left.
 func TestOracle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := upstream.Config{
-			Limits:  []upstream.Limit{{Kind: upstream.GCRA, N: 10, Per: second, Burst: 1}, {Kind: upstream.InFlight, N: 1}},
-			Outages: []upstream.Outage{{From: 0, To: second}}, Latency: upstream.Span{Min: 10 * time.Millisecond}, Work: upstream.Span{Min: 40 * time.Millisecond},
+		config := config{
+			limits: []throttletest.Limit{{N: 10, Per: second, Burst: 1}, {Kind: throttletest.InFlight, N: 1}},
+			faults: []throttletest.Fault{{From: 0, To: second}}, latency: throttletest.Span{Min: 10 * time.Millisecond}, work: throttletest.Span{Min: 40 * time.Millisecond},
 		}
 		s, err := begin(t.Context(), Oracle(), Options{Virtual: true}, config, client.Job{})
 		if err != nil {
@@ -70,7 +71,7 @@ func TestOracle(t *testing.T) {
 		cancel()
 		wg.Wait()
 		l := s.end()
-		if len(l) != 10 || l.Count(upstream.Admitted) != 10 || l[0].Call != 18 || l[0].At != second || l.Last() != 1900*time.Millisecond {
+		if len(l) != 10 || l.Tally().Admitted != 10 || l[0].Call != "18" || l[0].At != second || last(l) != 1900*time.Millisecond {
 			t.Error(l)
 		}
 	})
@@ -83,14 +84,14 @@ func TestBacklogEnds(t *testing.T) {
 			calls, want int
 			took        time.Duration
 		}{{30, 30, 2900 * time.Millisecond}, {math.MaxInt, 51, 5 * second}} {
-			config := upstream.Config{Limits: []upstream.Limit{{Kind: upstream.GCRA, N: 10, Per: second, Burst: 1}}}
+			config := config{limits: []throttletest.Limit{{N: 10, Per: second, Burst: 1}}}
 			s, err := begin(t.Context(), named(t, known), Options{Virtual: true}, config, client.Job{Limits: []client.Limit{{N: 10, Per: second, Burst: 1}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.backlog(c.calls, 3, 5*second)
-			took := s.server.Now()
-			if n := s.end().Count(upstream.Admitted); n > c.want || n < c.want-1 || took != c.took {
+			took := s.server.Elapsed()
+			if n := s.end().Tally().Admitted; n > c.want || n < c.want-1 || took.Round(10*time.Millisecond) != c.took {
 				t.Errorf("%d calls: %d admitted in %v", c.calls, n, took)
 			}
 		}

@@ -1,19 +1,19 @@
-// Fanout runs 100,000 tasks through a leaky bucket, some of them urgent, and prints how close to
-// the rate it came, how many of the urgent ones went first, and how many goroutines there were.
+// Fanout runs 100,000 tasks through a leaky bucket, some of them urgent. It prints how close to the rate it
+// came, how many of the urgent tasks went first, and how many goroutines there were.
 //
 // Run it from the root of the repository:
 //
 //	go run ./examples/fanout
 //
-// The tasks are handed to a throttle.Group, which starts the goroutine of a task only when the
-// task's turn has come. They all wait before the first one starts, so the order can be judged; a
-// program of your own would not pause the queue for that.
+// The tasks go to a throttle.Group, which starts the goroutine of a task only when the task's turn has come.
+// All of them wait before the first one starts, so that the order can be judged; your own program would not
+// pause the queue for that.
 //
 // Flags:
 //
 //	-tasks   how many tasks
 //	-rate    how many may start per second, evenly spaced
-//	-urgent  every how many-th task is urgent
+//	-urgent  one task in so many is urgent
 //	-work    how long each task takes
 package main
 
@@ -45,7 +45,7 @@ func main() {
 	var cfg config
 	flag.IntVar(&cfg.tasks, "tasks", 100_000, "how many tasks")
 	flag.Float64Var(&cfg.rate, "rate", 20_000, "how many may start per second, evenly spaced")
-	flag.IntVar(&cfg.urgent, "urgent", 10, "every how many-th task is urgent")
+	flag.IntVar(&cfg.urgent, "urgent", 10, "one task in so many is urgent")
 	flag.DurationVar(&cfg.work, "work", time.Millisecond, "how long each task takes")
 	flag.Parse()
 
@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// run hands the tasks in, lets them go, and prints what it saw.
+// run submits the tasks, lets them go, and prints what it saw.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if cfg.tasks < 2 || !(cfg.rate > 0) || cfg.urgent < 1 || cfg.work < 0 {
 		return fmt.Errorf("-tasks %d must be at least 2, -rate %v above 0, -urgent %d at least 1 and -work %v not negative",
@@ -77,7 +77,7 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	return nil
 }
 
-// submit hands all the tasks to a new group. It does not block.
+// submit adds all tasks to a new group. It does not block.
 func submit(ctx context.Context, cfg config, queue *throttle.Queue, started *log) *throttle.Group {
 	group, ctx := throttle.NewGroup(ctx, queue)
 	urgentCtx := throttle.WithPriority(ctx, 1)
@@ -94,7 +94,7 @@ func submit(ctx context.Context, cfg config, queue *throttle.Queue, started *log
 	return group
 }
 
-// work stands for whatever a task does.
+// work takes the place of whatever a task does.
 func work(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil

@@ -42,7 +42,7 @@ func TestOrder(t *testing.T) {
 	if got := queue.Stats().Waiting; got != small.tasks {
 		t.Errorf("%d tasks wait, want %d", got, small.tasks)
 	}
-	// How many run at once after this depends on the machine, that those who wait have none does not.
+	// How many run at once later depends on the machine. That waiting tasks have no goroutine does not.
 	if got := runtime.NumGoroutine() - before; got > 2 {
 		t.Errorf("%d tasks wait with %d goroutines, want at most 2", small.tasks, got)
 	}
@@ -53,8 +53,8 @@ func TestOrder(t *testing.T) {
 	if got := started.count(); got != small.tasks {
 		t.Errorf("%d tasks ran, want %d", got, small.tasks)
 	}
-	// 7 of 8 grants go by priority; without, it would be 1 of 10. The goroutines of neighbours may
-	// overtake one another, on a busy machine by far.
+	// 7 of 8 starts go by priority; without priorities 1 of 10 would be urgent. Goroutines may overtake one
+	// another, on a busy machine by far.
 	if ahead, urgent := started.order(); urgent != 100 || ahead < urgent/2 {
 		t.Errorf("of %d urgent tasks %d were among the first %d, want 100 and at least half", urgent, ahead, urgent)
 	}

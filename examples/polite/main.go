@@ -1,33 +1,33 @@
-// Polite calls a URL a few times and shows what the upstream says about its limits, and how the
-// client adapts. The client knows no limit: whatever it keeps, it has learned.
+// Polite calls a URL a few times and shows what the upstream says about its limits, and how the client adapts.
+// The client knows no limit: every limit that it keeps, it has learned.
 //
 // Run it from the root of the repository:
 //
 //	go run ./examples/polite -url https://api.example.com/v1/things
 //	go run ./examples/polite
 //
-// On a terminal it draws a table that follows the run; elsewhere it prints a line when something
-// happens. Either way the table stands at the end:
+// On a terminal it draws a table that follows the run; elsewhere it prints a line when something happens. At
+// the end it prints the table either way:
 //
-//	told by     the header field that told the limit, or "refusals" if it was found from them alone
-//	remaining   what is left of it, as told last, until it resets
-//	pace        units per second that follow from it
-//	gate        open, or closed for how long and why: told (by Retry-After), throttled (refused, no
-//	            time told), failing (no good answer any more)
+//	source      the header field that advertises the limit, or "refusals" for a rate found from 429s alone
+//	remaining   what is left of the limit, as last advertised, until it resets
+//	pace        the units per second that follow from it
+//	gate        open, or for how long it is closed and why: retry-after, throttled (a 429 without a
+//	            Retry-After), or failing (the upstream keeps failing)
 //
-// "-" stands for what was not told. Without -url it starts an upstream of its own on the loopback
-// interface: 10 calls a second and 20 at once, told as -tell says; above that it refuses with 429
-// and Retry-After: 1.
+// "-" stands for unknown. Without -url it starts an upstream of its own on the loopback interface. That one
+// admits 10 calls a second and 20 at once, and advertises this as -tell says. Above that it sends a 429 with
+// Retry-After: 1.
 //
-// It is careful with an upstream that is not its own: few calls, few at once, no redirect is
-// followed, and it ends with the first call that gets no answer. Ctrl-C ends it too.
+// Polite is careful with an upstream that is not its own: it makes few calls, few of them at once, follows no
+// redirect, and ends with the first call that gets no response. Ctrl-C ends it too.
 //
 // Flags:
 //
 //	-url      where to send the calls, with GET; empty: the embedded upstream
 //	-n        how many calls
 //	-workers  how many of them may be under way at once
-//	-tell     how the embedded upstream tells its limit: draft-8, x-ratelimit or none
+//	-tell     how the embedded upstream advertises its limit: draft-8, x-ratelimit or none
 package main
 
 import (
@@ -42,7 +42,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-throttle/throttle/examples/internal/calls"
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // config is what the flags say.
@@ -50,21 +50,39 @@ type config struct {
 	url     string
 	calls   int
 	workers int
-	limit   upstream.Limit // of the embedded upstream
+	limit   throttletest.Limit // of the embedded upstream
+	tell    string             // how that advertises it: draft8, xRateLimit or silent
 
 	width func() int // columns of the terminal that the table is drawn on; nil: print lines instead
 }
 
+// The names of the dialects that -tell knows.
+const (
+	draft8     = "draft-8"
+	xRateLimit = "x-ratelimit"
+	silent     = "none"
+)
+
+// dialect returns the dialect of a name.
+func dialect(name string) (d throttletest.Dialect, ok bool) {
+	switch name {
+	case draft8:
+		return throttletest.Draft08, true
+	case xRateLimit:
+		return throttletest.XEpoch, true
+	}
+	return nil, name == silent
+}
+
 func main() {
-	cfg := config{limit: upstream.Limit{Rate: 10, Burst: 20, RetryAfter: time.Second}}
+	cfg := config{limit: throttletest.Limit{N: 10, Burst: 20}}
 	if terminal := int(os.Stdout.Fd()); term.IsTerminal(terminal) {
 		cfg.width = func() int { return width(terminal) }
 	}
 	flag.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
 	flag.IntVar(&cfg.calls, "n", 60, "how many calls")
 	flag.IntVar(&cfg.workers, "workers", 4, "how many of them may be under way at once")
-	flag.StringVar((*string)(&cfg.limit.Tell), "tell", string(upstream.TellRateLimit),
-		"how the embedded upstream tells its limit: draft-8, x-ratelimit or none")
+	flag.StringVar(&cfg.tell, "tell", draft8, "how the embedded upstream advertises its limit: draft-8, x-ratelimit or none")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -85,18 +103,20 @@ func width(terminal int) int {
 	return columns
 }
 
-// run makes the calls, shows them, and prints the table. To be interrupted is no error.
+// run makes the calls, shows them, and prints the table. An interrupt is not an error.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
 	if cfg.url == "" {
-		server, err := upstream.Start(cfg.limit)
-		if err != nil {
+		server := throttletest.NewServer(cfg.limit)
+		server.RetryAfter = time.Second
+		server.Advertise.Dialect, _ = dialect(cfg.tell)
+		if err := server.Start(); err != nil {
 			return err
 		}
 		defer server.Close()
-		cfg.url = server.URL
+		cfg.url = server.URL()
 	}
 	s := newSession(cfg)
 	defer s.pool.CloseIdleConnections()
@@ -116,12 +136,15 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	return err
 }
 
-// check says what is wrong with the flags.
+// check returns an error for flags that make no sense.
 func (c config) check() error {
 	if c.calls < 1 || c.workers < 1 {
 		return fmt.Errorf("-n %d and -workers %d must be at least 1", c.calls, c.workers)
 	}
 	if c.url == "" {
+		if _, ok := dialect(c.tell); !ok {
+			return fmt.Errorf("-tell %q is none of %s, %s, %s", c.tell, draft8, xRateLimit, silent)
+		}
 		return nil
 	}
 	return calls.CheckURL(c.url)

@@ -9,25 +9,24 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/examples/internal/leak"
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // small is a run of about half a second.
-func small(tell upstream.Tell) config {
-	return config{calls: 150, workers: 4, limit: upstream.Limit{Rate: 100, Burst: 100, RetryAfter: time.Second, Tell: tell}}
+func small(tell string) config {
+	return config{calls: 150, workers: 4, limit: throttletest.Limit{N: 100}, tell: tell}
 }
 
 func TestRun(t *testing.T) {
-	for tell, want := range map[upstream.Tell][]string{
-		upstream.TellRateLimit:  {"learned from ratelimit", "limit 100", "name default", "window 1.0 s", "pace "},
-		upstream.TellXRateLimit: {"learned from x-ratelimit", "limit 100"},
-		upstream.TellNothing:    {},
+	for tell, want := range map[string][]string{
+		draft8:     {"learned from ratelimit", "limit 100", "name default", "window 1.0 s", "pace "},
+		xRateLimit: {"learned from x-ratelimit", "limit 100"},
+		silent:     {},
 	} {
-		t.Run(string(tell), func(t *testing.T) {
+		t.Run(tell, func(t *testing.T) {
 			leak.Check(t)
 			var out bytes.Buffer
 			if err := run(t.Context(), small(tell), &out); err != nil {
@@ -35,7 +34,7 @@ func TestRun(t *testing.T) {
 			}
 			t.Logf("\n%s", &out)
 			text := strings.ToLower(out.String()) // the case of header fields means nothing
-			for _, want := range append(want, "150 of 150 calls after", ": 150 x 200", "told by", "gate") {
+			for _, want := range append(want, "150 of 150 calls after", ": 150 x 200", "source", "gate") {
 				if !strings.Contains(text, want) {
 					t.Errorf("the output does not say %q", want)
 				}
@@ -44,11 +43,11 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestScreen reads back what is drawn on a terminal: as many lines are erased as were drawn, none
-// is wider than the terminal, and the last table is whole.
+// TestScreen reads back what is drawn on a terminal: as many lines are erased as were drawn, no line is wider
+// than the terminal, and the last table is complete.
 func TestScreen(t *testing.T) {
 	leak.Check(t)
-	cfg := small(upstream.TellRateLimit)
+	cfg := small(draft8)
 	cfg.width = func() int { return 40 }
 	var out bytes.Buffer
 	if err := run(t.Context(), cfg, &out); err != nil {
@@ -80,10 +79,10 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestEcho: a terminal shows "^C" where the cursor is when Ctrl-C is pressed, in the middle of the run
-// or at its end. Nothing of that, or of the drawing, is left.
-func TestEcho(t *testing.T) {
-	cfg := small(upstream.TellRateLimit)
+// TestControlC: if Ctrl-C is pressed, during the run or at its end, the terminal shows "^C" at the cursor.
+// Neither that nor the drawing remains.
+func TestControlC(t *testing.T) {
+	cfg := small(draft8)
 	cfg.width = func() int { return 80 }
 	var out bytes.Buffer
 	v := &screen{session: newSession(cfg), out: &out, stop: make(chan struct{})}
@@ -135,8 +134,7 @@ func shown(t *testing.T, text string) []string {
 	return lines
 }
 
-// TestPaused aims the program at an upstream that wants to be left alone for longer than a call
-// may wait: it ends.
+// TestPaused: the program ends if an upstream asks for a longer wait than a call may make.
 func TestPaused(t *testing.T) {
 	calls := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -150,7 +148,7 @@ func TestPaused(t *testing.T) {
 	if !errors.Is(err, throttle.ErrPaused) {
 		t.Errorf("run: %v, want %v", err, throttle.ErrPaused)
 	}
-	for _, want := range []string{"refusal 1: 429, told to wait 1h0m0s", "1 of 10 calls", "1 x 429", "closed for 1h"} {
+	for _, want := range []string{"throttled attempt 1: 429, asks for a wait of 1h0m0s", "1 of 10 calls", "1 x 429", "closed for 1h"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q:\n%s", want, &out)
 		}
@@ -191,7 +189,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	if err := run(ctx, small(upstream.TellRateLimit), &out); err != nil {
+	if err := run(ctx, small(draft8), &out); err != nil {
 		t.Errorf("run after an interrupt: %v", err)
 	}
 	if !strings.HasSuffix(out.String(), "interrupted\n") {
@@ -200,11 +198,10 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestNonsense(t *testing.T) {
-	limit := upstream.Limit{Rate: 1, Burst: 1}
 	for _, cfg := range []config{
-		{calls: 0, workers: 1, limit: limit},
-		{calls: 1, workers: 0, limit: limit},
-		{calls: 1, workers: 1, limit: upstream.Limit{Rate: 1, Burst: 1, Tell: "loudly"}},
+		{calls: 0, workers: 1, tell: draft8},
+		{calls: 1, workers: 0, tell: draft8},
+		{calls: 1, workers: 1, tell: "loudly"},
 		{calls: 1, workers: 1, url: "example.com"},
 		{calls: 1, workers: 1, url: "ftp://example.com/"},
 		{calls: 1, workers: 1, url: "http:///path"},

@@ -22,13 +22,13 @@ type session struct {
 
 	mu      sync.Mutex
 	state   progress
-	failure error // the first call without an answer
+	failure error // of the first call without a response
 }
 
 // progress is how far a session has come.
 type progress struct {
 	over     int         // calls that are over
-	statuses map[int]int // how many of them were answered how
+	statuses map[int]int // how many of them got each status
 }
 
 func newSession(cfg config) *session {
@@ -43,8 +43,8 @@ func newSession(cfg config) *session {
 	}
 }
 
-// send makes the calls and tells v of them. It ends early when ctx is done, and with an error when
-// a call gets no answer.
+// send makes the calls and shows them to v. It ends early if ctx ends, and with an error if a call gets no
+// response.
 func (s *session) send(ctx context.Context, v view) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -68,14 +68,14 @@ func (s *session) send(ctx context.Context, v view) error {
 	return s.failure
 }
 
-// redirect is where an answer points to. Going there would be another call, maybe to another host.
+// redirect is where a response points to. Going there would be another call, maybe to another host.
 type redirect string
 
 func (r redirect) Error() string { return fmt.Sprintf("-url redirects to %q: aim at that", string(r)) }
 
 func doNotFollow(req *http.Request, _ []*http.Request) error { return redirect(req.URL.String()) }
 
-// answered notes that a call was answered, and returns how many were.
+// answered notes a call's response, and returns how many there are.
 func (s *session) answered(status int) (over int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/go-throttle/throttle"
 )
 
-const unknown = "-" // what was not told
+const unknown = "-" // in place of an unknown value
 
 // print writes the table as it stands now.
 func (s *session) print(out io.Writer) error {
@@ -40,10 +40,10 @@ func (p progress) text(calls int, after time.Duration) string {
 	return text
 }
 
-// printLearned writes what the upstream says.
+// printLearned writes what the upstream says about its limits.
 func printLearned(out io.Writer, lines []throttle.KeyStats) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "told by\tname\tunit\tlimit\tremaining\tresets in\twindow\tpace")
+	fmt.Fprintln(w, "source\tname\tunit\tlimit\tremaining\tresets in\twindow\tpace")
 	none := true
 	for _, line := range lines {
 		for _, l := range line.Learned {
@@ -69,7 +69,7 @@ func printLines(out io.Writer, lines []throttle.KeyStats) error {
 	return w.Flush()
 }
 
-// slowest is the pace that a line keeps: that of its slowest limit that counts requests.
+// slowest is the pace of a line: that of its slowest limit that counts requests.
 func slowest(line throttle.KeyStats) rate.Limit {
 	pace := line.Limit
 	for _, l := range line.Learned {
@@ -93,7 +93,7 @@ func description(l throttle.Learned) string {
 	return strings.Join(words, ", ")
 }
 
-// gate says why nobody may send.
+// gate says whether the gate is open, and otherwise why it is not.
 func gate(q throttle.QueueStats) string {
 	if q.Cause == "" {
 		return "open"
@@ -101,8 +101,8 @@ func gate(q throttle.QueueStats) string {
 	return fmt.Sprintf("closed for %s: %s", span(q.ClosedFor), q.Cause)
 }
 
-// word shows what an upstream has written. It may write anything: what is not plain is quoted, so
-// that it cannot play with the terminal, and what is long is cut.
+// word shows a text from the upstream, which may be anything. If it is not plain, it is quoted, so that it
+// cannot control the terminal; if it is long, it is cut.
 func word(text string) string {
 	const most = 60
 	if text == "" {

@@ -13,8 +13,8 @@ import (
 // view shows a session while it runs. Its methods may be called from any goroutine.
 type view interface {
 	learned(throttle.Learned)
-	throttled(status int, told time.Duration)
-	answered(over int) // that many calls are over
+	throttled(status int, wait time.Duration) // the upstream asks for that wait; 0: for none
+	answered(over int)                        // that many calls are over
 	finish()
 }
 
@@ -27,14 +27,14 @@ func newView(s *session, out io.Writer) view {
 	return v
 }
 
-// lines is the view in a pipe or a file: a line when a limit is learned, for the first refusal and
-// every tenth, and for every quarter of the calls.
+// lines is the view in a pipe or a file: a line when a limit is learned, for the first throttled attempt and
+// every tenth after it, and for every quarter of the calls.
 type lines struct {
 	session *session
 
 	mu       sync.Mutex
 	out      io.Writer
-	refusals int
+	attempts int // throttled
 	shown    int // quarters printed
 }
 
@@ -48,15 +48,15 @@ func (v *lines) learned(l throttle.Learned) {
 	v.printf("learned from %s: %s", word(l.Source), description(l))
 }
 
-func (v *lines) throttled(status int, told time.Duration) {
+func (v *lines) throttled(status int, wait time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.refusals++; v.refusals%10 == 1 {
-		text := "no time told"
-		if told > 0 {
-			text = "told to wait " + span(told)
+	if v.attempts++; v.attempts%10 == 1 {
+		text := "asks for no wait"
+		if wait > 0 {
+			text = "asks for a wait of " + span(wait)
 		}
-		v.printf("refusal %d: %d, %s", v.refusals, status, text)
+		v.printf("throttled attempt %d: %d, %s", v.attempts, status, text)
 	}
 }
 
@@ -81,7 +81,7 @@ type screen struct {
 	drawn   int // lines of the last drawing
 }
 
-// The table tells it all.
+// These do nothing: the table has everything.
 func (v *screen) learned(throttle.Learned)     {}
 func (v *screen) throttled(int, time.Duration) {}
 func (v *screen) answered(int)                 {}
@@ -99,8 +99,8 @@ func (v *screen) run() {
 	}
 }
 
-// draw replaces the last drawing by one of now. Lines are cut to the terminal's width: one that
-// wrapped would count as two.
+// draw replaces the last drawing by a new one. Lines are cut to the terminal's width, because a line that
+// wraps would count as two.
 func (v *screen) draw() {
 	var table bytes.Buffer
 	_ = v.session.print(&table) // a Buffer takes everything
@@ -117,8 +117,8 @@ func (v *screen) draw() {
 	_, _ = v.out.Write(frame.Bytes()) // what cannot be drawn is no reason to stop
 }
 
-// erase takes the last drawing away: to the left, because the terminal has written ^C when Ctrl-C was
-// pressed, up by its lines, and clear to the end of the screen.
+// erase removes the last drawing. It moves to the left, because the terminal may have written a ^C, then up to
+// the first line, and clears from there to the end of the screen.
 func (v *screen) erase(to io.Writer) {
 	if v.drawn > 0 {
 		fmt.Fprintf(to, "\r\x1b[%dA\x1b[J", v.drawn)
@@ -126,7 +126,7 @@ func (v *screen) erase(to io.Writer) {
 	v.drawn = 0
 }
 
-// finish takes the drawing away; the final table comes after it.
+// finish removes the drawing, because the final table follows.
 func (v *screen) finish() {
 	close(v.stop)
 	v.running.Wait()

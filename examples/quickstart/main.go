@@ -1,24 +1,24 @@
-// Quickstart sends the same few hundred calls through a bare http.Client and through one that is
-// wrapped by throttle, to an upstream that enforces a limit, and prints what became of them.
+// Quickstart sends the same few hundred calls through a bare http.Client and through one with a throttled
+// Transport, to an upstream that enforces a limit, and prints what became of them.
 //
 // Run it from the root of the repository:
 //
 //	go run ./examples/quickstart
 //
-// With no flags it starts its own upstream on the loopback interface: at the rate of -limit, with
-// twice its burst (more at high rates, see embedded), refusing with 429 and Retry-After: 1 what
-// comes above that. Every time and count is measured, the refused calls by the upstream; the ideal
-// time is computed. To aim it at a server of yours:
+// Without flags it starts an upstream of its own on the loopback interface. That one admits the rate of
+// -limit, with twice its burst (more at high rates, see embedded), and sends a 429 with Retry-After: 1 to what
+// exceeds that. Every time and count is measured, the 429s by the upstream itself; only the ideal time is
+// computed. To aim it at a server of yours:
 //
 //	go run ./examples/quickstart -url http://localhost:8080/ -limit "50/s burst 5" -calls 200
 //
 // Flags:
 //
 //	-url      where to send the calls, with GET; empty: the embedded upstream
-//	-limit    the limit to keep, in the words of throttle.ParseLimit
+//	-limit    the limit to keep, as throttle.ParseLimit reads it
 //	-calls    how many calls each client sends
 //	-workers  how many of them may be under way at once
-//	-bare     with -url: send the calls through the bare client too, at full speed; ask first
+//	-bare     with -url: send the calls through the bare client too, at full speed; ask its owner first
 package main
 
 import (
@@ -52,10 +52,10 @@ func main() {
 		cfg.bar = os.Stderr
 	}
 	flag.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
-	flag.StringVar(&cfg.limit, "limit", "100/s burst 10", "the limit to keep, in the words of throttle.ParseLimit")
+	flag.StringVar(&cfg.limit, "limit", "100/s burst 10", "the limit to keep, as throttle.ParseLimit reads it")
 	flag.IntVar(&cfg.calls, "calls", 400, "how many calls each client sends")
 	flag.IntVar(&cfg.workers, "workers", 32, "how many of them may be under way at once")
-	flag.BoolVar(&cfg.bare, "bare", false, "with -url: send the calls through the bare client too, at full speed; ask first")
+	flag.BoolVar(&cfg.bare, "bare", false, "with -url: send the calls through the bare client too, at full speed; ask its owner first")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -67,9 +67,8 @@ func main() {
 	}
 }
 
-// run measures the clients one after the other and prints the table.
-//
-// The throttled client goes first: an upstream that is not ours is then as rested as it can be.
+// run measures the clients one after the other and prints the table. The throttled client goes first, so that
+// an upstream that is not ours still has all of its burst.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if cfg.calls < 1 || cfg.workers < 1 {
 		return fmt.Errorf("-calls %d and -workers %d must be at least 1", cfg.calls, cfg.workers)

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/leak"
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
-// small is a run of about a second. The slack lets a slow machine deliver calls up to a second
-// late and in a bunch; a client that did not limit itself would still be refused.
+// small is a run of about a second. The slack lets a slow machine deliver calls up to a second late and in a
+// bunch; a client without a limit would still get 429s.
 var small = config{limit: "50/s burst 10", calls: 80, workers: 8, slack: 50}
 
 func TestRun(t *testing.T) {
@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 	if got := rows["bare"]; got.calls != 80 || got.delivered+got.refused != 80 {
 		t.Errorf("bare %+v, want each of the 80 delivered or refused", got)
 	}
-	for _, want := range []string{"throttled: 80 of 80 calls", "throttled: 100 % delivered, 0 refused"} {
+	for _, want := range []string{"throttled: 80 of 80 calls", "throttled: 100 % delivered, 0 x 429"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q", want)
 		}
@@ -55,16 +55,16 @@ func table(out string) map[string]row {
 	return rows
 }
 
-// TestRunURL aims the program at a server that is not its own, and so slow that it is certain
-// what it refuses.
+// TestRunURL aims the program at a server that is not its own, and is so slow that the number of 429s is
+// certain.
 func TestRunURL(t *testing.T) {
 	leak.Check(t)
-	server, err := upstream.Start(upstream.Limit{Rate: 1.0 / 3600, Burst: 30})
-	if err != nil {
+	server := throttletest.NewServer(throttletest.Limit{N: 1, Per: time.Hour, Burst: 30})
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	cfg := config{url: server.URL, limit: "1000/s burst 5", calls: 20, workers: 4, bare: true}
+	cfg := config{url: server.URL(), limit: "1000/s burst 5", calls: 20, workers: 4, bare: true}
 	var out bytes.Buffer
 	if err := run(t.Context(), cfg, &out); err != nil {
 		t.Fatal(err)
@@ -76,23 +76,23 @@ func TestRunURL(t *testing.T) {
 	if got, want := rows["bare"], (row{20, 10, 10}); got != want {
 		t.Errorf("bare %+v, want %+v: the burst of 30 without the 20 that went before", got, want)
 	}
-	if got := upstream.Count(server.Ledger(), http.StatusTooManyRequests); got != 10 {
+	if got := server.Ledger().Tally().Throttled; got != 10 {
 		t.Errorf("the upstream refused %d, want 10", got)
 	}
-	if !strings.Contains(out.String(), "not known") {
-		t.Error("an ideal time is printed for the bare client, though the upstream's burst is not known")
+	if !strings.Contains(out.String(), "unknown") {
+		t.Error("an ideal time is printed for the bare client, though the upstream's burst is unknown")
 	}
 }
 
-// TestBareIsPolite checks that a foreign upstream is not hit at full speed unasked.
+// TestBareIsPolite checks that an upstream that is not ours is not called at full speed unless asked for.
 func TestBareIsPolite(t *testing.T) {
-	server, err := upstream.Start(upstream.Limit{Rate: 1000, Burst: 1000})
-	if err != nil {
+	server := throttletest.NewServer(throttletest.Limit{N: 1000})
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
 	var out bytes.Buffer
-	if err := run(t.Context(), config{url: server.URL, limit: "1000/s", calls: 5, workers: 1}, &out); err != nil {
+	if err := run(t.Context(), config{url: server.URL(), limit: "1000/s", calls: 5, workers: 1}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if _, sent := table(out.String())["bare"]; sent || len(server.Ledger()) != 5 {

@@ -11,17 +11,17 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/examples/internal/calls"
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // result is one line of the table.
 type result struct {
 	name      string
 	calls     int
-	delivered int           // answered with 2xx, and the body read to its end
-	refused   int           // 429s that the upstream has answered
+	delivered int           // calls with a 2xx and a body that was read to its end
+	refused   int           // 429s that the upstream has sent
 	wall      time.Duration // from the first call to the end of the last
-	ideal     time.Duration // the shortest time in which the limit admits all calls; negative: not known
+	ideal     time.Duration // the shortest time in which the limit admits all calls; negative: unknown
 	failure   error         // why the first undelivered call failed; nil if all were delivered
 }
 
@@ -39,15 +39,15 @@ func measureThrottled(ctx context.Context, cfg config, s shape, out io.Writer) (
 	return r, err
 }
 
-// measureBare sends the calls as fast as they go. Its ideal is that of a client which knows the
-// upstream's own burst; nobody knows that of a foreign upstream.
+// measureBare sends the calls as fast as they go. Its ideal time is that of a client that knows the upstream's
+// burst; that of an upstream which is not ours is unknown.
 func measureBare(ctx context.Context, cfg config, s shape, out io.Writer) (result, error) {
 	wrap := func(base http.RoundTripper) http.RoundTripper { return base }
 	r, err := measure(ctx, "bare", cfg, s, wrap, out)
 	r.ideal = -1
 	if cfg.url == "" {
 		limit := embedded(s, cfg.slack)
-		r.ideal = shape{units: 1, per: time.Duration(float64(time.Second) / limit.Rate), burst: limit.Burst}.ideal(cfg.calls)
+		r.ideal = shape{units: 1, per: limit.Per, burst: limit.Burst}.ideal(cfg.calls)
 	}
 	return r, err
 }
@@ -59,13 +59,14 @@ func measure(ctx context.Context, name string, cfg config, s shape, wrap func(ht
 	wire := &tally{base: pool}
 	url, refused := cfg.url, func() int { return int(wire.refused.Load()) }
 	if url == "" {
-		server, err := upstream.Start(embedded(s, cfg.slack))
-		if err != nil {
+		server := throttletest.NewServer(embedded(s, cfg.slack))
+		server.RetryAfter = time.Second
+		if err := server.Start(); err != nil {
 			return result{}, err
 		}
 		defer server.Close()
-		url = server.URL
-		refused = func() int { return upstream.Count(server.Ledger(), http.StatusTooManyRequests) }
+		url = server.URL()
+		refused = func() int { return server.Ledger().Tally().Throttled }
 	}
 	progress := newProgress(name, cfg, out)
 	r := sendAll(ctx, &http.Client{Transport: wrap(wire)}, url, cfg, progress.add)
@@ -74,15 +75,15 @@ func measure(ctx context.Context, name string, cfg config, s shape, wrap func(ht
 	return r, ctx.Err()
 }
 
-// embedded is the limit of our own upstream: the client's rate, and a burst that exceeds the
-// client's by slack, because what leaves the client evenly may arrive in a bunch. A slack of 0
-// stands for the client's burst, or for what comes in 50 ms if that is more: the library promises
-// limit + rate × 5 ms (a late timer is made up for), and the scheduler and the network add to it.
-func embedded(s shape, slack int) upstream.Limit {
+// embedded is the limit of our own upstream: the client's rate, and the client's burst plus slack, because
+// calls that are sent evenly may arrive in a bunch. A slack of 0 stands for the client's burst, or for the
+// units of 50 ms if those are more: the library promises limit + rate × 5 ms under late timers, and the
+// scheduler and the network add to that.
+func embedded(s shape, slack int) throttletest.Limit {
 	if slack == 0 {
 		slack = max(s.burst, int(s.rate()*0.05))
 	}
-	return upstream.Limit{Rate: s.rate(), Burst: s.burst + slack, RetryAfter: time.Second}
+	return throttletest.Limit{N: 1, Per: max(1, time.Duration(float64(time.Second)/s.rate())), Burst: s.burst + slack}
 }
 
 // sendAll makes cfg.calls calls with cfg.workers goroutines and waits for all of them.
@@ -105,7 +106,7 @@ func sendAll(ctx context.Context, client *http.Client, url string, cfg config, d
 	return result{calls: cfg.calls, delivered: int(delivered.Load()), wall: time.Since(start), failure: failure}
 }
 
-// call makes one call. Whether there is a throttle in the client, it cannot tell.
+// call makes one call. It is the same for both clients.
 func call(ctx context.Context, client *http.Client, url string) error {
 	status, err := calls.Get(ctx, client, url)
 	if err == nil && status/100 != 2 {
@@ -114,8 +115,7 @@ func call(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// tally counts the 429s on the wire, below the retries. It stands in for the ledger of an upstream
-// that is not ours.
+// tally counts the 429s below the retries. It takes the place of the ledger if the upstream is not ours.
 type tally struct {
 	base    http.RoundTripper
 	refused atomic.Int64

@@ -10,12 +10,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// printTable prints the results and, below it, what the throttled row comes to.
+// printTable prints the results, and below them a summary of each row.
 func printTable(out io.Writer, results []result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nclient\tcalls\tdelivered\trefused by the upstream\twall time\tideal time\t")
+	fmt.Fprintln(w, "\nclient\tcalls\tdelivered\t429s\twall time\tideal time\t")
 	for _, r := range results {
-		ideal := "not known"
+		ideal := "unknown"
 		if r.ideal >= 0 {
 			ideal = seconds(r.ideal)
 		}
@@ -32,9 +32,9 @@ func printTable(out io.Writer, results []result) error {
 	return nil
 }
 
-// summary says what one row comes to.
+// summary returns one row in words.
 func summary(r result) string {
-	text := fmt.Sprintf("%s: %.4g %% delivered, %d refused", r.name, 100*float64(r.delivered)/float64(r.calls), r.refused)
+	text := fmt.Sprintf("%s: %.4g %% delivered, %d x 429", r.name, 100*float64(r.delivered)/float64(r.calls), r.refused)
 	if r.ideal > 0 && r.delivered == r.calls {
 		text += fmt.Sprintf(", %.3f x ideal time", r.wall.Seconds()/r.ideal.Seconds())
 	}
@@ -65,7 +65,7 @@ func newProgress(name string, cfg config, out io.Writer) progress {
 	), cfg.bar}
 }
 
-// bar is the progress on a terminal. What it fails to draw is no reason to stop.
+// bar is the progress on a terminal. A failure to draw does not end the run.
 type bar struct {
 	*progressbar.ProgressBar
 	out io.Writer

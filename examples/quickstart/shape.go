@@ -10,16 +10,16 @@ import (
 	"github.com/go-throttle/throttle"
 )
 
-// shape is what the table must know of a limit and a Limiter does not tell: how much time it
-// leaves for a number of calls.
+// shape is what the table has to know about a limit and a Limiter does not say: how long a number of calls
+// takes under it.
 type shape struct {
 	units  float64       // so many units
 	per    time.Duration // in so much time
-	burst  int           // so many at once, after a rest
-	window bool          // the units of a window come all at once, not one by one
+	burst  int           // so many at once, after a pause
+	window bool          // the units come back together at the end of a window, not one by one
 }
 
-// parseShape reads a limit in the words of throttle.ParseLimit, which also judges it.
+// parseShape reads a limit as throttle.ParseLimit does, which is asked first whether the limit is valid.
 func parseShape(limit string) (shape, error) {
 	if _, err := throttle.ParseLimit(limit); err != nil {
 		return shape{}, err
@@ -46,7 +46,8 @@ func parseShape(limit string) (shape, error) {
 	return s, err
 }
 
-// parsePeriod reads the time after the slash, as throttle.ParseLimit does: by the rate of one unit in it.
+// parsePeriod reads the time after the slash as throttle.ParseLimit does: it asks for the rate of one unit in
+// that time.
 func parsePeriod(text string) (time.Duration, error) {
 	one, err := throttle.ParseLimit("1/" + text + " even")
 	if err != nil {
@@ -58,7 +59,7 @@ func parsePeriod(text string) (time.Duration, error) {
 // rate is the limit in calls a second.
 func (s shape) rate() float64 { return s.units / s.per.Seconds() }
 
-// ideal is the shortest time in which the limit admits so many calls, from a rest.
+// ideal is the shortest time in which the limit admits so many calls, with its whole burst at the start.
 func (s shape) ideal(calls int) time.Duration {
 	late := max(0, calls-s.burst) // calls that cannot go at once
 	if s.window {

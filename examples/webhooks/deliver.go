@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"sync"
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // deliverAll makes every delivery of every side, while the endpoints go down and come back. It
@@ -38,7 +37,7 @@ func (s *side) send(ctx context.Context, cfg config, sender int) {
 		}
 		key := fmt.Sprintf("delivery-%d", i)
 		body := fmt.Appendf(nil, `{"event":%d,"sender":%d}`, i, sender)
-		s.backlog.count(s.deliver(ctx, s.server.URL, key, body))
+		s.backlog.count(s.deliver(ctx, s.server.URL(), key, body))
 	}
 }
 
@@ -48,16 +47,17 @@ func outage(ctx context.Context, cfg config, start time.Time, sides []*side, out
 		return
 	}
 	for _, s := range sides {
-		s.server.SetDown(true)
+		s.server.SetFaults(throttletest.Fault{})
 	}
 	fmt.Fprintf(out, "%5.1f s  the endpoint is down\n", time.Since(start).Seconds())
 	if !sleepUntil(ctx, start.Add(cfg.down+cfg.outage)) {
 		return
 	}
 	for _, s := range sides {
-		s.server.SetLimit(upstream.Limit{Rate: cfg.capacity, Burst: 2 * burst, RetryAfter: time.Second})
+		s.server.SetLimits(limit(cfg.capacity, 2*burst))
 		s.backlog.back(time.Now())
-		s.server.SetDown(false)
+		s.back = s.server.Elapsed()
+		s.server.SetFaults()
 	}
 	fmt.Fprintf(out, "%5.1f s  the endpoint is back, and takes %v/s\n", time.Since(start).Seconds(), cfg.capacity)
 }
@@ -77,16 +77,19 @@ func sleepUntil(ctx context.Context, then time.Time) bool {
 // printTable prints what the endpoints saw. It is called when all deliveries are over.
 func printTable(out io.Writer, cfg config, sides []*side) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nclient\tdue\tdelivered\tattempts\tanswered 503\trefused (429)\tfirst second\tbacklog\tdrained after\tideal\t")
+	fmt.Fprintln(w, "\nclient\tdue\tdelivered\tattempts\t503s\t429s\tfirst second\tbacklog\tdrained after\tideal\t")
 	for _, s := range sides {
 		b, ledger := &s.backlog, s.server.Ledger()
+		tally, first := ledger.Tally(), 0
+		if s.back > 0 {
+			first = len(ledger.Between(s.back, s.back+time.Second))
+		}
 		drained := "never"
 		if !b.drained.IsZero() {
 			drained = seconds(b.drained.Sub(b.returned))
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", s.name, cfg.deliveries(), b.delivered,
-			len(ledger), upstream.Count(ledger, http.StatusServiceUnavailable), upstream.Count(ledger, http.StatusTooManyRequests),
-			upstream.Between(ledger, b.returned, b.returned.Add(time.Second)), b.atReturn, drained, seconds(b.ideal()))
+			tally.Total(), tally.Failed, tally.Throttled, first, b.atReturn, drained, seconds(b.ideal()))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -97,7 +100,7 @@ func printTable(out io.Writer, cfg config, sides []*side) error {
 			fmt.Fprintf(out, "%s: %d deliveries failed or were under way at the end; the first: %v\n", s.name, s.backlog.failed, s.backlog.failure)
 		}
 	}
-	fmt.Fprint(out, "Attempts and refusals are counted by the endpoint; first second: attempts in the second after its return;\n"+
+	fmt.Fprint(out, "Attempts, 503s and 429s are counted by the endpoint; first second: attempts in the second after its return;\n"+
 		"backlog: due and not delivered at its return; drained: when nothing was overdue for the first time after it;\n"+
 		"ideal: the same for an endpoint that is used to its full capacity from the first moment on.\n")
 	return nil

@@ -1,22 +1,21 @@
-// Webhooks lets 200 senders deliver events to an endpoint that goes down for a while and comes back
-// weaker, with and without throttle, and prints what the endpoint saw.
+// Webhooks lets 200 senders deliver events to an endpoint that goes down for a while and comes back weaker,
+// with and without throttle. It prints what the endpoint saw.
 //
 // Run it from the root of the repository:
 //
 //	go run ./examples/webhooks          # about half a minute
 //	go run ./examples/webhooks -brief   # a few seconds
 //
-// The endpoint promises -capacity deliveries a second and usually takes five times as many. While
-// it is down it answers 503; from its return on it takes just what it promised, and answers 429
-// with Retry-After: 1 above that. Both clients deliver the same events at the same time, each to an
-// endpoint of its own:
+// The endpoint promises -capacity deliveries a second and usually takes five times as many. While it is down
+// it sends 503s. After its return it takes only what it promised, and sends a 429 with Retry-After: 1 to the
+// rest. Both clients deliver the same events at the same time, each to an endpoint of its own:
 //
 //	plain      an http.Client, and for each delivery a retry loop with the default exponential
 //	           backoff of cenkalti/backoff; it knows no limit
-//	throttled  an http.Client wrapped by throttle with the promised limit; no loop at all
+//	throttled  an http.Client with a throttled Transport and the promised limit; no loop at all
 //
-// Each delivery carries an Idempotency-Key, so that it may be sent again after a 503, and a body
-// that can be read again, because http.NewRequest sets GetBody for a bytes.Reader.
+// Each delivery has an Idempotency-Key, so that it may be sent again after a 503. Its body can be sent again,
+// because http.NewRequest sets GetBody for a bytes.Reader.
 //
 // Flags:
 //
@@ -26,7 +25,7 @@
 //	-down      when it goes down, counted from the start (3s, brief 1s)
 //	-outage    for how long (7s, brief 1.5s)
 //	-due       for how long deliveries fall due, counted from the start (24s, brief 5s)
-//	-end       when the run is ended, delivered or not (40s, brief 7s)
+//	-end       when the run ends, delivered or not (40s, brief 7s)
 //	-brief     a run of a few seconds
 package main
 
@@ -76,7 +75,7 @@ func main() {
 	flag.DurationVar(&cfg.down, "down", 0, "when the endpoint goes down, counted from the start (default 3s, brief 1s)")
 	flag.DurationVar(&cfg.outage, "outage", 0, "for how long it is down (default 7s, brief 1.5s)")
 	flag.DurationVar(&cfg.due, "due", 0, "for how long deliveries fall due, counted from the start (default 24s, brief 5s)")
-	flag.DurationVar(&cfg.end, "end", 0, "when the run is ended, delivered or not (default 40s, brief 7s)")
+	flag.DurationVar(&cfg.end, "end", 0, "when the run ends, delivered or not (default 40s, brief 7s)")
 	brief := flag.Bool("brief", false, "a run of a few seconds")
 	flag.Parse()
 
@@ -89,7 +88,7 @@ func main() {
 	}
 }
 
-// check says what is wrong with the flags.
+// check returns an error for flags that make no sense.
 func (c config) check() error {
 	switch {
 	case c.senders < 1:
@@ -114,8 +113,7 @@ func (c config) dueAt(i int) time.Duration {
 	return time.Duration(float64(i) / c.rate * float64(time.Second))
 }
 
-// run delivers with both clients at once and prints the table. Deliveries that are not through
-// when cfg.end has come are given up.
+// run delivers with both clients at once and prints the table. At cfg.end, what is not delivered is given up.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/leak"
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // small is a run of about a second and a half; a slow machine is given a minute.
@@ -36,9 +36,9 @@ func TestRun(t *testing.T) {
 	t.Logf("\n%s", &out)
 	for _, s := range sides {
 		ledger := s.server.Ledger()
-		if s.backlog.delivered != cfg.deliveries() || upstream.Count(ledger, http.StatusOK) != cfg.deliveries() {
+		if taken := ledger.Tally().Admitted; s.backlog.delivered != cfg.deliveries() || taken != cfg.deliveries() {
 			t.Errorf("%s: %d delivered, %d taken by the endpoint, want %d; first failure: %v", s.name,
-				s.backlog.delivered, upstream.Count(ledger, http.StatusOK), cfg.deliveries(), s.backlog.failure)
+				s.backlog.delivered, taken, cfg.deliveries(), s.backlog.failure)
 		}
 		checkTaken(t, s.name, ledger)
 		if s.backlog.drained.IsZero() {
@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 	}
 	// Half a second of outage cannot cost the throttled client more than the eight failures
 	// that close its gate, those that were on their way then, and a few probes.
-	if got, limit := upstream.Count(throttled.server.Ledger(), http.StatusServiceUnavailable), 8+cfg.senders+10; got > limit {
+	if got, limit := throttled.server.Ledger().Tally().Failed, 8+cfg.senders+10; got > limit {
 		t.Errorf("throttled: %d attempts in the outage, want at most %d", got, limit)
 	}
 }
@@ -64,20 +64,20 @@ func startSide(t *testing.T, name string, cfg config, client func(config, *http.
 }
 
 // checkTaken checks that the endpoint took every delivery once, with its key and its whole body.
-func checkTaken(t *testing.T, name string, ledger []upstream.Arrival) {
+func checkTaken(t *testing.T, name string, ledger throttletest.Ledger) {
 	t.Helper()
 	taken := make(map[string]bool)
 	for _, arrival := range ledger {
-		if arrival.Key == "" || arrival.Body < int64(len(`{"event":0,"sender":0}`)) {
-			t.Errorf("%s: an attempt arrived with key %q and %d bytes", name, arrival.Key, arrival.Body)
+		if arrival.Call == "" || arrival.Size < len(`{"event":0,"sender":0}`) {
+			t.Errorf("%s: an attempt arrived with key %q and %d bytes", name, arrival.Call, arrival.Size)
 		}
-		if arrival.Status != http.StatusOK {
+		if arrival.Verdict != throttletest.Admitted {
 			continue
 		}
-		if taken[arrival.Key] {
-			t.Errorf("%s: %s was taken twice", name, arrival.Key)
+		if taken[arrival.Call] {
+			t.Errorf("%s: %s was taken twice", name, arrival.Call)
 		}
-		taken[arrival.Key] = true
+		taken[arrival.Call] = true
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/examples/internal/calls"
-	"github.com/go-throttle/throttle/examples/internal/upstream"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
-// burst is how many deliveries the endpoint promises to take at once. It takes twice as many,
-// because what leaves a client evenly may arrive in a bunch.
+// burst is how many deliveries the endpoint promises to take at once. It takes twice as many, because
+// deliveries that are sent evenly may arrive in a bunch.
 const burst = 10
 
 // deliverer makes one delivery. It returns nil when the endpoint has taken it.
@@ -28,14 +28,16 @@ type deliverer func(ctx context.Context, url, key string, body []byte) error
 type side struct {
 	name    string
 	pool    *http.Transport
-	server  *upstream.Server
+	server  *throttletest.Server
 	deliver deliverer
 	backlog backlog
+	back    time.Duration // when the server came back, by its own clock
 }
 
 func newSide(name string, cfg config, client func(config, *http.Transport) deliverer) (*side, error) {
-	server, err := upstream.Start(upstream.Limit{Rate: 5 * cfg.capacity, Burst: 5 * 2 * burst, RetryAfter: time.Second})
-	if err != nil {
+	server := throttletest.NewServer(limit(5*cfg.capacity, 5*2*burst))
+	server.RetryAfter = time.Second
+	if err := server.Start(); err != nil {
 		return nil, err
 	}
 	pool := calls.Pool(cfg.senders)
@@ -44,12 +46,17 @@ func newSide(name string, cfg config, client func(config, *http.Transport) deliv
 	return s, nil
 }
 
+// limit is a token bucket of so many deliveries a second.
+func limit(rate float64, burst int) throttletest.Limit {
+	return throttletest.Limit{N: 1, Per: max(1, time.Duration(float64(time.Second)/rate)), Burst: burst}
+}
+
 func (s *side) close() {
 	s.pool.CloseIdleConnections()
 	s.server.Close()
 }
 
-// throttledClient delivers with a single Do: the waiting, the pause and the retries are inside.
+// throttledClient delivers with a single Do: waiting, pausing and retrying happen inside.
 func throttledClient(cfg config, pool *http.Transport) deliverer {
 	client := &http.Client{Transport: &throttle.Transport{
 		Base:    pool,
@@ -69,8 +76,8 @@ func plainClient(_ config, pool *http.Transport) deliverer {
 	}
 }
 
-// post sends one delivery. That the body is a bytes.Reader gives the request a GetBody, so
-// that it can be sent again; the Idempotency-Key tells the endpoint, and throttle, that it may.
+// post sends one delivery. The request has a GetBody, because its body is a bytes.Reader: so it can be sent
+// again. The Idempotency-Key says to the endpoint and to throttle that it may be.
 func post(ctx context.Context, client *http.Client, url, key string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {

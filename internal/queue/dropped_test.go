@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // Whatever is remembered beside it, no key is ever said to owe less than it does; and as long as few
@@ -81,48 +81,48 @@ func TestRoundUp(t *testing.T) {
 
 // A queue that is made again begins as it was dropped: with each of several limiters.
 func TestRecall(t *testing.T) {
-	r := &Room{Base: time.Now()}
-	now := r.Base
-	made := func(key string) (*Queue, *account.Tank, *account.SlidingWindow) {
-		b, w, set := new(account.Tank), new(account.SlidingWindow), new(account.Set)
+	r := &common{base: time.Now()}
+	now := r.base
+	made := func(key string) (*Queue, *limit.Bucket, *limit.SlidingWindow) {
+		b, w, set := new(limit.Bucket), new(limit.SlidingWindow), new(limit.Set)
 		b.Init("", 1, 10)
 		w.Init("", 10, time.Hour)
 		set.Join(b)
 		set.Join(w)
-		q := &Queue{Key: key}
-		q.Init(r, set, set)
+		q := &Queue{key: key}
+		q.init(r, set, set, 0)
 		return q, b, w
 	}
-	available := func(a account.Account) float64 {
-		var s account.Set
+	available := func(a limit.Account) float64 {
+		var s limit.Set
 		s.Join(a)
 		return math.Round(s.Available(now))
 	}
-	var d Dropped
+	var d dropped
 	q, _, _ := made("a")
-	d.Recall(q, now) // nothing is remembered
-	d.Keep(q, 65536, now)
+	d.recall(q, now) // nothing is remembered
+	d.keep(q, 65536, now)
 	if d.sets != nil {
 		t.Error("a queue as new is remembered")
 	}
-	q.Own.TakeBy(now, now, 6)
-	d.Keep(q, 65536, now)
+	q.own.TakeBy(now, now, 6)
+	d.keep(q, 65536, now)
 	if n := len(d.sets) * len(recordSet{}); n != 65536 {
 		t.Errorf("%d records for 65,536 keys", n)
 	}
 	for i := range 1000 { // others
 		q, _, _ := made(fmt.Sprint(i))
-		q.Own.TakeBy(now, now, 1)
-		d.Keep(q, 65536, now)
+		q.own.TakeBy(now, now, 1)
+		d.keep(q, 65536, now)
 	}
 	now = now.Add(2 * time.Second)
 	q, b, w := made("a")
-	d.Recall(q, now)
+	d.recall(q, now)
 	if x, y := available(b), available(w); x != 6 || y != 4 {
 		t.Errorf("%v and %v units are there, want 6 and 4", x, y)
 	}
 	q, b, w = made("new")
-	d.Recall(q, now)
+	d.recall(q, now)
 	if x, y := available(b), available(w); x != 10 || y != 10 {
 		t.Errorf("a new key has %v and %v units, want 10 and 10", x, y)
 	}

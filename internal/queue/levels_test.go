@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// plainRanks is ranks in the plainest way: a list, of which everything is looked up anew.
-type plainRanks []*Waiter
+// plainRanks is ranks in the plainest way: a list in which everything is looked up anew.
+type plainRanks []*waiter
 
-func byPriority(a, b *Waiter) int {
-	return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq))
+func byPriority(a, b *waiter) int {
+	return cmp.Or(cmp.Compare(b.prio, a.prio), cmp.Compare(a.seq, b.seq))
 }
 
-func byArrival(a, b *Waiter) int { return cmp.Compare(a.Seq, b.Seq) }
+func byArrival(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) }
 
 // next is whose turn it is, if a scope may send no call before the moment that ready tells.
-func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, now time.Time) *Waiter {
+func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, now time.Time) *waiter {
 	order := byPriority
-	if turn%FairEvery == FairEvery-1 {
+	if turn%fairEvery == fairEvery-1 {
 		order = byArrival
 	}
-	var may, must []*Waiter // of each scope its first call: those who may go, and those who must wait
+	var may, must []*waiter // of each scope its first call: those who may go, and those who must wait
 	for scope := range uint8(16) {
-		of := slices.DeleteFunc(slices.Clone(p), func(w *Waiter) bool { return w.Lane != scope })
+		of := slices.DeleteFunc(slices.Clone(p), func(w *waiter) bool { return w.scope != scope })
 		if len(of) == 0 {
 			continue
 		}
-		if w := slices.MinFunc(of, order); ready(scope, w.Cost).After(now) {
+		if w := slices.MinFunc(of, order); ready(scope, w.cost).After(now) {
 			must = append(must, w)
 		} else {
 			may = append(may, w)
@@ -40,8 +40,8 @@ func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, 
 	case len(may) > 0:
 		return slices.MinFunc(may, order)
 	case len(must) > 0: // the soonest
-		return slices.MinFunc(must, func(a, b *Waiter) int {
-			return cmp.Or(ready(a.Lane, a.Cost).Compare(ready(b.Lane, b.Cost)), cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Lane, b.Lane))
+		return slices.MinFunc(must, func(a, b *waiter) int {
+			return cmp.Or(ready(a.scope, a.cost).Compare(ready(b.scope, b.cost)), cmp.Compare(b.prio, a.prio), cmp.Compare(a.scope, b.scope))
 		})
 	}
 	return nil
@@ -49,9 +49,9 @@ func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, 
 
 func (p plainRanks) ahead(prio int32, seq uint64, scope uint8) (all, mine int64) {
 	for _, w := range p {
-		if w.Prio > prio || w.Prio == prio && w.Seq < seq {
-			if all += int64(w.Cost); w.Lane == scope {
-				mine += int64(w.Cost)
+		if w.prio > prio || w.prio == prio && w.seq < seq {
+			if all += int64(w.cost); w.scope == scope {
+				mine += int64(w.cost)
 			}
 		}
 	}
@@ -72,23 +72,23 @@ func (p plainRanks) check(r *ranks, rng *rand.Rand, prios int) error {
 		}
 		return now
 	}
-	r.Served = rng.Uint32()
-	if got, want := r.nextIn(ready, now), p.next(r.Served, ready, now); got != want {
-		return fmt.Errorf("turn %d is that of %+v, want %+v", r.Served, got, want)
+	r.served = rng.Uint32()
+	if got, want := r.nextIn(ready, now), p.next(r.served, ready, now); got != want {
+		return fmt.Errorf("turn %d is that of %+v, want %+v", r.served, got, want)
 	}
 	all := func(uint8, int) time.Time { return now }
-	if got, want := r.next(), p.next(r.Served, all, now); got != want {
-		return fmt.Errorf("all may go, turn %d is that of %+v, want %+v", r.Served, got, want)
+	if got, want := r.next(), p.next(r.served, all, now); got != want {
+		return fmt.Errorf("all may go, turn %d is that of %+v, want %+v", r.served, got, want)
 	}
 	prio, seq, scope := int32(rng.IntN(prios+2)-1), rng.Uint64N(12_000), uint8(rng.IntN(5))
 	total, mine := r.ahead(prio, seq, scope)
 	if a, m := p.ahead(prio, seq, scope); total != a || mine != m {
 		return fmt.Errorf("%d and %d units are ahead of call %d with priority %d in scope %d, want %d and %d", total, mine, seq, prio, scope, a, m)
 	}
-	if r.Count != len(p) {
-		return fmt.Errorf("%d wait, want %d", r.Count, len(p))
+	if r.count != len(p) {
+		return fmt.Errorf("%d wait, want %d", r.count, len(p))
 	}
-	if len(p) > 0 && r.top() != slices.MinFunc(p, byPriority).Prio {
+	if len(p) > 0 && r.top() != slices.MinFunc(p, byPriority).prio {
 		return fmt.Errorf("the highest priority is %d", r.top())
 	}
 	return nil
@@ -102,14 +102,14 @@ func TestRanksAgainstPlainList(t *testing.T) {
 		scopes, prios := 1+rng.IntN(4), []int{1, 3, 200}[rng.IntN(3)]
 		var r ranks
 		var p plainRanks
-		var left []*Waiter // may come back
+		var left []*waiter // may come back
 		for step := range 1500 {
 			switch n := rng.IntN(10); {
 			case n < 5 && (step/300)%2 == 0, n < 3, len(p) == 0: // more come, then more leave
-				w := &Waiter{Seq: uint64(2*step + 2), Prio: int32(rng.IntN(prios)), Lane: uint8(rng.IntN(scopes)), Cost: rng.IntN(5)}
+				w := &waiter{seq: uint64(2*step + 2), prio: int32(rng.IntN(prios)), scope: uint8(rng.IntN(scopes)), cost: rng.IntN(5)}
 				if len(left) > 0 && rng.IntN(3) == 0 { // a retry
 					i := rng.IntN(len(left))
-					w.Seq = left[i].Seq
+					w.seq = left[i].seq
 					left = slices.Delete(left, i, i+1)
 				}
 				r.push(w)
@@ -120,13 +120,13 @@ func TestRanksAgainstPlainList(t *testing.T) {
 					w = r.next() // is granted
 				}
 				r.remove(w)
-				if w.Index != -1 {
-					t.Fatalf("seed %d, step %d: index %d after the removal", seed, step, w.Index)
+				if w.index != -1 {
+					t.Fatalf("seed %d, step %d: index %d after the removal", seed, step, w.index)
 				}
-				p = slices.DeleteFunc(p, func(x *Waiter) bool { return x == w })
+				p = slices.DeleteFunc(p, func(x *waiter) bool { return x == w })
 				left = append(left, w)
 			}
-			if len(r.Scopes) == 1 && r.Scopes[0].Lane == 0 && rng.IntN(100) == 0 {
+			if len(r.scopes) == 1 && r.scopes[0].number == 0 && rng.IntN(100) == 0 {
 				r.move(uint8(rng.IntN(4)))
 			}
 			if err := p.check(&r, rng, prios); err != nil {
@@ -135,7 +135,7 @@ func TestRanksAgainstPlainList(t *testing.T) {
 			if step%100 == 0 {
 				checkTrees(t, &r)
 				want := slices.SortedFunc(slices.Values(p), byPriority)
-				if !slices.Equal(r.Ordered(), want) {
+				if !slices.Equal(r.ordered(), want) {
 					t.Fatalf("seed %d, step %d: not ordered", seed, step)
 				}
 			}
@@ -147,14 +147,14 @@ func TestRanksAgainstPlainList(t *testing.T) {
 // of the deepest tree.
 func checkTrees(t *testing.T, r *ranks) (deepest int) {
 	t.Helper()
-	for i := range r.Scopes {
-		s := &r.Scopes[i]
-		if i > 0 && r.Scopes[i-1].Lane >= s.Lane || s.root == nil {
-			t.Fatalf("scope %d after %d, or empty", s.Lane, r.Scopes[i-1].Lane)
+	for i := range r.scopes {
+		s := &r.scopes[i]
+		if i > 0 && r.scopes[i-1].number >= s.number || s.root == nil {
+			t.Fatalf("scope %d after %d, or empty", s.number, r.scopes[i-1].number)
 		}
 		above := int64(1) << 40 // the priority of the level visited before
-		var visit func(l *Level, depth int) (units int64, oldest uint64)
-		visit = func(l *Level, depth int) (int64, uint64) {
+		var visit func(l *level, depth int) (units int64, oldest uint64)
+		visit = func(l *level, depth int) (int64, uint64) {
 			if l == nil {
 				return 0, 1 << 62
 			}
@@ -167,13 +167,13 @@ func checkTrees(t *testing.T, r *ranks) (deepest int) {
 			units := more
 			for _, w := range slices.Concat(l.queue, l.late) {
 				if w != nil {
-					units, first = units+int64(w.Cost), min(first, w.Seq)
+					units, first = units+int64(w.cost), min(first, w.seq)
 				}
 			}
 			more, oldest := visit(l.below[1], depth+1)
 			units, oldest = units+more, min(first, oldest)
-			if l.total != units || l.oldest.Seq != oldest {
-				t.Fatalf("the tree of priority %d has %d units, oldest %d; it says %d, %d", l.prio, units, oldest, l.total, l.oldest.Seq)
+			if l.total != units || l.oldest.seq != oldest {
+				t.Fatalf("the tree of priority %d has %d units, oldest %d; it says %d, %d", l.prio, units, oldest, l.total, l.oldest.seq)
 			}
 			return units, oldest
 		}
@@ -195,13 +195,13 @@ func TestTreesStayFlat(t *testing.T) {
 		seq := uint64(0)
 		push := func(i int) {
 			seq++
-			r.push(&Waiter{Seq: seq, Prio: prio(i), Cost: 1})
+			r.push(&waiter{seq: seq, prio: prio(i), cost: 1})
 		}
 		for i := range levels {
 			push(i)
 		}
 		for i := range levels { // and so they stay: the oldest leaves, another comes
-			r.Served = FairEvery - 1
+			r.served = fairEvery - 1
 			r.remove(r.next())
 			push(levels + i)
 		}

@@ -2,184 +2,102 @@ package queue
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	"github.com/go-throttle/throttle/internal/moment"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// FairEvery: each FairEvery-th grant goes to the call that has waited longest,
-// whatever its priority, so that nobody starves.
-const FairEvery = 8
+// fairEvery: each fairEvery-th grant goes to the call that has waited longest, whatever its priority, so
+// that nobody starves. With 8, a flood of a high priority gets 7 of 8 turns.
+const fairEvery = 8
 
-type waitState uint8
-
-const (
-	Waiting waitState = iota // in the line
-	Asking                   // in the line, its goroutine asks a foreign limiter
-	Granted                  // left the line: may start
-	Refused                  // left the line: the line keeps the reason
-)
-
-// A Waiter is one call in a line. Its fields are guarded by the line's lock;
-// once woken, its own goroutine may read them without. 64 bytes: the number of
-// waiters is what memory goes to, so times are offsets from Room.Base, and
-// some fields mean another thing once it is granted.
-type Waiter struct {
-	wake   chan struct{}        // buffered by one; nil: left is called instead
-	left   func(*Waiter, error) // called under the lock, must not block
-	Seq    uint64               // place in the order of arrival; a retry keeps its first
-	Cost   int
-	moment time.Duration // while it waits: its ctx's deadline, 0: none; once granted: as of when its units were taken
-	pause  time.Duration // the gate's closed-time clock on arrival, less what the call had spent before; in an Order and once granted: what it has spent
-	Prio   int32
-	Index  int32  // see Level; -1: not in a line
-	Epoch  uint32 // of the gate, once granted; while it waits: see keep
-	tries  uint8  // sent before, at most 255
-	State  waitState
-	Wants  wish
-	Lane   uint8 // of the quotas it falls under, see learn.Learner
-}
-
-// wish is what a waiter wants beside units, in bits.
-type wish uint8
-
-const (
-	WantsSlot wish = 1 << iota // an in-flight slot
-	CanResend                  // nothing: its request can be sent again
-	PaidLane                   // nothing: its start has been counted in its lane
-	TakesTime                  // nothing: it must have its answer, too, before its deadline
-)
-
-// Slot reports whether it wants an in-flight slot.
-func (w *Waiter) Slot() bool   { return w.Wants&WantsSlot != 0 }
-func (w *Waiter) resend() bool { return w.Wants&CanResend != 0 }
-
-// Paid is 1 + the lane that the start was counted in; 0: none.
-func (w *Waiter) Paid() uint8 {
-	if w.Wants&PaidLane == 0 {
-		return 0
-	}
-	return w.Lane + 1
-}
-
-// settle ends w's wait, or passes it the turn to ask.
-func (w *Waiter) settle(s waitState, err error) {
-	w.State = s
-	if w.left != nil {
-		w.left(w, err)
-		return
-	}
-	w.wake <- struct{}{} // never blocks: asked one at a time, and each turn is received
-}
-
-// A Decision is what a rule says about the head of a line.
-type Decision struct {
-	Verdict Verdict
-	until   time.Time // Later: when it is worth looking again
-	told    bool      // Later: a limiter has told that moment, so a late timer may be made up for
-	err     error     // Deny: why
-}
-
-// A Verdict is what a Decision comes to.
-type Verdict uint8
-
-const (
-	Grant Verdict = iota // it has its units and may start
-	Later                // not before until
-	Block                // not before something happens that calls advance
-	Ask                  // its goroutine must ask a foreign limiter
-	Deny                 // never: err says why
-)
-
-// A rule decides who goes, and when. Its methods are called with the line's lock
-// held, but for those named below.
-type rule interface {
-	Head(now time.Time) *Waiter                 // whose turn it is
-	pass(w *Waiter, at, now time.Time) Decision // may w go; if so, as of at
-	fail(w *Waiter, err error) error
-	GaveUp(w *Waiter, err error, now time.Time) error // as fail, for one whose ctx has ended
-	undo(w *Waiter, now time.Time)                    // w was granted and cannot go: give all back, let the next go
-	gone(w *Waiter)                                   // w has left the line, whatever the reason
-	emptied()                                         // nobody waits any more
-	Advance(now time.Time)                            // Line.advance, with all that hangs on it
-	watch(changed func()) (stop func())
-
-	// For foreign limiters. They may block, so all but answered is called without the lock.
-	inquire(ctx context.Context, n int) (time.Duration, error)  // take from them
-	refund(n int)                                               // give n units back to them
-	WatchForeign() (stop func())                                // hear from them until stop
-	AskAnew()                                                   // forget what they told
-	answered(w *Waiter, wait time.Duration, now time.Time) bool // what they said for w; negative: nothing good
-}
-
-// A Line is a waiting line. Only its head is ever looked at: units are bound to
-// a caller at the last moment, so leaving, pausing and changing a rate lose
-// nothing. It exists while somebody waits, and has one timer.
+// A line is the waiting callers of one queue. It exists only while somebody waits, and has one timer.
 //
-// Its methods are called with *mu held, but for those that a waiter's goroutine
-// or a callback runs, and that take it themselves: Sleep, woken, Abandon, AskFor,
-// takeAnswer, reason, unlisten and WakeUp.
-type Line struct {
+// Only the head of the line is ever looked at, and units are bound to a caller at the last moment. So
+// nothing has to be given back or booked anew when a caller leaves, the gate closes, or a limit changes:
+// advance is called, and looks at the head again.
+//
+// An example: 10/s, three waiters, and the timer is set for the head at t+100 ms. The second one's ctx
+// ends: it is taken out, and nothing else happens. The limit becomes 20/s: the limiter calls wakeUp, and
+// the timer moves to t+50 ms.
+//
+// The methods are called with the lock held, but for those that a waiter's goroutine or a callback runs
+// and that take the lock themselves: sleep, woken, abandon, askFor, takeAnswer, reason, unlisten, wakeUp.
+//
+// The lock decides every race. Whoever holds it finds the waiter in one state, and takes it to the
+// next:
+//
+//	turn, then ctx    the waiter is granted; its goroutine sees the end of ctx, and undoes the grant
+//	ctx, then turn    the waiter is out of the line before advance looks; nothing was taken
+//	refusal, then ctx the waiter is out already; it returns the reason for the refusal
+type line struct {
 	ranks
-	mu     *sync.Mutex
-	rule   rule
-	Timer  *time.Timer
-	Told   time.Time // the moment a limiter told for the head; zero: none
-	Asking *Waiter   // whose goroutine asks a foreign limiter now
-	stop   func()    // ends the watch on the limiters
+	q       *Queue      // whose line it is
+	timer   *time.Timer // wakes the head; nil until one was needed
+	due     time.Time   // the moment that a limiter named for the head; zero: none
+	asking  *waiter     // whose goroutine asks a foreign limiter now
+	stop    func()      // ends the watch on the own limiters
+	expelAt time.Time   // when the first waiter has spent its MaxPause; zero: nobody has one
 
-	reasons map[*Waiter]error // of those refused who have not seen theirs yet
+	reasons map[*waiter]error // of refused waiters that have not seen theirs yet
 }
 
-func newLine(mu *sync.Mutex, r rule) *Line {
-	l := &Line{mu: mu, rule: r}
-	l.stop = r.watch(l.WakeUp)
+// newLine makes the line of q, and has it woken when one of q's own limiters changes.
+func newLine(q *Queue) *line {
+	l := &line{q: q}
+	l.stop = l.ending(q.limits.Watch(l.wakeUp))
 	return l
 }
 
-// WakeUp is the timer's callback, and that of a limiter that has changed. A
-// call that comes late, after the line has emptied, finds nobody to serve.
-func (l *Line) WakeUp() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rule.Advance(time.Now())
+// wakeUp is what the timer calls, and a limiter that has changed. A call that comes late, when the line
+// has emptied, finds nobody to serve.
+func (l *line) wakeUp() {
+	l.q.common.mu.Lock()
+	defer l.q.common.mu.Unlock()
+	l.q.advanceLocked(time.Now())
 }
 
-// asOf returns the moment as of which a take made now is reckoned.
-func asOf(told, now time.Time) time.Time {
-	if told.IsZero() || !told.Before(now) {
+// asOf returns the moment at which units count as taken now, if a limiter had named due. Timers come late,
+// by a millisecond or so, and at 5,000/s that would lose most of the limit. So up to limit.MaxLate of a
+// delay is made up for: the units count as taken when they were due.
+func asOf(due, now time.Time) time.Time {
+	// An example at 5,000/s, a unit each 0.2 ms. The timer is set for t and comes at t + 1 ms. Taken as
+	// of now, the next unit would be there at t + 1.2 ms: one call each 1.2 ms, 833/s. Taken as of t,
+	// the units of t, t + 0.2 ... t + 1 ms are all there: six calls go at once.
+	if due.IsZero() || !due.Before(now) {
 		return now
 	}
-	if earliest := now.Add(-moment.MaxLate); told.Before(earliest) {
-		return earliest
-	}
-	return told
+	return limit.Latest(due, now.Add(-limit.MaxLate))
 }
 
-// advance lets go all who may go now, and plans for the next. It is called
-// after every event that may change the answer, and is right to call at any time.
-func (l *Line) advance(now time.Time) {
-	if l.Count == 0 {
+// advance lets go all who may go now, and plans when to look again. It is called after every event that
+// may change the answer, and is right to call at any time.
+func (l *line) advance(now time.Time) {
+	if l.count == 0 {
 		return
 	}
-	at := asOf(l.Told, now)
-	for l.Asking == nil {
-		w := l.rule.Head(now)
+	// The loop ends at the first waiter that may not go. A cheaper call behind it does not overtake it:
+	// otherwise a call of 10 units would never see 10 units at once. at is the same for all turns of
+	// the loop, so a late timer lets as many go as a punctual one.
+	at := asOf(l.due, now)
+	for l.asking == nil {
+		w := l.q.headLocked(now)
 		if w == nil {
 			l.close()
 			return
 		}
-		d := l.rule.pass(w, at, now)
-		switch d.Verdict {
-		case Grant:
-			l.Served++
-			l.Leave(w, Granted, nil)
-		case Deny:
-			l.Leave(w, Refused, l.rule.fail(w, d.err))
-		case Ask:
-			l.Asking = w
-			w.settle(Asking, nil)
+		d := l.q.passLocked(w, at, now)
+		switch d.verdict {
+		case grant:
+			l.served++
+			l.leave(w, granted, nil)
+		case deny:
+			l.leave(w, refused, l.q.fail(w, d.err))
+		// The goroutine of w is woken while w still stands in the line, at its head. Nobody else goes
+		// until its answer is in, see takeAnswer.
+		case ask:
+			l.asking = w
+			w.settle(asking, nil)
 		default:
 			l.plan(d, now, now.Sub(at))
 			return
@@ -187,115 +105,133 @@ func (l *Line) advance(now time.Time) {
 	}
 }
 
-// Leave settles w, which has been granted or refused because of err.
-func (l *Line) Leave(w *Waiter, s waitState, err error) {
+// leave takes w out of the line and settles it: granted, or refused because of err.
+func (l *line) leave(w *waiter, s waitState, err error) {
 	l.remove(w)
-	l.rule.gone(w)
-	if s == Refused && w.left == nil {
+	l.q.goneLocked(w)
+	// A waiter has no field for an error: few are refused, and 100,000 waiters would have it.
+	if s == refused && w.left == nil {
 		if l.reasons == nil {
-			l.reasons = map[*Waiter]error{}
+			l.reasons = map[*waiter]error{}
 		}
 		l.reasons[w] = err
 	}
 	w.settle(s, err)
 }
 
-// reason is why w was refused. It is asked once.
-func (l *Line) reason(w *Waiter) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// reason returns why w was refused, and forgets it.
+func (l *line) reason(w *waiter) error {
+	l.q.common.mu.Lock()
+	defer l.q.common.mu.Unlock()
 	return l.reasonLocked(w)
 }
 
-func (l *Line) reasonLocked(w *Waiter) error {
+// reasonLocked is reason with the lock.
+func (l *line) reasonLocked(w *waiter) error {
 	err := l.reasons[w]
 	delete(l.reasons, w)
 	return err
 }
 
-// plan sets the timer. Where it came late, it is asked for less often: what would
-// be told meanwhile is made up for, and a firing costs as much as several grants.
-func (l *Line) plan(d Decision, now time.Time, late time.Duration) {
-	l.Told = time.Time{}
+// plan sets the timer for the head. late is how late the timer has just been: a machine whose timers come
+// late is asked for fewer of them, because a firing costs as much as several grants, and the head's
+// delay is made up for (see asOf).
+//
+// An example at 50,000/s: the head's unit is due in 0.02 ms, and the timer has just been 1 ms late. It is
+// set to 0.1 ms, a fiftieth of limit.MaxLate. The five calls that are due by then go at one firing.
+func (l *line) plan(d decision, now time.Time, late time.Duration) {
+	l.due = time.Time{}
 	wait := d.until.Sub(now)
-	if d.told {
-		l.Told = d.until
-		wait = max(wait, min(late/4, moment.MaxLate/50))
+	if d.exact {
+		// A rate named this moment, so it may be made up for. The end of a closing may not: a call
+		// before it would break what the upstream asked for, and one after it has lost nothing that was
+		// its own.
+		l.due = d.until
+		wait = max(wait, min(late/4, limit.MaxLate/50))
 	}
 	switch {
-	case d.Verdict == Block:
-		if l.Timer != nil {
-			l.Timer.Stop()
+	case d.verdict == block:
+		if l.timer != nil {
+			l.timer.Stop()
 		}
-	case l.Timer == nil:
-		l.Timer = time.AfterFunc(wait, l.WakeUp)
+	case l.timer == nil:
+		l.timer = time.AfterFunc(wait, l.wakeUp)
 	default:
-		l.Timer.Reset(wait)
+		l.timer.Reset(wait)
 	}
 }
 
-func (l *Line) close() {
-	if l.Timer != nil {
-		l.Timer.Stop()
+// close ends the line, in which nobody waits any more.
+// The queue forgets it, and the next one that must wait makes another. So a key in which nobody waits
+// costs no timer and no watch on its limiters.
+func (l *line) close() {
+	if l.timer != nil {
+		l.timer.Stop()
 	}
 	l.stop()
-	l.rule.emptied()
+	l.q.emptiedLocked()
 }
 
-// drop takes a waiter out that will not go.
-func (l *Line) drop(w *Waiter, now time.Time) {
+// drop takes out a waiter that will not go, and serves the others.
+func (l *line) drop(w *waiter, now time.Time) {
 	l.remove(w)
-	l.rule.gone(w)
-	l.GoOn(now)
+	l.q.goneLocked(w)
+	l.goOn(now)
 }
 
-// GoOn serves those who are left.
-func (l *Line) GoOn(now time.Time) {
-	if l.Count == 0 {
+// goOn serves those who are left.
+func (l *line) goOn(now time.Time) {
+	if l.count == 0 {
 		l.close()
 	}
-	l.rule.Advance(now)
+	l.q.advanceLocked(now)
 }
 
-// Sleep waits until w may start (nil), is refused, or ctx ends. Grant and ctx
-// may race: whichever the select sees, a grant that cannot be used is undone.
-func (l *Line) Sleep(ctx context.Context, w *Waiter) error {
+// sleep blocks w's goroutine until w may start (nil), is refused, or ctx ends. A grant and the end of ctx
+// may race. Whichever the select sees, a grant that cannot be used is undone: in abandon if select saw
+// ctx, and in woken if it saw the grant of a call whose ctx has ended.
+func (l *line) sleep(ctx context.Context, w *waiter) error {
 	select {
+	// wake is buffered, so whoever grants w under the lock never waits for this goroutine to run.
 	case <-w.wake:
 	case <-ctx.Done():
-		return l.Abandon(ctx, w)
+		return l.abandon(ctx, w)
 	}
-	if w.State == Granted && ctx.Err() == nil {
+	// No lock is needed to read the state. A waiter that was granted or refused has left the line, and
+	// one that asks is changed by its own goroutine alone.
+	if w.state == granted && ctx.Err() == nil {
 		return nil
 	}
 	return l.woken(ctx, w)
 }
 
-// Abandon takes w, whose ctx has ended, out of the line, or undoes its grant.
-func (l *Line) Abandon(ctx context.Context, w *Waiter) error {
+// abandon takes w, whose ctx has ended, out of the line, or undoes its grant. Foreign limiters get their
+// units back after the lock is released.
+func (l *line) abandon(ctx context.Context, w *waiter) error {
 	units, back, err := l.abandonLocked(ctx, w)
 	if back {
-		l.rule.refund(units)
+		l.q.refund(units)
 	}
 	return err
 }
 
-// abandonLocked also returns whether units of w's have come back, and how many
-// of them a foreign limiter must get.
-func (l *Line) abandonLocked(ctx context.Context, w *Waiter) (units int, back bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// abandonLocked also returns whether units of w's have come back, and how many of them the foreign
+// limiters must get.
+func (l *line) abandonLocked(ctx context.Context, w *waiter) (units int, back bool, err error) {
+	l.q.common.mu.Lock()
+	defer l.q.common.mu.Unlock()
 	now := time.Now()
-	err = l.rule.GaveUp(w, ctx.Err(), now)
-	switch w.State {
-	case Refused:
+	err = l.q.gaveUpLocked(w, ctx.Err(), now)
+	switch w.state {
+	case refused:
 		return 0, false, l.reasonLocked(w)
-	case Granted:
-		l.rule.undo(w, now) // l itself may be gone by now
-		units, back = w.Cost, true
-	case Asking: // the turn had come, but was not taken up: only own limiters have been paid
-		l.Asking = nil
-		l.rule.answered(w, -1, now)
+	// The grant won the race for the lock, but came too late for w.
+	case granted:
+		l.q.undoLocked(w, now) // l itself may be gone by now
+		units, back = w.cost, true
+	case asking: // the turn had come but was not taken up: only own limiters have given units
+		l.asking = nil
+		l.q.answeredLocked(w, -1, now)
 		l.drop(w, now)
 		back = true
 	default:

@@ -1,56 +1,56 @@
-// Package queue is the waiting line before the limiters: who goes, when, and who is told no.
+// Package queue is the waiting line before the limiters: who goes, when, and who is refused.
 //
-//	line.go, ask.go            the bare line: a timer, the race of grant and ctx
-//	ranks.go, levels.go        the order of its waiters
-//	queue.go                   a Queue: limiters, line, gate and what is learned, under the lock of a Room
-//	admit.go, refuse.go        its rule: who may start, when, and who is turned away
+//	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
+//	call.go, budget.go         one call of a Transport, with its attempts and retries
+//	tasks.go                   calls of a Group, which wait without a goroutine each
+//	queue.go                   a Queue: limiters, line and upstream, under one lock
+//	admit.go                   a call arrives: it goes, is refused, or joins the line
+//	pass.go                    whose turn it is, and whether that call may go
+//	predict.go, expel.go       when a call would start, and who waits for too long
+//	line.go, waiter.go, ask.go the line: a timer, and the race of a grant and the end of a ctx
+//	ranks.go, levels.go        the order of a line's waiters
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
-//	heard.go, doubt.go         what an answer changes, and whether the upstream bears what is configured
-//	undo.go                    what a leaving undoes
-//	keep.go, dropped.go        when a queue may be dropped, and what is remembered of it
-//	reasons.go                 the errors that say why a call was ended on this side
+//	errors.go                  the errors of calls that are ended on this side
 //
-// Units belong to nobody until the moment their call goes, so to leave, to pause and to change a rate
-// lose nothing.
+// Units belong to nobody until the moment that their call goes. So leaving the line, pausing it and
+// changing a limit lose nothing.
+//
+// One lock guards all queues of a Transport. Nothing calls out while it is held: hooks, functions of
+// the user's and foreign limiters run without it.
 package queue
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/go-throttle/throttle/internal/account"
-	"github.com/go-throttle/throttle/internal/gate"
-	"github.com/go-throttle/throttle/internal/learn"
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // A Queue is a waiting line before limiters, with a gate that can stop everyone.
-// All that changes but Resting, Ended, crowded and Gate.Alert is guarded by Room.Mu. Wait, Do, Pause, Resume,
-// Finish, Free, Stats, AllLearned and AskAnew take it themselves; the others want it held, but for those
-// that a foreign limiter may make wait (see rule).
+//
+// Its lock, common.mu, guards all that changes but resting, ended and crowded, which are atomic. The
+// exported methods take the lock; the others are called with it held, but for those that a foreign limiter
+// may block (inquire, refund, watchForeign, askAnew).
 type Queue struct {
-	Room     *Room
-	Limits   *account.Set   // all that a call pays: the key's and the shared ones
-	Own      *account.Set   // the key's alone; in a bare Queue the same
-	Line     *Line          // nil while nobody waits
-	Foreign  *ForeignView   // nil without foreign limiters
-	Learned  *learn.Learner // nil while nothing is
-	doubt    *doubt         // nil unless refusals come beside a configured limit
-	Gate     gate.Gate
-	Begun    uint64 // begun
-	Counters Counters
-	Key      string        // as observers see it; "" for a bare Queue
-	Resting  atomic.Int64  // in their own backoff
-	Slots    int           // in-flight slots held
-	crowded  atomic.Bool   // there is a line, and dash may be the way into it; only a hint
-	Ended    atomic.Uint64 // of calls. Counted without the lock, so kept away from what is written under it
+	common  *common
+	limits  *limit.Set   // all that a call pays: the key's and the shared ones
+	own     *limit.Set   // the key's alone; in a bare Queue the same
+	line    *line        // nil while nobody waits
+	foreign *foreignView // nil without foreign limiters
+	up      upstream.State
+	key     string        // as observers see it; "" for a bare Queue
+	begun   uint64        // calls
+	retried uint64        // attempts
+	refused uint64        // calls
+	resting atomic.Int64  // calls in their own backoff
+	slots   int           // in-flight slots held
+	crowded atomic.Bool   // somebody waits and all is well, so quick is the way into the line; only a hint
+	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
 }
-
-// Counters count attempts, and calls that were turned away.
-type Counters struct{ Sent, throttled, Retried, refused uint64 }
 
 // Options bounds a waiting line; throttle.QueueOptions has the words.
 type Options struct {
@@ -59,47 +59,73 @@ type Options struct {
 	MaxInFlight int
 }
 
-// A Room is what queues that share a lock have in common.
-type Room struct {
-	Mu       sync.Mutex // guards all queues of the room
-	Opts     Options
-	MaxPause time.Duration // that a call spends behind closed gates; negative: no bound
-	Base     time.Time     // offsets of waiters count from here
-	Arrivals uint64
-	Shared   *SharedLine // nil if no limiter is shared by all queues
-
-	// NewError makes the error of a call that is ended on this side because of reason.
-	NewError func(key string, wait time.Duration, attempts int, reason error) error
+// A Config is what the queues that share a lock have in common.
+type Config struct {
+	Options  Options
+	MaxPause time.Duration // the longest time that a call spends behind closed gates; negative: no bound
+	Budget   Budget        // of each key
+	Shared   *limit.Set    // paid by the calls of all keys; nil: none
+	Errors   Errors
+	// Error makes the error of a call of key that is ended on this side because of reason.
+	Error func(key string, wait time.Duration, attempts int, reason error) error
 }
 
-// Now is time.Now for half its cost: it reads only the monotonic clock. So it
-// must not be held against moments that others have made, such as a deadline.
-func (r *Room) Now() time.Time { return r.Base.Add(time.Since(r.Base)) }
+// Errors are the reasons to end a call on this side.
+type Errors struct {
+	Full     error // MaxWaiting calls wait
+	Paused   error // the gate is closed for longer than MaxPause
+	TooLong  error // the wait is longer than MaxWait
+	Deadline error // or than the caller's deadline allows
+	Budget   error // the retry budget is spent
+}
 
-// Init puts the queue into a room. Its calls pay l, of which own is theirs alone.
-func (q *Queue) Init(r *Room, l, own *account.Set) {
-	q.Room, q.Limits, q.Own = r, l, own
-	if len(l.Foreign) > 0 {
-		q.Foreign = new(ForeignView)
+// common is what queues that share a lock have in common: all those of a Table, or a bare Queue alone.
+type common struct {
+	Config
+	mu       mutex       // guards all the queues
+	base     time.Time   // offsets count from here
+	arrivals uint64      // of calls so far, the source of waiter.seq
+	shared   *sharedLine // nil if no limiter is shared by all queues
+}
+
+// New returns a Queue of its own before l.
+func New(c Config, l *limit.Set) *Queue {
+	q := new(Queue)
+	q.init(&common{Config: c, base: time.Now()}, l, l, 0)
+	guardQueue(q)
+	return q
+}
+
+// now is time.Now for half its cost: it reads the monotonic clock only. So it must not be compared with
+// moments that others have made, such as a deadline.
+func (r *common) now() time.Time { return r.base.Add(time.Since(r.base)) }
+
+// init makes q one of those that have r in common. Its calls pay l; own is the part of l that no other
+// queue's calls pay. met is when its first call comes, counted from r.base.
+func (q *Queue) init(r *common, l, own *limit.Set, met time.Duration) {
+	q.common, q.limits, q.own = r, l, own
+	q.up.Init(l, r.base.Add(met))
+	if l.Foreign() > 0 {
+		q.foreign = new(foreignView)
 	}
 }
 
 // Wait waits for a start that takes no slot.
 func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 	if ctx.Err() == nil {
-		var w *Waiter
+		var w *waiter
 		var now time.Time
 		if q.crowded.Load() {
-			w = &Waiter{wake: make(chan struct{}, 1), Cost: cost, Prio: prio}
+			w = &waiter{wake: make(chan struct{}, 1), cost: cost, prio: prio}
 			now = time.Now()
 		}
-		switch l, ok := q.dash(ctx, w, cost, now); {
+		switch l, ok := q.quick(ctx, w, cost, now); {
 		case ok:
 			return nil
 		case l != nil:
-			err := l.Sleep(ctx, w)
-			if err == nil && q.Gate.Alert.Load() {
-				q.Finish(w.Epoch)
+			err := l.sleep(ctx, w)
+			if err == nil && q.up.Alert() {
+				q.finish(w.epoch)
 			}
 			return err
 		}
@@ -107,104 +133,109 @@ func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 	return q.waitInLine(ctx, cost, prio)
 }
 
-// dash is Wait in the two common cases: nobody waits and the units are there; or all is well, the
-// deadline far enough, and the call goes to the end of its line as w. That was made before, as was
-// now: whoever allocates may have to do a share of the garbage collector's work, and all others would
-// wait for the lock meanwhile. dash is kept flat: a goroutine that waits here needs no more stack than
-// it was born with, which is half the cost of a waiter.
-func (q *Queue) dash(ctx context.Context, w *Waiter, cost int, now time.Time) (l *Line, ok bool) {
-	q.Room.Mu.Lock()
-	defer q.Room.Mu.Unlock()
-	if q.unhindered() {
-		return nil, q.pay(cost, q.Room.Now())
+// quick is Wait in the two common cases: nobody waits and the units are there; or all is well, the deadline is
+// far enough, and the call goes to the end of the line as w.
+//
+// Two things keep a waiter cheap. w and now were made before the lock was taken: an allocation may have to
+// do a share of the garbage collector's work, and all others would wait for it. And quick is kept flat:
+// a goroutine that sleeps in a call chain this short needs no more stack than it was born with, which is
+// half the cost of a waiter.
+func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (l *line, ok bool) {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	if q.unhinderedLocked() {
+		return nil, q.payLocked(cost, q.common.now())
 	}
-	opts := &q.Room.Opts
-	if l = q.Line; w == nil || l == nil || q.Gate.Trouble != nil || cost != 1 || w.Prio > l.top() ||
+	opts := &q.common.Options
+	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.prio > l.top() ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
-		return nil, false // enter knows
+		return nil, false // the long way: enter
 	}
-	q.Room.Arrivals++
-	w.Seq = q.Room.Arrivals
+	q.common.arrivals++
+	w.seq = q.common.arrivals
 	if d, ok := ctx.Deadline(); ok {
-		ahead, _ := l.ahead(w.Prio, w.Seq, 0)
-		if q.Foreign != nil || q.Own.After(now, ahead, cost).After(d) {
+		ahead, _ := l.ahead(w.prio, w.seq, 0)
+		if q.foreign != nil || q.own.After(now, ahead, cost).After(d) {
 			return nil, false
 		}
-		w.moment = max(1, d.Sub(q.Room.Base))
+		w.deadline = max(1, d.Sub(q.common.base))
 	}
 	l.push(w)
 	return l, false
 }
 
+// waitInLine is Wait in all other cases.
 func (q *Queue) waitInLine(ctx context.Context, cost int, prio int32) error {
-	o := Order{Waiter: Waiter{Cost: cost, Prio: prio}}
+	o := order{waiter: waiter{cost: cost, prio: prio}}
 	err := q.enter(ctx, &o)
-	if err == nil && q.Gate.Alert.Load() {
-		q.Finish(o.Epoch)
+	if err == nil && q.up.Alert() {
+		q.finish(o.epoch)
 	}
 	return err
 }
 
 // Do waits for a start, then calls fn with an in-flight slot.
 func (q *Queue) Do(ctx context.Context, cost int, prio int32, fn func(context.Context) error) error {
-	o := Order{Waiter: Waiter{Cost: cost, Prio: prio, Wants: WantsSlot | TakesTime}}
+	o := order{waiter: waiter{cost: cost, prio: prio, wants: wantsSlot | takesTime}}
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
-	defer q.FinishTask(ctx, &o)
+	defer q.finishTask(ctx, &o)
 	return fn(ctx)
 }
 
 // Pause closes the gate for at least d.
 func (q *Queue) Pause(d time.Duration) {
 	q.change(func(now time.Time) {
-		q.Gate.Pause(d, now, q.Pace())
-		q.Expel(now)
+		q.up.Pause(d, now)
+		q.expelLocked(now)
 	})
 }
 
 // Resume opens a closed gate now, and lets one call ask a quota that is spent.
-func (q *Queue) Resume() {
+func (q *Queue) Resume() { q.change(q.up.Resume) }
+
+// finish ends a call whose result says nothing of an upstream.
+func (q *Queue) finish(epoch uint32) {
+	q.change(func(now time.Time) { q.up.Finish(epoch, 0, false, now) })
+}
+
+// finishTask is finish of a call that held a slot while its task ran, and measures how long that took.
+func (q *Queue) finishTask(ctx context.Context, o *order) {
 	q.change(func(now time.Time) {
-		q.Gate.Resume(now, q.Pace())
-		if q.Learned != nil {
-			q.Learned.Resume(now)
+		q.slots--
+		trip, err := now.Sub(o.now), ctx.Err()
+		if err != nil && err != context.DeadlineExceeded {
+			trip = 0
 		}
+		q.up.Finish(o.epoch, trip, err != nil, now)
 	})
 }
 
-// Finish ends a call whose result says nothing of an upstream: its start, in that
-// epoch, stands for its answer.
-func (q *Queue) Finish(epoch uint32) {
-	q.change(func(now time.Time) {
-		q.Gate.Learn(gate.Report{Outcome: gate.Success, Epoch: epoch}, now, q.Pace())
-	})
-}
+// free gives an in-flight slot back.
+func (q *Queue) free() { q.change(func(time.Time) { q.slots-- }) }
 
-// FinishTask is Finish of a call that held a slot while its task ran, and measures how long that took.
-func (q *Queue) FinishTask(ctx context.Context, o *Order) {
-	q.change(func(now time.Time) {
-		q.Slots--
-		r := gate.Report{Outcome: gate.Success, Epoch: o.Epoch}
-		if err := ctx.Err(); err == nil || err == context.DeadlineExceeded {
-			r.Trip, r.Cut = now.Sub(o.Now), err != nil
-		}
-		q.Gate.Learn(r, now, q.Pace())
-	})
-}
+// busyLocked reports whether calls wait, are under way or rest.
+func (q *Queue) busyLocked() bool { return q.line != nil || q.slots > 0 || q.begun != q.ended.Load() }
 
-// Free gives an in-flight slot back.
-func (q *Queue) Free() {
-	q.change(func(time.Time) { q.Slots-- })
+// asNewLocked reports whether a queue made anew would behave the same.
+//
+// That is when it may be forgotten: a Bucket is full again, a window is over, the gate is open and has
+// no failures in mind, and no quota is known.
+func (q *Queue) asNewLocked(now time.Time) bool {
+	return !q.busyLocked() && q.up.Idle(now) && q.own.Fresh(now)
 }
 
 // change does what f does under the lock, then lets go who may go because of it.
+//
+// Every event from outside comes through here: a freed slot, a pause, a finished task, a changed
+// foreign limiter. So none can forget to look at the line after it.
 func (q *Queue) change(f func(now time.Time)) {
-	q.Room.Mu.Lock()
-	defer q.Room.Mu.Unlock()
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
 	now := time.Now()
 	f(now)
-	q.Advance(now)
+	q.advanceLocked(now)
 }
 
 // Stats is a snapshot of a Queue; throttle.QueueStats has the words.
@@ -223,60 +254,83 @@ type Stats struct {
 
 // Stats returns a snapshot.
 func (q *Queue) Stats() Stats {
-	q.Room.Mu.Lock()
-	defer q.Room.Mu.Unlock()
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
 	now := time.Now()
+	sent, throttled := q.up.Counts()
 	s := Stats{
-		InFlight: q.Slots,
-		Tokens:   q.Limits.Available(now), Limit: q.Limits.Rate(),
-		Sent: q.Counters.Sent, Throttled: q.Counters.throttled, Retried: q.Counters.Retried, Refused: q.Counters.refused,
+		InFlight: q.slots,
+		Tokens:   q.limits.Available(now), Limit: q.limits.Rate(),
+		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
-	if q.Line != nil {
-		s.Waiting = q.Line.Count
+	if q.line != nil {
+		s.Waiting = q.line.count
 	}
-	if under := int(q.Begun-q.Ended.Load()) - s.Waiting - int(q.Resting.Load()); q.Room.Opts.MaxInFlight == 0 && under > 0 {
+	if under := q.underLocked(); q.common.Options.MaxInFlight == 0 && under > 0 {
 		s.InFlight = under
 	}
-	if q.Gate.Closed(now, q.Pace()) {
-		s.Cause, s.ClosedFor = string(q.Gate.Cause), max(0, q.Gate.Until.Sub(now))
+	if c := q.up.Closing(now); !c.Over {
+		s.Cause, s.ClosedFor = string(c.Cause), c.Left
 	}
 	return s
 }
 
-// An Order is what a caller wants of a queue: the waiter that will stand in line,
-// if it must, and what need not be kept there.
-type Order struct {
-	Waiter
-	Attempts int       // sent before
-	Retry    bool      // not its first attempt: never refused by MaxWaiting
-	Now      time.Time // when it was granted
-	Sample   bool      // its round trip is to be measured
-	Waited   bool      // it has stood in the line
+// underLocked counts the attempts that are under way.
+// An example: 10 have begun and 4 have ended, 1 rests before its retry, 2 stand in line: 3 are under
+// way.
+func (q *Queue) underLocked() int {
+	n := int(q.begun-q.ended.Load()) - int(q.resting.Load())
+	if q.line != nil {
+		n -= q.line.count
+	}
+	return n
 }
 
-// Fill copies what w was granted.
-func (o *Order) Fill(w *Waiter) {
-	o.Waiter, o.Now, o.Waited = *w, time.Now(), true
+// Known is what observers see of what was learned; nil: nothing was.
+func (q *Queue) Known() []upstream.Known {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	return q.up.Learned(time.Now())
 }
 
-// enter waits for a start. When it returns an error, nothing is held.
-func (q *Queue) enter(ctx context.Context, o *Order) (err error) {
+// Key is the key of the queue; "" if it is a bare one.
+func (q *Queue) Key() string { return q.key }
+
+// An order is what a caller wants of a queue: the waiter that will stand in line if it must, and what need
+// not be kept there. It lives on the caller's stack; a waiter is allocated only if the call has to wait.
+type order struct {
+	waiter
+	attempts int       // sent before
+	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
+	now      time.Time // when it was granted
+	sample   bool      // its round trip is to be measured
+	waited   bool      // it has stood in the line
+}
+
+// fill copies what w was granted.
+func (o *order) fill(w *waiter) {
+	o.waiter, o.now, o.waited = *w, time.Now(), true
+}
+
+// enter waits for a start. If it returns an error, the call holds nothing.
+func (q *Queue) enter(ctx context.Context, o *order) (err error) {
 	if err := ctx.Err(); err != nil {
-		return q.ErrorOf(o.Attempts, 0, err)
+		return q.errorOf(o.attempts, 0, err)
 	}
 	l, w, err := q.arrive(ctx, o)
 	if err != nil || w == nil {
 		return err
 	}
-	if err := l.Sleep(ctx, w); err != nil {
+	if err := l.sleep(ctx, w); err != nil {
 		return err
 	}
-	o.Fill(w)
+	o.fill(w)
 	return nil
 }
 
-func (q *Queue) arrive(ctx context.Context, o *Order) (*Line, *Waiter, error) {
-	q.Room.Mu.Lock()
-	defer q.Room.Mu.Unlock()
-	return q.Admit(ctx, o, q.Room.Now(), nil)
+// arrive is admitLocked with the lock.
+func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	return q.admitLocked(ctx, o, q.common.now(), nil)
 }

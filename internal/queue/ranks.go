@@ -7,65 +7,77 @@ import (
 	"time"
 )
 
-// ranks orders waiters: by priority, then by arrival, with every FairEvery-th turn for the oldest.
+// ranks orders waiters: by priority, then by arrival, with every fairEvery-th turn for the oldest.
 //
-// Waiters fall into scopes, a scope into levels, one for each priority in use. Of each scope one call
+// Waiters fall into scopes, and a scope into levels, one for each priority in use. One call of each scope
 // stands first: that of its highest level, or its oldest. ranks compares only those, so what a turn
-// costs grows with the number of scopes, of which there are few. Within a scope the levels are a tree,
+// costs grows with the number of scopes, which are few. Within a scope the levels are a tree,
 // so it grows with the logarithm of their number. A line of one priority has a tree of one level.
 type ranks struct {
-	Scopes []Scope // by number; none empty
-	Count  int
-	Served uint32 // turns given
+	scopes []scope // by number; none empty
+	count  int
+	served uint32 // turns given
 }
 
-// A Scope is the calls that pay the same advertised quotas.
-type Scope struct {
-	Lane uint8 // its number, see learn.Learner
-	root *Level
+// A scope is the calls that pay the same advertised quotas.
+type scope struct {
+	number uint8 // as upstream.State numbers it
+	root   *level
 }
 
-// scope returns the place of a scope in r.Scopes, and whether it is there.
-func (r *ranks) scope(lane uint8) (int, bool) {
-	for i := range r.Scopes {
-		if n := r.Scopes[i].Lane; n >= lane {
-			return i, n == lane
+// place returns the index of a scope in r.scopes, and whether it is there.
+func (r *ranks) place(number uint8) (int, bool) {
+	for i := range r.scopes {
+		if n := r.scopes[i].number; n >= number {
+			return i, n == number
 		}
 	}
-	return len(r.Scopes), false
+	return len(r.scopes), false
 }
 
-func (r *ranks) push(w *Waiter) {
-	i, ok := r.scope(w.Lane)
+// push puts w in its place.
+func (r *ranks) push(w *waiter) {
+	i, ok := r.place(w.scope)
 	if !ok {
-		r.Scopes = slices.Insert(r.Scopes, i, Scope{Lane: w.Lane})
+		r.scopes = slices.Insert(r.scopes, i, scope{number: w.scope})
 	}
-	s := &r.Scopes[i]
+	s := &r.scopes[i]
 	s.root = s.root.with(w)
-	r.Count++
+	r.count++
 }
 
-func (r *ranks) remove(w *Waiter) {
-	i, _ := r.scope(w.Lane)
-	s := &r.Scopes[i]
+// remove takes w out, which is in.
+func (r *ranks) remove(w *waiter) {
+	i, _ := r.place(w.scope)
+	s := &r.scopes[i]
 	if s.root = s.root.without(w); s.root == nil {
-		r.Scopes = slices.Delete(r.Scopes, i, i+1)
+		r.scopes = slices.Delete(r.scopes, i, i+1)
 	}
-	r.Count--
+	r.count--
 }
 
 // next is the waiter whose turn it is; nil if there is none.
-func (r *ranks) next() *Waiter { return r.nextIn(nil, time.Time{}) }
+func (r *ranks) next() *waiter { return r.nextIn(nil, time.Time{}) }
 
 // nextIn is next if not every scope may send now: the first of those that may, or the one that may
-// go soonest. ready tells when a scope may send so many units; nil: all may. Only the first call of
+// go soonest. ready says when a scope may send so many units; nil: all may. Only the first call of
 // a scope counts: a costly one blocks those behind it in its scope.
-func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *Waiter {
-	var best, soonest *Waiter
+//
+// An example of turns with calls of priority 5 that never end, and one of priority 0: turns 1 to 7 go
+// to priority 5, turn 8 to whoever came first of all, which is the call of priority 0 once all older
+// ones have gone. After a flood of n calls that came before it, it waits for no more than 8n turns,
+// however many come later.
+//
+// An example of scopes: /search may send in 3 s, /core now. The head of /search has priority 9, that of
+// /core 0. /core goes, because the other one could use no turn before 3 s are over. If neither may
+// send, it is the one with the nearer moment, for which the timer is set.
+func (r *ranks) nextIn(ready func(number uint8, n int) time.Time, now time.Time) *waiter {
+	var best, soonest *waiter
 	var at time.Time
-	oldest := r.Served%FairEvery == FairEvery-1
-	for i := range r.Scopes {
-		s := &r.Scopes[i]
+	// served counts grants, not looks: a head that has to wait stays the head until it goes.
+	oldest := r.served%fairEvery == fairEvery-1
+	for i := range r.scopes {
+		s := &r.scopes[i]
 		w := s.root.oldest
 		if !oldest {
 			w = s.root.highest().first()
@@ -74,8 +86,8 @@ func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *
 			continue
 		}
 		if ready != nil {
-			if m := ready(s.Lane, w.Cost); m.After(now) {
-				if soonest == nil || m.Before(at) || m.Equal(at) && w.Prio > soonest.Prio {
+			if m := ready(s.number, w.cost); m.After(now) {
+				if soonest == nil || m.Before(at) || m.Equal(at) && w.prio > soonest.prio {
 					soonest, at = w, m
 				}
 				continue
@@ -87,50 +99,51 @@ func (r *ranks) nextIn(ready func(lane uint8, n int) time.Time, now time.Time) *
 }
 
 // goesBefore reports whether a goes before b: by arrival alone, or by priority first.
-func goesBefore(a, b *Waiter, byArrival bool) bool {
-	if byArrival || a.Prio == b.Prio {
-		return a.Seq < b.Seq
+func goesBefore(a, b *waiter, byArrival bool) bool {
+	if byArrival || a.prio == b.prio {
+		return a.seq < b.seq
 	}
-	return a.Prio > b.Prio
+	return a.prio > b.prio
 }
 
 // top is the highest priority of those who wait. Somebody does.
 func (r *ranks) top() int32 {
 	prio := int32(math.MinInt32)
-	for i := range r.Scopes {
-		prio = max(prio, r.Scopes[i].root.highest().prio)
+	for i := range r.scopes {
+		prio = max(prio, r.scopes[i].root.highest().prio)
 	}
 	return prio
 }
 
 // move puts all into one scope; they are in number 0.
-func (r *ranks) move(lane uint8) {
-	for i := range r.Scopes {
-		r.Scopes[i].Lane = lane
+// This happens once for a line at most: before a key's first advertised quota all routes are one scope.
+func (r *ranks) move(number uint8) {
+	for i := range r.scopes {
+		r.scopes[i].number = number
 	}
-	r.Each(func(w *Waiter) { w.Lane = lane })
+	r.each(func(w *waiter) { w.scope = number })
 }
 
 // ahead counts the units that go before one of that priority and place, and those of
 // them in its scope.
-func (r *ranks) ahead(prio int32, seq uint64, lane uint8) (all, mine int64) {
-	for i := range r.Scopes {
-		s := &r.Scopes[i]
+func (r *ranks) ahead(prio int32, seq uint64, number uint8) (all, mine int64) {
+	for i := range r.scopes {
+		s := &r.scopes[i]
 		units := s.root.ahead(prio, seq)
-		if all += units; s.Lane == lane {
+		if all += units; s.number == number {
 			mine = units
 		}
 	}
 	return all, mine
 }
 
-// Ordered returns all waiters in the order of priority and arrival.
-func (r *ranks) Ordered() (all []*Waiter) {
-	for i := range r.Scopes {
-		of := make([]*Waiter, 0, r.Count-len(all))
-		r.Scopes[i].root.each(func(w *Waiter) { of = append(of, w) })
-		slices.SortFunc(of, func(a, b *Waiter) int { // in order already, but for those who came back
-			return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq))
+// ordered returns all waiters in the order of priority and arrival.
+func (r *ranks) ordered() (all []*waiter) {
+	for i := range r.scopes {
+		of := make([]*waiter, 0, r.count-len(all))
+		r.scopes[i].root.each(func(w *waiter) { of = append(of, w) })
+		slices.SortFunc(of, func(a, b *waiter) int { // in order already, but for those who came back
+			return cmp.Or(cmp.Compare(b.prio, a.prio), cmp.Compare(a.seq, b.seq))
 		})
 		all = merge(all, of)
 	}
@@ -138,11 +151,12 @@ func (r *ranks) Ordered() (all []*Waiter) {
 }
 
 // merge joins two lists that are ordered by priority and arrival.
-func merge(a, b []*Waiter) []*Waiter {
+// Each is ordered already, so this takes the earlier of the two first ones until one list is empty.
+func merge(a, b []*waiter) []*waiter {
 	if len(a) == 0 {
 		return b
 	}
-	all := make([]*Waiter, 0, len(a)+len(b))
+	all := make([]*waiter, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
 		if goesBefore(b[0], a[0], false) {
 			a, b = b, a
@@ -152,9 +166,9 @@ func merge(a, b []*Waiter) []*Waiter {
 	return append(append(all, a...), b...)
 }
 
-// Each visits all waiters; f may not change the line.
-func (r *ranks) Each(f func(*Waiter)) {
-	for i := range r.Scopes {
-		r.Scopes[i].root.each(f)
+// each visits all waiters; f may not change the line.
+func (r *ranks) each(f func(*waiter)) {
+	for i := range r.scopes {
+		r.scopes[i].root.each(f)
 	}
 }

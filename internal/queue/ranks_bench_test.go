@@ -45,15 +45,15 @@ func benchGrant(b *testing.B, prios, scopes int, how string) {
 	seq := uint64(0)
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(prios * scopes * each) {
 		seq++
-		r.push(&Waiter{Seq: seq, Prio: int32(i % prios), Lane: uint8(i / prios % scopes), Cost: 1})
+		r.push(&waiter{seq: seq, prio: int32(i % prios), scope: uint8(i / prios % scopes), cost: 1})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		w := r.nextIn(ready, now)
-		r.Served++
+		r.served++
 		r.remove(w)
 		seq++
-		w.Seq = seq
+		w.seq = seq
 		r.push(w)
 	}
 }
@@ -64,7 +64,7 @@ func BenchmarkAhead(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%d", c.prios, c.scopes), func(b *testing.B) {
 			var r ranks
 			for i := range c.prios * c.scopes {
-				r.push(&Waiter{Seq: uint64(i + 1), Prio: int32(i % c.prios), Lane: uint8(i / c.prios), Cost: 1})
+				r.push(&waiter{seq: uint64(i + 1), prio: int32(i % c.prios), scope: uint8(i / c.prios), cost: 1})
 			}
 			i := 0
 			for b.Loop() {
@@ -81,10 +81,10 @@ func BenchmarkOrdered(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%d", c.prios, c.scopes), func(b *testing.B) {
 			var r ranks
 			for i := range 4000 {
-				r.push(&Waiter{Seq: uint64(i + 1), Prio: int32(i % c.prios), Lane: uint8(i / c.prios % c.scopes), Cost: 1})
+				r.push(&waiter{seq: uint64(i + 1), prio: int32(i % c.prios), scope: uint8(i / c.prios % c.scopes), cost: 1})
 			}
 			for b.Loop() {
-				r.Ordered()
+				r.ordered()
 			}
 		})
 	}

@@ -3,114 +3,129 @@ package queue
 import (
 	"time"
 
-	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A SharedLine orders the queues of a room whose heads wait for one limiter
-// that all of them pay (Transport.Limiter). Each queue has at most one entry,
-// for its head; only the queue at the head of the SharedLine takes, from its own
-// limiters and the shared one together. Guarded by Room.Mu.
-type SharedLine struct {
-	ranks    // of entries
-	limits   *account.Set
-	Told     time.Time          // the moment the limiter told for the head
-	Entries  map[*Queue]*Waiter // what stands in ranks for a queue's head
-	Queues   map[*Waiter]*Queue // the reverse
-	Waiting  tally              // all calls that wait, in any queue
-	Asking   *Queue             // whose head asks a foreign limiter: it stays the head meanwhile
-	Dirty    bool               // the head has left: the next one has to be asked
-	Settling bool               // settle is at work
+// A sharedLine is the line before Transport.Limiter, which the calls of all keys pay. Those who wait in it
+// are queues: each has at most one entry, for the head of its own line, and enters when that head's own
+// gate, slot and key limiter would let it go. Only the queue at the head of the sharedLine takes units,
+// from its own limiters and the shared ones together, so that a call takes from all or from none.
+//
+// An example: keys a and b share 10/s. b's gate is closed: b steps out, and a's calls get every turn. The
+// gate opens: b enters again, at the place of its head's arrival.
+//
+// The lock that all queues share guards it.
+type sharedLine struct {
+	ranks                       // of entries
+	limits   *limit.Set         // the shared ones
+	due      time.Time          // the moment that they named for the head; zero: none
+	entries  map[*Queue]*waiter // what stands in ranks for a queue
+	queues   map[*waiter]*Queue // the reverse
+	waiting  tally              // the units of all calls that wait, in any queue
+	asking   *Queue             // whose head asks a foreign limiter: it stays the head meanwhile
+	dirty    bool               // the head may be another one now, and has not been looked at
+	settling bool               // settle is at work: a queue that it advances must not begin it again
 }
 
-// NewSharedLine returns the line before l.
-func NewSharedLine(l *account.Set) *SharedLine {
-	return &SharedLine{limits: l, Entries: map[*Queue]*Waiter{}, Queues: map[*Waiter]*Queue{}, Waiting: tally{}}
+// newSharedLine returns an empty line before l.
+func newSharedLine(l *limit.Set) *sharedLine {
+	return &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
 }
 
-// enter puts q in, or moves it to the place of its new head.
-func (s *SharedLine) enter(q *Queue, head *Waiter) {
-	e := s.Entries[q]
+// enter puts q in at the place of its head, by priority and arrival, or moves it there.
+//
+// An example: the head of a is its call 7, and a call of a higher priority, 9, becomes its head. The
+// entry for 7 goes, and one for 9 is put where 9 belongs among the heads of all keys.
+func (s *sharedLine) enter(q *Queue, head *waiter) {
+	e := s.entries[q]
 	switch {
 	case e == nil:
-		e = new(Waiter)
-		s.Entries[q], s.Queues[e] = e, q
-	case e.Seq == head.Seq && e.Prio == head.Prio:
+		e = new(waiter)
+		s.entries[q], s.queues[e] = e, q
+	case e.seq == head.seq && e.prio == head.prio:
 		return
 	default:
 		s.remove(e)
-		s.Dirty, s.Told = true, time.Time{} // it may have been the head
+		s.dirty, s.due = true, time.Time{} // it may have been the head
 	}
-	e.Seq, e.Prio, e.Cost = head.Seq, head.Prio, head.Cost
+	e.seq, e.prio, e.cost = head.seq, head.prio, head.cost
 	s.push(e)
 }
 
-// stepOut takes q out, whose head cannot go or has left. What the limiter told
-// it is no measure for the next one: that timer was not late.
-func (s *SharedLine) stepOut(q *Queue) {
-	if s.Head() == q {
-		s.Told = time.Time{}
+// stepOut takes q out, whose head cannot go or has left. The moment named for that head means nothing to
+// the next one.
+func (s *sharedLine) stepOut(q *Queue) {
+	if s.head() == q {
+		s.due = time.Time{}
 	}
 	s.leave(q)
 }
 
 // leave takes q out, if it is in.
-func (s *SharedLine) leave(q *Queue) {
-	e := s.Entries[q]
+func (s *sharedLine) leave(q *Queue) {
+	e := s.entries[q]
 	if e == nil {
 		return
 	}
 	s.remove(e)
-	delete(s.Entries, q)
-	delete(s.Queues, e)
-	s.Dirty = true
+	delete(s.entries, q)
+	delete(s.queues, e)
+	s.dirty = true
 }
 
-// Head is the queue whose turn it is; nil: nobody's.
-func (s *SharedLine) Head() *Queue {
-	if s.Asking != nil {
-		return s.Asking
+// head is the queue whose turn it is, or nil.
+func (s *sharedLine) head() *Queue {
+	if s.asking != nil {
+		return s.asking
 	}
-	return s.Queues[s.next()]
+	return s.queues[s.next()]
 }
 
-// follow notes what the limiters said to q, the head.
-func (s *SharedLine) follow(q *Queue, d Decision) {
-	switch d.Verdict {
-	case Grant:
-		s.Served++
+// follow notes what became of the head of q, which was the head here.
+func (s *sharedLine) follow(q *Queue, d decision) {
+	switch d.verdict {
+	case grant:
+		s.served++
 		s.leave(q)
-	case Deny:
+	case deny:
 		s.stepOut(q)
-	case Ask:
-		s.Asking = q
-	case Later:
-		if d.told {
-			s.Told = d.until
+	case ask:
+		s.asking = q
+	case later:
+		if d.exact {
+			s.due = d.until
 		}
 	}
 }
 
-// settle lets the queues go on whose turn has come.
-func (s *SharedLine) settle(now time.Time) {
-	if s.Settling {
+// settle advances the queues whose turn has come, until the one at the head has been looked at.
+//
+// Each grant may bring another queue to the head, and advancing that one may bring the next: dirty says
+// that the head has changed since it was looked at. A loop does this, not a recursion: with 60,000 keys
+// whose heads go one after the other, the stack would be as deep. advanceLocked of the queues inside
+// the loop finds settling set and returns.
+func (s *sharedLine) settle(now time.Time) {
+	if s.settling {
 		return
 	}
-	s.Settling = true
-	for s.Dirty {
-		s.Dirty = false
-		if q := s.Head(); q != nil && q.Line != nil {
-			q.Line.advance(now)
+	s.settling = true
+	for s.dirty {
+		s.dirty = false
+		if q := s.head(); q != nil && q.line != nil {
+			q.line.advance(now)
 		}
 	}
-	s.Settling = false
-	if !s.Told.After(now) || len(s.Entries) == 0 {
-		s.Told = time.Time{} // who comes next has waited for something else
+	s.settling = false
+	if !s.due.After(now) || len(s.entries) == 0 {
+		s.due = time.Time{} // who comes next has waited for something else
 	}
 }
 
-// A tally counts units by priority.
+// A tally counts units by priority, for predictions: a newcomer waits for those of its own priority and
+// above.
 type tally map[int32]int64
 
+// add counts units, or takes them off if they are negative.
 func (t tally) add(prio int32, units int64) {
 	if t[prio] += units; t[prio] == 0 {
 		delete(t, prio)
@@ -118,6 +133,10 @@ func (t tally) add(prio int32, units int64) {
 }
 
 // ahead counts the units of that priority and above.
+//
+// An example: 3 units of priority 5 and 10 of priority 0 wait. A newcomer of priority 0 has 13 before
+// it, one of priority 5 has 3, one of 9 none. There are as many entries as priorities in use, whatever
+// the number of keys.
 func (t tally) ahead(prio int32) (units int64) {
 	for p, n := range t {
 		if p >= prio {

@@ -62,7 +62,7 @@ func parse(args []string, errs io.Writer) (*config, error) {
 	fs := flag.NewFlagSet("compare", flag.ContinueOnError)
 	fs.SetOutput(errs)
 	fs.StringVar(&c.scenario, "scenario", "*", "which `scenarios`: names or patterns with * and ?, separated by commas")
-	fs.StringVar(&c.clients, "clients", "*", "which `clients`, likewise; the oracle is one of them")
+	fs.StringVar(&c.clients, "clients", "*", "which `clients`, in the same way; the oracle is one of them")
 	fs.StringVar(&c.mode, "mode", "both", "`real` time, virtual time, or both")
 	fs.IntVar(&c.reps, "reps", 0, "how often each client runs each scenario; 0: once in real time, three times in virtual time and where noise is great")
 	fs.BoolVar(&c.short, "short", false, "a tenth of the load: a quick look whether all works")

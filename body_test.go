@@ -1,0 +1,730 @@
+package throttle_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/hint"
+)
+
+// How much of a body is read ahead while its call waits, and for how long.
+const (
+	keepBytes = 16 << 10
+	keepTime  = 100 * time.Millisecond
+)
+
+// sentBody is a request body that counts its Close calls.
+type sentBody struct {
+	io.Reader
+	closed atomic.Int32
+}
+
+func (b *sentBody) Close() error { b.closed.Add(1); return nil }
+
+// bodies makes the bodies of one request and remembers them.
+type bodies struct {
+	made []*sentBody
+	fail error // of GetBody
+}
+
+func (b *bodies) next() *sentBody {
+	s := &sentBody{Reader: strings.NewReader("payload")}
+	b.made = append(b.made, s)
+	return s
+}
+
+func (b *bodies) request(ctx context.Context, method string) *http.Request {
+	req := request(ctx, method, "http://x/path?q=1")
+	req.Header.Set("X-Test", "1")
+	req.Body, req.ContentLength = b.next(), 7
+	req.GetBody = func() (io.ReadCloser, error) {
+		if b.fail != nil {
+			return nil, b.fail
+		}
+		return b.next(), nil
+	}
+	return req
+}
+
+// answerBody is the body of an answer: how much of it was read, and was it closed?
+type answerBody struct {
+	r      io.Reader
+	read   atomic.Int64
+	eof    atomic.Bool
+	closed atomic.Int32
+}
+
+func (b *answerBody) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	b.read.Add(int64(n))
+	if err == io.EOF {
+		b.eof.Store(true)
+	}
+	return n, err
+}
+
+func (b *answerBody) Close() error { b.closed.Add(1); return nil }
+
+// bodyLog makes answers with bodies of n bytes and remembers the bodies.
+type bodyLog struct {
+	mu   sync.Mutex
+	made []*answerBody
+}
+
+func (a *bodyLog) reply(req *http.Request, code, n int, kv ...string) *http.Response {
+	resp := reply(req, code, kv...)
+	b := &answerBody{r: strings.NewReader(strings.Repeat("b", n))}
+	resp.Body, resp.ContentLength = b, int64(n)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.made = append(a.made, b)
+	return resp
+}
+
+// An answer that is handed out is whole, whether or not it was kept through waits and attempts.
+func TestAnswersAreHandedOutWhole(t *testing.T) {
+	for _, size := range []int{0, 1, keepBytes - 1, keepBytes, keepBytes + 1, 5 * keepBytes} {
+		for _, pace := range []time.Duration{0, time.Millisecond, time.Second} { // from one read to the next
+			for _, kept := range []string{"at once", "out of attempts", "paused later", "deadline later"} {
+				synctest.Test(t, func(t *testing.T) {
+					var ans bodyLog
+					text := bytes.Repeat([]byte("0123456789abcdef"), 5*keepBytes/16)[:size]
+					up := newUpstream(0, nil)
+					up.answer = func(n int, req *http.Request) (*http.Response, error) {
+						if kept == "out of attempts" && n > 1 {
+							return nil, io.ErrUnexpectedEOF
+						}
+						seconds := "1"
+						if req.URL.Path == "/other" { // was sent before the gate closed, and closes it for long
+							time.Sleep(500 * time.Millisecond)
+							seconds = "600"
+						}
+						resp := ans.reply(req, 429, 0, "Retry-After", seconds)
+						ans.made[len(ans.made)-1].r = &slowReader{text, pace}
+						resp.ContentLength = -1
+						return resp, nil
+					}
+					tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 2, Backoff: func() throttle.Backoff { return constant(1) }}}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					defer cancel()
+					switch kept {
+					case "at once":
+						tr.Retry.MaxAttempts = 1
+					case "paused later":
+						go status(tr, ctx, "http://x/other")
+						synctest.Wait()
+					case "deadline later":
+						tr.Limiter = throttle.NewBucket(1, 1)
+						c, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+						defer cancel()
+						ctx = c
+						go func() { // takes what the retry would go with
+							time.Sleep(500 * time.Millisecond)
+							tr.Limiter.(*throttle.Bucket).Adjust(5)
+						}()
+					}
+					resp, err := tr.RoundTrip(request(ctx, "GET", "http://x/"))
+					if err != nil || resp.StatusCode != 429 {
+						t.Fatalf("%d bytes, %v, %s: %v %v", size, pace, kept, resp, err)
+					}
+					got, err := io.ReadAll(resp.Body)
+					if err != nil || !bytes.Equal(got, text) {
+						t.Errorf("%d bytes, %v, %s: got %d bytes, %v", size, pace, kept, len(got), err)
+					}
+					if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+						t.Error("after the end:", n, err)
+					}
+					if err := resp.Body.Close(); err != nil {
+						t.Error(err)
+					}
+					for i, b := range ans.made {
+						if n := b.closed.Load(); n != 1 {
+							t.Errorf("answer %d closed %d times", i, n)
+						}
+					}
+					synctest.Wait()
+					if left := leftBehind(); left != "" {
+						t.Error("goroutines are left:\n", left)
+					}
+				})
+			}
+		}
+	}
+}
+
+// slowReader yields 4 KiB at a time.
+type slowReader struct {
+	left []byte
+	pace time.Duration
+}
+
+func (r *slowReader) Read(p []byte) (int, error) {
+	time.Sleep(r.pace)
+	if len(r.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.left[:min(len(r.left), 4<<10)])
+	r.left = r.left[n:]
+	return n, nil
+}
+
+// An answer that is handed out at once has not been touched: it is the very one, unread.
+func TestAnswersHandedOutAtOnceAreUntouched(t *testing.T) {
+	for _, code := range []int{200, 404, 429, 503, 500} {
+		synctest.Test(t, func(t *testing.T) {
+			var ans bodyLog
+			var sent *http.Response
+			up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
+				sent = ans.reply(req, code, 100, "Retry-After", "3600")
+				return sent, nil
+			})
+			resp, err := (&throttle.Transport{Base: up}).RoundTrip(request(t.Context(), "POST", "http://x/"))
+			if err != nil || resp != sent || resp.Body != io.ReadCloser(ans.made[0]) || ans.made[0].read.Load() != 0 || ans.made[0].closed.Load() != 0 {
+				t.Errorf("%d: touched: %v %v", code, resp, err)
+			}
+		})
+	}
+}
+
+// A kept body that is read while Close comes from elsewhere, and one that fails.
+func TestKeptBodyThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errBody := errors.New("body")
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n > 1 {
+				return nil, io.ErrUnexpectedEOF
+			}
+			resp := reply(req, 503)
+			resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), brokenReader{errBody}))
+			return resp, nil
+		}
+		resp, err := (&throttle.Transport{Base: up}).RoundTrip(request(t.Context(), "GET", "http://x/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if string(text) != "half" || err != errBody {
+			t.Errorf("%q, %v", text, err)
+		}
+		resp.Body.Close()
+	})
+}
+
+type brokenReader struct{ err error }
+
+func (f brokenReader) Read([]byte) (int, error) { return 0, f.err }
+
+// A body that blocks until it is closed does not hold a retry up for longer than 100 ms, and its
+// reader ends with the call.
+func TestBodyThatNeverEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n > 1 {
+				return reply(req, 200), nil
+			}
+			resp := reply(req, 429)
+			pr, pw := io.Pipe()
+			go pw.Write([]byte("some"))
+			resp.Body = pr
+			return resp, nil
+		}
+		code, err := status(&throttle.Transport{Base: up}, t.Context(), "http://x/")
+		if code != 200 || err != nil || up.times()[1] > 110*time.Millisecond {
+			t.Error(code, err, up.times())
+		}
+		synctest.Wait()
+		if left := leftBehind(); left != "" {
+			t.Error("goroutines are left:\n", left)
+		}
+	})
+}
+
+// slotCase is one way for an answer to end.
+func TestSlotsAreFreed(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		answer func(*http.Response)
+		end    func(resp *http.Response, cancel func()) // nil: free at the headers
+	}{
+		"close":          {end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"EOF":            {end: func(r *http.Response, _ func()) { io.Copy(io.Discard, r.Body) }},
+		"EOF then close": {end: func(r *http.Response, _ func()) { io.Copy(io.Discard, r.Body); r.Body.Close(); r.Body.Close() }},
+		"read error": {
+			answer: func(r *http.Response) { r.Body = io.NopCloser(brokenReader{io.ErrUnexpectedEOF}) },
+			end:    func(r *http.Response, _ func()) { r.Body.Read(make([]byte, 1)) },
+		},
+		"ctx end":             {end: func(_ *http.Response, cancel func()) { cancel() }},
+		"no body":             {answer: func(r *http.Response) { r.Body, r.ContentLength = http.NoBody, 0 }},
+		"length 0":            {answer: func(r *http.Response) { r.ContentLength = 0 }},
+		"nil body":            {answer: func(r *http.Response) { r.Body = nil }},
+		"HEAD":                {method: "HEAD"},
+		"switched":            {answer: func(r *http.Response) { r.StatusCode = 101; r.Body = duplex{r.Body} }},
+		"close of 500":        {method: "POST", answer: func(r *http.Response) { r.StatusCode = 500 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"close of advertised": {answer: func(r *http.Response) { r.StatusCode = 304 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				up := newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
+					resp := reply(req, 200)
+					if c.answer != nil && n == 1 {
+						c.answer(resp)
+					}
+					return resp, nil
+				})
+				tr := &throttle.Transport{Base: up, Queue: throttle.QueueOptions{MaxInFlight: 1}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.method == "" {
+					c.method = "GET"
+				}
+				resp, err := tr.RoundTrip(request(ctx, c.method, "http://x/"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, ok := resp.Body.(io.ReadWriteCloser); name == "switched" && !ok {
+					t.Error("the body of a 101 cannot be written to any more")
+				}
+				done := make(chan bool)
+				go func() {
+					status(tr, t.Context(), "http://x/")
+					close(done)
+				}()
+				if c.end != nil {
+					time.Sleep(9 * time.Second)
+					if s, _ := keyStats(tr, "x"); s.InFlight != 1 || s.Waiting != 1 {
+						t.Errorf("the slot is not held: %+v", s)
+					}
+					c.end(resp, cancel)
+				}
+				<-done
+				want := time.Second
+				if c.end != nil {
+					want = 10 * time.Second
+				}
+				if got := up.times()[1]; got != want {
+					t.Errorf("the second call went at %v, want %v", got, want)
+				}
+				if resp.Body != nil {
+					resp.Body.Close()
+				}
+				cancel()
+				synctest.Wait()
+				if s, _ := keyStats(tr, "x"); s.InFlight != 0 {
+					t.Errorf("%d slots held after the end", s.InFlight)
+				}
+			})
+		})
+	}
+}
+
+type duplex struct{ io.ReadCloser }
+
+func (duplex) Write(p []byte) (int, error) { return len(p), nil }
+
+// A call whose ctx ends while it waits for an in-flight slot says that slots were missing, and still
+// matches what ended its ctx.
+func TestWaitingForASlotSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), Queue: throttle.QueueOptions{MaxInFlight: 2}, LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(100, 10) }}
+		client := &http.Client{Transport: tr}
+		for range 2 {
+			resp, err := client.Get("http://api/") // and its body stays open
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+		}
+		const want = "2 of 2 calls in flight (bodies not closed?)"
+		var wg sync.WaitGroup
+		for _, how := range []error{context.DeadlineExceeded, context.Canceled, context.DeadlineExceeded} {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				if how == context.DeadlineExceeded {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+				} else {
+					time.AfterFunc(2*time.Second, cancel)
+				}
+				defer cancel()
+				_, err := client.Do(request(ctx, "GET", "http://api/"))
+				var e *throttle.Error
+				if !errors.As(err, &e) || e.Key != "api" || !errors.Is(err, how) || e.Timeout() != (how == context.DeadlineExceeded) {
+					t.Errorf("error %v, want an Error of api that matches %v", err, how)
+				}
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// On a real server: whether a connection is used again after a refused attempt.
+func TestConnectionsAreReusedAcrossRetries(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		size        int
+		flush       bool // headers first, the rest of the body never
+		connections int
+	}{
+		{"small body", 100, false, 1},
+		{"16 KiB", 16 << 10, false, 1},
+		{"long body", 4 << 20, false, 2}, // stays open until the retry has its answer, then it is closed
+		{"slow body", 0, true, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if n.Add(1) > 1 {
+					return
+				}
+				w.WriteHeader(429)
+				w.Write(make([]byte, c.size))
+				if c.flush {
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				}
+			}))
+			defer server.Close()
+			base := &http.Transport{}
+			defer base.CloseIdleConnections()
+			var conns []net.Conn
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+				if !slices.Contains(conns, i.Conn) {
+					conns = append(conns, i.Conn)
+				}
+			}})
+			if code, err := status(&throttle.Transport{Base: base}, ctx, server.URL); code != 200 || err != nil {
+				t.Error(code, err)
+			}
+			if len(conns) != c.connections {
+				t.Errorf("%d connections, want %d", len(conns), c.connections)
+			}
+		})
+	}
+}
+
+// Redirects through http.Client replay the body for each hop; every copy is closed once.
+func TestBodiesOfRedirects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			switch n {
+			case 1, 3:
+				return reply(req, 429), nil
+			case 2:
+				return reply(req, 307, "Location", "http://y/"), nil
+			}
+			return reply(req, 200), nil
+		}
+		b := &bodies{}
+		resp, err := (&http.Client{Transport: &throttle.Transport{Base: up}}).Do(b.request(t.Context(), "POST"))
+		if err != nil || resp.StatusCode != 200 || len(up.times()) != 4 {
+			t.Fatal(resp, err)
+		}
+		resp.Body.Close()
+		if len(b.made) != 4 {
+			t.Fatalf("%d bodies, want 4", len(b.made))
+		}
+		for i, want := range []int32{2, 1, 1, 1} { // http.Client closes that of a redirected request too
+			if n := b.made[i].closed.Load(); n != want {
+				t.Errorf("body %d closed %d times, want %d", i, n, want)
+			}
+		}
+	})
+}
+
+// A Base that reads the request in a goroutine of its own after it has answered, as net/http's may: each
+// attempt has a body of its own, so that there is no race (run with -race).
+func TestBaseThatReadsTheBodyLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var read sync.WaitGroup
+		var n atomic.Int32
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			read.Go(func() {
+				time.Sleep(time.Millisecond)
+				if text, err := io.ReadAll(req.Body); string(text) != "payload" || err != nil {
+					t.Errorf("%q %v", text, err)
+				}
+				req.Body.Close()
+			})
+			if n.Add(1) < 3 {
+				return reply(req, 429), nil
+			}
+			return reply(req, 200), nil
+		})
+		b := &bodies{}
+		resp, err := (&throttle.Transport{Base: base}).RoundTrip(b.request(t.Context(), "POST"))
+		if err != nil || resp.StatusCode != 200 {
+			t.Error(resp, err)
+		}
+		read.Wait()
+		for i, s := range b.made {
+			if n := s.closed.Load(); n != 1 {
+				t.Errorf("body %d closed %d times", i, n)
+			}
+		}
+	})
+}
+
+// strictBody is the body of an answer on a connection: it yields left bytes, pace apart, then end, or blocks for ever if that is
+// nil, until it is closed. It counts how often it is.
+type strictBody struct {
+	what   string
+	left   int
+	pace   time.Duration
+	end    error
+	closed atomic.Int32
+	done   chan struct{}   // closed with it
+	ctx    context.Context // of its request: a connection ends with it
+}
+
+func (b *strictBody) Read(p []byte) (int, error) {
+	if b.pace > 0 {
+		select {
+		case <-time.After(b.pace):
+		case <-b.done:
+		case <-b.ctx.Done():
+		}
+	}
+	switch {
+	case b.closed.Load() > 0:
+		return 0, http.ErrBodyReadAfterClose
+	case b.ctx.Err() != nil:
+		return 0, b.ctx.Err()
+	case b.left > 0:
+		n := min(len(p), b.left, 4<<10)
+		b.left -= n
+		return n, nil
+	case b.end != nil:
+		return 0, b.end
+	}
+	select {
+	case <-b.done:
+		return 0, http.ErrBodyReadAfterClose
+	case <-b.ctx.Done():
+		return 0, b.ctx.Err()
+	}
+}
+
+func (b *strictBody) Close() error {
+	if b.closed.Add(1) == 1 {
+		close(b.done)
+	}
+	return nil
+}
+
+// strictWorld is an upstream whose answers, callers and observers are drawn from a seed.
+type strictWorld struct {
+	mu   sync.Mutex
+	rnd  *rand.Rand
+	made []*strictBody
+}
+
+func (w *strictWorld) draw(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rnd.IntN(n)
+}
+
+// body is one of the kinds that are kept, left open, read by nobody, or broken.
+func (w *strictWorld) body(ctx context.Context) *strictBody {
+	b := &strictBody{end: io.EOF, done: make(chan struct{}), ctx: ctx}
+	switch b.what = []string{"empty", "short", "just kept", "long", "slow", "slower than it is kept", "endless", "broken"}[w.draw(8)]; b.what {
+	case "short":
+		b.left = 100
+	case "just kept":
+		b.left = keepBytes - 1 + w.draw(3)
+	case "long":
+		b.left = 5 * keepBytes
+	case "slow":
+		b.left, b.pace = 10_000, time.Duration(w.draw(60))*time.Millisecond
+	case "slower than it is kept":
+		b.left, b.pace = 100, keepTime+time.Duration(w.draw(3)-1)*time.Millisecond
+	case "endless":
+		b.left, b.end = 100, nil
+	case "broken":
+		b.left, b.end = 100, io.ErrUnexpectedEOF
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made = append(w.made, b)
+	return b
+}
+
+func (w *strictWorld) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+	select {
+	case <-time.After(time.Duration(w.draw(50)) * time.Millisecond):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	var resp *http.Response
+	switch w.draw(12) {
+	case 0:
+		panic("Base")
+	case 1, 2:
+		return nil, io.ErrUnexpectedEOF
+	case 3, 4:
+		resp = reply(req, 200)
+	case 5:
+		resp = reply(req, 429, "Retry-After", "1")
+	case 6:
+		resp = reply(req, 429, "Retry-After", "3600")
+	case 7:
+		resp = reply(req, 429, "X-Should-Retry", "false")
+	case 8, 9:
+		resp = reply(req, 503)
+	case 10:
+		resp = reply(req, 500)
+	default:
+		resp = reply(req, 429)
+	}
+	resp.Body, resp.ContentLength = w.body(req.Context()), -1
+	if w.draw(2) == 0 {
+		resp.Header.Set("Content-Type", "application/json") // a Parser looks into it
+	}
+	return resp, nil
+}
+
+// call makes one call, reads what it likes of the answer, and closes it, as a caller has to, once.
+func (w *strictWorld) call(ctx context.Context, tr *throttle.Transport, req *http.Request) {
+	defer func() { recover() }() // Base, or a hook
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if w.draw(4) == 0 {
+		time.AfterFunc(time.Duration(w.draw(2000))*time.Millisecond, cancel)
+	}
+	resp, err := tr.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return
+	}
+	switch body := resp.Body; w.draw(4) {
+	case 0:
+	case 1:
+		body.Read(make([]byte, 10))
+	case 2: // read until another goroutine closes it
+		var wg sync.WaitGroup
+		wg.Go(func() { io.Copy(io.Discard, body) })
+		time.Sleep(time.Duration(w.draw(200)) * time.Millisecond)
+		defer wg.Wait()
+	case 3:
+		io.CopyN(io.Discard, body, 50)
+	}
+	resp.Body.Close()
+}
+
+func (w *strictWorld) transport() *throttle.Transport {
+	observe := func(context.Context, throttle.Event) {
+		if w.draw(30) == 0 {
+			panic("a hook")
+		}
+	}
+	tr := &throttle.Transport{
+		Base:  w,
+		Queue: throttle.QueueOptions{MaxInFlight: w.draw(3)},
+		Retry: throttle.Retry{MaxAttempts: 1 + w.draw(5), Budget: throttle.Budget{PerCall: -1}, MaxPause: 5 * time.Second},
+		Hooks: throttle.Hooks{Waited: observe, Refused: observe, Throttled: observe, Failed: observe, Retrying: observe},
+	}
+	if w.draw(2) == 0 {
+		tr.Limiter = throttle.NewBucket(20, 2)
+	}
+	if w.draw(2) == 0 {
+		tr.Hint = (&hint.Parser{Dialects: []hint.Dialect{{Body: true}}}).Parse
+	}
+	if w.draw(3) == 0 {
+		tr.Retry.Check = func(*http.Request, *http.Response, error) throttle.Verdict {
+			switch w.draw(20) {
+			case 0:
+				panic("Check")
+			case 1:
+				return throttle.Final
+			case 2:
+				return throttle.Again
+			}
+			return throttle.Default
+		}
+	}
+	return tr
+}
+
+// Whatever becomes of a call, and whoever panics: each body of an answer is closed once, by the Transport or by the caller
+// who got it, and each body of a request is closed once, too.
+func TestEveryBodyIsClosedOnce(t *testing.T) {
+	seeds := 400
+	if testing.Short() {
+		seeds = 50
+	}
+	kinds := map[string]int{}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			w := &strictWorld{rnd: rand.New(rand.NewPCG(uint64(seed), 7))}
+			tr := w.transport()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			var sent []*bodies
+			var wg sync.WaitGroup
+			for i := range 5 {
+				b := &bodies{}
+				sent = append(sent, b)
+				req := b.request(ctx, []string{"PUT", "POST"}[i%2])
+				wg.Go(func() {
+					for range 2 {
+						w.call(ctx, tr, req)
+						time.Sleep(time.Duration(w.draw(1000)) * time.Millisecond)
+						b2 := &bodies{}
+						w.mu.Lock()
+						sent = append(sent, b2)
+						w.mu.Unlock()
+						req = b2.request(ctx, "PUT")
+					}
+					req.Body.Close() // of the one that was not sent
+				})
+			}
+			wg.Wait()
+			synctest.Wait()
+			for _, b := range w.made {
+				kinds[b.what]++
+				if n := b.closed.Load(); n != 1 {
+					t.Errorf("seed %d: a body (%s) was closed %d times", seed, b.what, n)
+				}
+			}
+			for _, s := range sent {
+				for i, b := range s.made {
+					if n := b.closed.Load(); n != 1 {
+						t.Errorf("seed %d: body %d of a request was closed %d times", seed, i+1, n)
+					}
+				}
+			}
+			if left := leftBehind(); left != "" {
+				t.Errorf("seed %d: goroutines are left:\n%s", seed, left)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if testing.Verbose() {
+		t.Log(fmt.Sprint(kinds))
+	}
+}

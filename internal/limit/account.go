@@ -1,0 +1,201 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// An Account is what stands behind a limiter of the library. Adjust and Notify take its lock.
+type Account interface {
+	adjuster
+	notifier
+	// parts returns the lock, and the state that may be used only while it is held.
+	parts() (*guard, state)
+}
+
+// A state is what an account counts. It is reached only under the account's lock.
+//
+// Example: a bucket of 10 units a second and a burst of 3, which is empty at 0 s. takeBy(0, 0, 1) answers
+// 100 ms and takes nothing. takeBy(100 ms, 102 ms, 1), by a timer that came 2 ms late, takes a unit as of
+// 100 ms, so that the next one is ready at 200 ms and not at 202.
+type state interface {
+	// lift returns at, or the state's own clock if that is ahead.
+	lift(at time.Time) time.Time
+	// advance moves the clock to now, which is not before it.
+	advance(now time.Time)
+	// unused reports whether the clock was never advanced: nothing was ever taken or set.
+	unused() bool
+	// check returns why n units can never be taken: n is negative, the limit is 0, or what n exceeds the
+	// burst or the window by takes more than maxSurplus. nil: they can.
+	check(n int) error
+	// consume takes n units as of at, whether they are there or not: what is not there becomes a debt. A
+	// caller whose units must be there has asked after first, under the same lock.
+	consume(at time.Time, n int)
+	// takeBy takes n units as of the first moment from at to now at which they are ready. It returns a
+	// moment not after now if it took them. Otherwise nothing was taken, and it is the one to ask again.
+	takeBy(at, now time.Time, n int) (time.Time, error)
+	// giveBack undoes a take of n units as of at that was not used. A unit whose window has ended by now
+	// has come back already and is not given twice.
+	giveBack(at, now time.Time, n int)
+	// after predicts when a call of n units, which has passed check, starts if ahead units go before it,
+	// from the moment from on. With nobody ahead that is the first moment at which n units may start; they
+	// may at any later one too. What can never be paid starts after Forever, and does not delay a call
+	// of no units.
+	after(from time.Time, ahead int64, n int) time.Time
+	// rate is the long-run rate in units per second; rate.Inf: no limit.
+	rate() rate.Limit
+	// available is how many units could be taken at now: negative under a debt, float64(rate.Inf) without a limit.
+	available(now time.Time) float64
+	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
+	fresh(now time.Time) bool
+	// spent is what must be earned back before the limiter is as new; spend makes that no less than s.
+	spent(now time.Time) Spent
+	spend(now time.Time, s Spent)
+}
+
+// guardOf is the lock of an account and what is beside it.
+func guardOf(a Account) *guard {
+	g, _ := a.parts()
+	return g
+}
+
+// stateOf is what an account counts. It may be called without the lock; what it returns may be used only
+// under it.
+func stateOf(a Account) state {
+	_, s := a.parts()
+	return s
+}
+
+// What a limiter may be able to do. Users of the library know these as Limiter, Adjuster and Notifier.
+type (
+	taker interface {
+		Take(ctx context.Context, n int) (wait time.Duration, err error)
+	}
+	adjuster interface{ Adjust(n int) }
+	notifier interface {
+		Notify(changed func()) (stop func())
+	}
+)
+
+const (
+	// maxSurplus bounds how long a single cost may block others beyond its burst or window; a cost that
+	// would block longer is an error.
+	maxSurplus = time.Hour
+	// Forever stands for a wait without an end: 146 years, half of what a Duration holds, so that the sum
+	// of two does not overflow.
+	Forever = time.Duration(1 << 62)
+)
+
+// A clock is the latest moment that a state has seen. It never goes back: an interval that is counted
+// twice would make units of nothing.
+type clock struct{ last time.Time }
+
+// lift implements state. Example: a caller reads 1.000 s, another one reads 1.001 s, wins the lock and takes.
+// The first one, next, is treated as if it came at 1.001 s: the millisecond is counted already.
+func (c *clock) lift(at time.Time) time.Time { return Latest(at, c.last) }
+
+// advance implements state.
+func (c *clock) advance(now time.Time) { c.last = now }
+
+// unused implements state.
+func (c *clock) unused() bool { return c.last.IsZero() }
+
+// A guard is the lock of an account, and what else is not counted. It has 24 bytes, so that a Bucket has
+// 80.
+type guard struct {
+	mu       sync.Mutex
+	rank     [6]byte          // the one order in which Sets lock their accounts; zero until it first joins one
+	watchers map[*func()]bool // called after each change; nil while there are none
+}
+
+// drawRank gives the account a rank unless it has one. The rank never changes again, so whoever has
+// called this may read it without the lock. It is random because a counter would be mutable state of the
+// package, and addresses have no order in Go; it is drawn here because zero values have no constructor.
+func (g *guard) drawRank() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.rank == [6]byte{} {
+		for i, bits := 0, rand.Uint64(); i < len(g.rank); i, bits = i+1, bits>>8 {
+			g.rank[i] = byte(bits)
+		}
+	}
+}
+
+// notify has changed called after each change until stop. It stands behind every account's Notify.
+func (g *guard) notify(changed func()) (stop func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.watchers == nil {
+		g.watchers = map[*func()]bool{}
+	}
+	g.watchers[&changed] = true
+	return func() { g.forget(&changed) }
+}
+
+// forget ends what notify began. It may be called twice.
+func (g *guard) forget(changed *func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if delete(g.watchers, changed); len(g.watchers) == 0 {
+		g.watchers = nil
+	}
+}
+
+// change calls f under the lock, then the watchers without it: a watcher takes the lock of its line, and
+// that line asks this account under it.
+func change(a Account, f func(now time.Time)) {
+	for _, changed := range apply(a, f) {
+		changed()
+	}
+}
+
+// apply calls f under the lock and returns the watchers.
+func apply(a Account, f func(now time.Time)) (watchers []func()) {
+	g, s := a.parts()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := s.lift(time.Now())
+	f(now)
+	s.advance(now)
+	for changed := range g.watchers {
+		watchers = append(watchers, *changed)
+	}
+	return watchers
+}
+
+// TakeNow takes n units from one account, or returns how long to wait before asking again. It is the
+// Take of each kind of limiter. The clock is read inside the lock.
+func TakeNow(a Account, n int) (wait time.Duration, err error) {
+	g, s := a.parts()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := s.lift(time.Now())
+	m, err := s.takeBy(now, now, n)
+	if err != nil {
+		return 0, err
+	}
+	return m.Sub(now), nil
+}
+
+// takeReady is takeBy by way of check, after and consume. A now behind the state's clock is lifted:
+// otherwise a caller who lost the race for the lock would wait for the nanoseconds by which its clock is
+// behind. The answer is cut to the caller's now, which stands for "taken".
+func takeReady(s state, at, now time.Time, n int) (time.Time, error) {
+	if err := s.check(n); err != nil {
+		return at, err
+	}
+	m := s.after(at, 0, n)
+	if m.After(s.lift(now)) {
+		return m, nil
+	}
+	s.consume(m, n)
+	return Earliest(m, now), nil
+}
+
+// errNegative is every limiter's answer to a negative cost.
+func errNegative(n int) error { return fmt.Errorf("throttle: cost %d is negative", n) }

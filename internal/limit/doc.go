@@ -1,0 +1,28 @@
+// Package limit says when units may be taken. It never waits and starts nothing: whoever wants units
+// asks, and gets them or a moment at which to ask again.
+//
+//	account.go           what every limiter of the library has: a lock, a clock, watchers
+//	bucket.go tokens.go  the token bucket, also for a leaky one
+//	window.go            what both windows share
+//	fixed.go             windows that follow each other
+//	sliding.go stamps.go any window of that length, exact
+//	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
+//	spent.go             what a limiter that is dropped leaves behind
+//	time.go              moments and spans
+//
+// # Units, burst, debt
+//
+// A call takes n units, its cost. A limiter that has been idle lets a burst go at once and then keeps to
+// its rate. A cost above the burst is not an error: the call starts when the limiter is full, and what
+// was not there becomes a debt that later calls wait for.
+//
+// # Two types for each limiter
+//
+// Bucket, FixedWindow and SlidingWindow are what others use: their methods take the lock. What each of
+// them counts is a type of its own (tokens, fixedCount, slidingLog) that is reached only while that lock
+// is held; none of its methods locks. Other functions that need a lock end in
+// Locked.
+//
+// Moments are given by the caller, who has read the clock before the lock was won. So they may arrive
+// out of order, and a moment before the account's own clock is lifted to it.
+package limit

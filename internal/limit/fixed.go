@@ -1,0 +1,140 @@
+package limit
+
+import "time"
+
+// A FixedWindow is the account of a throttle.FixedWindow.
+type FixedWindow struct {
+	g guard
+	s fixedCount
+}
+
+// parts implements Account.
+func (w *FixedWindow) parts() (*guard, state) { return &w.g, &w.s }
+
+// Init makes an unused window of n units per time per. It panics for nonsense; caller is the constructor
+// that the message names.
+func (w *FixedWindow) Init(caller string, n int, per time.Duration) { w.s.init(caller, n, per) }
+
+// Notify has changed called after each change of the units, until stop.
+func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.g.notify(changed) }
+
+// Adjust takes n units, as a debt if they do not fit; a negative n gives units of the open window back.
+func (w *FixedWindow) Adjust(n int) {
+	change(w, func(now time.Time) { w.s.adjust(now, n) })
+}
+
+// fixedCount is the state of a FixedWindow: a window opens with the first unit after the last one ended.
+//
+// used may be more than n: the surplus is a debt that fills the windows after this one, without a gap.
+// Example: 5 per second, and a call of 12 units at 1 s.
+//
+//	1 s to 2 s  5 units used up
+//	2 s to 3 s  5 more
+//	3 s to 4 s  the last 2, so that 3 are left: a call of 3 starts at 3 s, one of 4 at 4 s
+type fixedCount struct {
+	window
+	start time.Time // of the current window, or of the last one
+	used  int64     // units since start
+}
+
+// at returns the window that is open at a moment: its start, and the units used from that start on. If no
+// window is open, a new one would start now. In the example, at 2.5 s that is 2 s and 12 − 5 = 7 units.
+func (s *fixedCount) at(now time.Time) (start time.Time, used int64) {
+	if s.used == 0 {
+		return now, 0
+	}
+	ended := int64(now.Sub(s.start) / s.per)
+	if ended >= s.windows(s.used) {
+		return now, 0
+	}
+	return s.start.Add(time.Duration(ended) * s.per), s.used - ended*s.n
+}
+
+// consume implements state. It makes the window that is open at that moment the current one first.
+func (s *fixedCount) consume(at time.Time, n int) {
+	at = s.lift(at)
+	s.last = at
+	start, used := s.at(at)
+	s.start, s.used = start, plus(used, int64(n))
+}
+
+// takeBy implements state.
+func (s *fixedCount) takeBy(at, now time.Time, n int) (time.Time, error) {
+	return takeReady(s, at, now, n)
+}
+
+// giveBack returns only what windows that have not ended still hold. In the example, at 2.5 s one window
+// of the call's three is over with 5 of its units, and the other 7 come back. A cost that fits one window
+// is gone when that window is.
+func (s *fixedCount) giveBack(at, now time.Time, n int) {
+	now = s.lift(now)
+	start, used := s.at(now)
+	ended := int64((start.Sub(at) + s.per - 1) / s.per)
+	if ended < s.windows(int64(n)) {
+		s.start, s.used = start, max(0, used-(int64(n)-ended*s.n))
+		s.last = now
+	}
+}
+
+// adjust is Adjust at now. A zero window has nothing to adjust.
+func (s *fixedCount) adjust(now time.Time, n int) {
+	switch {
+	case s.n == 0:
+	case n > 0:
+		s.consume(now, n)
+	default:
+		start, used := s.at(now)
+		s.start, s.used = start, max(0, used+int64(n))
+	}
+}
+
+// after skips windows that are full: until the units fit into one, or, for a cost above n, until none is
+// open. Under backlog windows follow each other without a gap, so the units ahead count as used already.
+// Example: 5 per second, 4 used since 0 s; with 3 ahead a call of 2 starts at 1 s (7 used, 2 fit beside
+// the 2 in the second window), and one of 4 at 2 s.
+func (s *fixedCount) after(from time.Time, ahead int64, n int) time.Time {
+	from = s.lift(from)
+	switch {
+	case n == 0 && (ahead == 0 || s.n == 0):
+		return from
+	case s.n == 0:
+		return from.Add(Forever)
+	}
+	start, used := s.at(from)
+	used = plus(used, ahead)
+	full := s.windows(used)
+	if int64(n) <= s.n {
+		full = s.windows(max(0, plus(used, int64(n))-s.n))
+	}
+	return Latest(from, start.Add(times(full, s.per)))
+}
+
+// available implements state: what the open window has left, less what the windows after it owe.
+func (s *fixedCount) available(now time.Time) float64 {
+	_, used := s.at(s.lift(now))
+	return float64(s.n - used)
+}
+
+// fresh implements state: without a window open nothing of the past counts.
+func (s *fixedCount) fresh(now time.Time) bool {
+	_, used := s.at(s.lift(now))
+	return used == 0
+}
+
+// spent implements state: all used units are back when the last window that they fill ends.
+func (s *fixedCount) spent(now time.Time) Spent {
+	start, used := s.at(s.lift(now))
+	if used == 0 {
+		return Spent{}
+	}
+	return Spent{used, start.Add(times(s.windows(used), s.per))}
+}
+
+// spend opens the window that ends when the units are back.
+func (s *fixedCount) spend(now time.Time, old Spent) {
+	if own := s.spent(now); old.Until.After(own.Until) && s.n > 0 {
+		s.used = max(old.Units, own.Units)
+		s.start = old.Until.Add(-times(s.windows(s.used), s.per))
+		s.last = s.lift(now)
+	}
+}

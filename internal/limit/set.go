@@ -1,0 +1,195 @@
+package limit
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A Set is limiters that a call pays together: from all of them or from none. The zero Set is empty. The
+// methods lock the accounts; a Set itself must not be changed once it is in use.
+//
+// All accounts are locked at once, so that nobody sees half a take. Two sets may share accounts and name
+// them in another order; they lock them in the order of a random rank that each account draws for itself,
+// so neither waits for the other in a circle.
+//
+// Example: 5 even per second and 100 per minute by window. A call of 1 unit finds the first ready in 200 ms
+// and the second at once: it takes nothing and gets the later moment, 200 ms. At that moment both are
+// ready, because a limiter that is ready stays so until somebody takes.
+type Set struct {
+	accounts []Account // sorted by rank, each once
+	foreign  []taker   // limiters of other kinds, in the order of joining; one without Adjust is last
+	sole     *Bucket   // the only account if it is a Bucket, which is asked without a detour; nil: it is not
+}
+
+// Own and Foreign count the limiters of each kind.
+func (s *Set) Own() int     { return len(s.accounts) }
+func (s *Set) Foreign() int { return len(s.foreign) }
+
+// Empty reports whether nothing is to be paid.
+func (s *Set) Empty() bool { return len(s.accounts)+len(s.foreign) == 0 }
+
+// Join adds an account unless it is there already. It takes the account's lock.
+func (s *Set) Join(a Account) {
+	guardOf(a).drawRank()
+	if !slices.Contains(s.accounts, a) {
+		s.accounts = append(s.accounts, a)
+		slices.SortFunc(s.accounts, func(a, b Account) int { return bytes.Compare(guardOf(a).rank[:], guardOf(b).rank[:]) })
+	}
+	if s.sole = nil; len(s.accounts) == 1 {
+		s.sole, _ = s.accounts[0].(*Bucket)
+	}
+}
+
+// lock locks all accounts, in the order of their ranks.
+func (s *Set) lock() {
+	for _, a := range s.accounts {
+		guardOf(a).mu.Lock()
+	}
+}
+
+// unlock unlocks all accounts. The order does not matter.
+func (s *Set) unlock() {
+	for _, a := range s.accounts {
+		guardOf(a).mu.Unlock()
+	}
+}
+
+// TakeBy takes n units from all accounts, as of the first moment from at to now at which all of them are
+// ready. A moment not after now means taken; otherwise nothing was, and it is the one to ask again. One
+// pass finds it, because an account that is ready at a moment is ready at any later one.
+func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
+	if s.sole != nil {
+		return s.sole.takeByAlone(at, now, n)
+	}
+	s.lock()
+	defer s.unlock()
+	m, err := s.readyLocked(at, n)
+	if err != nil {
+		return m, err
+	}
+	clock := now // the most advanced of theirs
+	for _, a := range s.accounts {
+		clock = stateOf(a).lift(clock)
+	}
+	if m.After(clock) {
+		return m, nil
+	}
+	for _, a := range s.accounts {
+		stateOf(a).consume(m, n)
+	}
+	return Earliest(m, now), nil
+}
+
+// Pay takes n units as of now, if they are there. It is the whole cost of a call that need not wait, so
+// a single bucket is asked in the shortest way.
+func (s *Set) Pay(now time.Time, n int) bool {
+	if s.sole != nil && s.sole.payAlone(now, n) {
+		return true
+	}
+	m, err := s.TakeBy(now, now, n)
+	return err == nil && !m.After(now)
+}
+
+// Ready is the first moment, not before at, at which all accounts are ready for n units. An error says
+// that they never are.
+func (s *Set) Ready(at time.Time, n int) (m time.Time, err error) {
+	s.lock()
+	defer s.unlock()
+	return s.readyLocked(at, n)
+}
+
+// readyLocked is Ready for those who have called lock.
+func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
+	if n < 0 {
+		return at, errNegative(n)
+	}
+	m = at
+	for _, a := range s.accounts {
+		if err := stateOf(a).check(n); err != nil {
+			return at, err
+		}
+		m = Latest(m, stateOf(a).after(at, 0, n))
+	}
+	return m, nil
+}
+
+// each visits the states of all accounts under their locks.
+func (s *Set) each(visit func(state)) {
+	s.lock()
+	defer s.unlock()
+	for _, a := range s.accounts {
+		visit(stateOf(a))
+	}
+}
+
+// GiveBack undoes an unused TakeBy of n units that answered at. at tells the windows which units are meant:
+// those whose window has ended since have come back already. It calls no watchers: it may be called
+// under the line's lock, and a Set whose foreign limiters refuse again and again must not wake its own
+// line each time.
+func (s *Set) GiveBack(at, now time.Time, n int) {
+	if n > 0 { // a zero window lets calls of 0 units go, and cannot count windows
+		s.each(func(a state) { a.giveBack(at, now, n) })
+	}
+}
+
+// After predicts when a call of n units starts if ahead units go before it: when the slowest account
+// lets it.
+func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
+	if s.sole != nil {
+		return s.sole.afterAlone(from, ahead, n)
+	}
+	m := from
+	s.each(func(a state) { m = Latest(m, a.after(from, ahead, n)) })
+	return m
+}
+
+// Rate is the slowest rate; rate.Inf if there is none.
+func (s *Set) Rate() rate.Limit {
+	slowest := rate.Inf
+	s.each(func(a state) { slowest = min(slowest, a.rate()) })
+	return slowest
+}
+
+// easeIn is the time over which a reopening gate spreads what a limiter has left. Ten minutes keep a
+// quota for a day from slowing a reopening to one call in minutes.
+const easeIn = 10 * time.Minute
+
+// Pace is the rate at which a gate lets calls in again: the slowest of the accounts' rates, where an
+// account with much left counts with what spends that within easeIn. Example: 86,400 a day are one a
+// second; with all of them left the pace is 86,400/600 s = 144 a second. rate.Inf: no limit.
+func (s *Set) Pace(now time.Time) rate.Limit {
+	slowest := rate.Inf
+	s.each(func(a state) {
+		slowest = min(slowest, max(a.rate(), rate.Limit(a.available(now)/easeIn.Seconds())))
+	})
+	return slowest
+}
+
+// Available is the smallest number of units that could be taken at now; that of rate.Inf without a
+// limit.
+func (s *Set) Available(now time.Time) float64 {
+	fewest := float64(rate.Inf)
+	s.each(func(a state) { fewest = min(fewest, a.available(now)) })
+	return fewest
+}
+
+// Watchers counts the watchers of all accounts.
+func (s *Set) Watchers() int {
+	s.lock()
+	defer s.unlock()
+	n := 0
+	for _, a := range s.accounts {
+		n += len(guardOf(a).watchers)
+	}
+	return n
+}
+
+// Fresh reports whether all accounts are as new. It knows nothing of foreign limiters.
+func (s *Set) Fresh(now time.Time) bool {
+	fresh := true
+	s.each(func(a state) { fresh = fresh && a.fresh(now) })
+	return fresh
+}

@@ -1,0 +1,168 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// tokens is the state of a Bucket: a count at a moment, from which the count at any later moment follows.
+//
+//	count(t) = min(burst, count + limit·(t − last))
+//	n units are ready at t + (min(n, burst) − count(t)) / limit
+//
+// Example: limit 10/s, burst 3, full at 0 s.
+//
+//	0 s     a call takes 3            count 0
+//	50 ms   a call wants 1            count 0.5, ready at 50 ms + 0.5/10 s = 100 ms
+//	300 ms  the bucket is full again  count 3
+//	300 ms  a call takes 13           count 3 − 13 = −10: a debt
+//	300 ms  a call wants 1            ready when the count is 1: in 11/10 s, at 1.4 s
+//
+// The call of 13 needs more than the bucket ever holds, so it starts when the bucket is full and those
+// behind it pay. Any span of L seconds admits at most max(burst, largest cost) + limit·L units.
+type tokens struct {
+	clock
+	limit   rate.Limit // units per second
+	burst   int        // the most units held
+	count   float64    // at clock.last; below 0: a debt. Under rate.Inf it means nothing
+	changed bool       // a setter was called, so the bucket is not fresh any more
+}
+
+// at is the count at that moment, which is not before the clock.
+func (s *tokens) at(at time.Time) float64 {
+	count := s.count + at.Sub(s.last).Seconds()*float64(s.limit)
+	if full := float64(s.burst); count > full {
+		return full
+	}
+	return count
+}
+
+// pay takes n units as of at, if they are there: the whole cost of a take that need not wait.
+func (s *tokens) pay(at time.Time, n int) bool {
+	at = s.lift(at)
+	count := s.at(at)
+	if n <= 0 || float64(n) > count || s.limit == 0 {
+		return false
+	}
+	s.count, s.last = count-float64(n), at
+	return true
+}
+
+// takeBy tries pay, the common case, first.
+func (s *tokens) takeBy(at, now time.Time, n int) (time.Time, error) {
+	if s.pay(at, n) {
+		return Earliest(s.last, now), nil
+	}
+	return takeReady(s, at, now, n)
+}
+
+// check implements state: what a cost exceeds the burst by is the debt that it would leave. At 1/s and a
+// burst of 10, a cost of 3,610 would block the others for an hour, and one of 3,611 is an error.
+func (s *tokens) check(n int) error {
+	switch {
+	case n < 0:
+		return errNegative(n)
+	case n == 0 || s.limit == rate.Inf:
+		return nil
+	case s.limit == 0:
+		return fmt.Errorf("throttle: cost %d can never be paid: the limit is 0", n)
+	case span(float64(n)-float64(s.burst), s.limit) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, s.burst, s.limit, maxSurplus)
+	}
+	return nil
+}
+
+// consume books n units; a negative n adds units. The next call of at cuts what is above the burst.
+func (s *tokens) consume(at time.Time, n int) {
+	at = s.lift(at)
+	s.count, s.last = s.at(at)-float64(n), at
+}
+
+// giveBack adds n units to the count, which is then what it would be without the take. Example: limit
+// 10/s, burst 3, 2 of 3 units taken at 0 and given back at 50 ms: 1.5 + 2, cut to the burst, is the 3 of
+// a bucket that nobody touched. If the bucket has filled up and been drawn on since, up to n units come on
+// top: what flowed over meanwhile is not remembered.
+func (s *tokens) giveBack(_, now time.Time, n int) { s.consume(now, -n) }
+
+// after uses that under backlog the bucket is never full, so no unit is lost and the units ahead and the
+// call's own simply add up: they are there (ahead + n − count)/limit from now.
+func (s *tokens) after(from time.Time, ahead int64, n int) time.Time {
+	from = s.lift(from)
+	switch {
+	case n == 0 && (ahead == 0 || s.limit == 0):
+		return from
+	case s.limit == 0:
+		return from.Add(Forever)
+	}
+	need := float64(ahead) + float64(min(n, s.burst))
+	return from.Add(span(need-s.at(from), s.limit))
+}
+
+// rate implements state.
+func (s *tokens) rate() rate.Limit { return s.limit }
+
+// available implements state. At limit 0 nothing can be taken, but a debt is still seen.
+func (s *tokens) available(now time.Time) float64 {
+	switch count := s.at(s.lift(now)); s.limit {
+	case rate.Inf:
+		return float64(rate.Inf)
+	case 0:
+		return min(0, count)
+	default:
+		return count
+	}
+}
+
+// fresh implements state: a full bucket is as new.
+func (s *tokens) fresh(now time.Time) bool {
+	return !s.changed && (s.limit == rate.Inf || s.at(s.lift(now)) >= float64(s.burst))
+}
+
+// spent is the time to full: 3 of 5 units there at 10/s are 2 units, and 200 ms.
+func (s *tokens) spent(now time.Time) Spent {
+	now = s.lift(now)
+	missing := float64(s.burst) - s.at(now)
+	if missing <= 0 || s.limit == 0 || s.limit == rate.Inf {
+		return Spent{}
+	}
+	return Spent{int64(min(math.Ceil(missing), 1<<62)), now.Add(span(missing, s.limit))}
+}
+
+// spend takes what is missing at now: the rate times the time until nothing is.
+func (s *tokens) spend(now time.Time, old Spent) {
+	now = s.lift(now)
+	missing := min(float64(old.Units), old.Until.Sub(now).Seconds()*float64(s.limit))
+	if left := float64(s.burst) - missing; left < s.at(now) && s.limit != rate.Inf {
+		s.count, s.last = left, now
+	}
+}
+
+// checkLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because 0 s
+// times a real infinity is NaN.
+func checkLimit(caller string, limit rate.Limit, burst int) rate.Limit {
+	if !(limit >= 0) { // NaN too
+		panic(fmt.Sprintf("throttle: %s: limit %v must not be negative or NaN", caller, float64(limit)))
+	}
+	limit = min(limit, rate.Inf)
+	if burst < 0 || burst < 1 && limit != rate.Inf {
+		panic(fmt.Sprintf("throttle: %s: burst %d must be at least 1 (0 goes with limit rate.Inf only)", caller, burst))
+	}
+	return limit
+}
+
+// span is the time in which limit makes so many units, rounded up to the next nanosecond, so that a take
+// at its end succeeds. Less than 1/1024 ns is a rounding error of the floats and is not rounded up:
+// otherwise a unit due in exactly 1 µs would often come after 1,001 ns.
+func span(units float64, limit rate.Limit) time.Duration {
+	if units <= 0 {
+		return 0
+	}
+	ns := math.Ceil(units/float64(limit)*float64(time.Second) - 1.0/1024)
+	if ns >= float64(Forever) {
+		return Forever
+	}
+	return time.Duration(ns)
+}

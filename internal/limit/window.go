@@ -1,0 +1,68 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A window is what the states of both windows share: n units per time per.
+type window struct {
+	clock
+	n   int64 // 0: the zero window, which no constructor has made
+	per time.Duration
+}
+
+// init panics for nonsense, as time.NewTicker does; caller is the constructor that the message names.
+func (w *window) init(caller string, n int, per time.Duration) {
+	if n < 1 {
+		panic(fmt.Sprintf("throttle: %s: n %d must be at least 1", caller, n))
+	}
+	if per <= 0 {
+		panic(fmt.Sprintf("throttle: %s: per %v must be above 0", caller, per))
+	}
+	w.n, w.per = int64(n), min(per, Forever/4) // 36 years, so that sums do not overflow
+}
+
+// check counts the windows beyond its own that a cost fills: 25 units of 10 per minute fill three, so the
+// surplus blocks for two minutes. The zero window has n = 0 and refuses every unit.
+func (w *window) check(n int) error {
+	switch {
+	case n < 0:
+		return errNegative(n)
+	case n > 0 && w.n == 0:
+		return fmt.Errorf("throttle: cost %d can never be paid: the window was not made by its constructor", n)
+	case n > 0 && times(w.windows(int64(n))-1, w.per) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above the %d per %v, and its surplus blocks windows for more than %v", n, w.n, w.per, maxSurplus)
+	}
+	return nil
+}
+
+// windows is ⌈units/n⌉: how many windows so many units fill.
+func (w *window) windows(units int64) int64 {
+	full := units / w.n
+	if units%w.n > 0 {
+		full++
+	}
+	return full
+}
+
+// rate implements state.
+func (w *window) rate() rate.Limit {
+	if w.n == 0 {
+		return 0
+	}
+	return rate.Limit(float64(w.n) / w.per.Seconds())
+}
+
+// times is k·per, capped at Forever so that sums of it do not overflow.
+func times(k int64, per time.Duration) time.Duration {
+	if k > int64(Forever)/int64(per) {
+		return Forever
+	}
+	return time.Duration(k) * per
+}
+
+// plus is a + b for counts that are not negative, capped below 2⁶³.
+func plus(a, b int64) int64 { return min(a, 1<<62-1) + min(b, 1<<62-1) }

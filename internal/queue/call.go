@@ -1,0 +1,314 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// What upstream says of an attempt, for those above this package.
+type (
+	// An Outcome is what an attempt says of the upstream.
+	Outcome = upstream.Outcome
+	// A Known is one limit that was learned.
+	Known = upstream.Known
+)
+
+// The outcomes of an attempt, see package upstream.
+const (
+	Success   = upstream.Success
+	Cancelled = upstream.Cancelled
+	Neutral   = upstream.Neutral
+	Failure   = upstream.Failure
+	Throttled = upstream.Throttled
+)
+
+// ErrNoKey is what Call.Wait returns where its table has no such key: Add it, and wait again.
+var ErrNoKey = errors.New("throttle: no such key")
+
+// A Want is what a call wants of the queue of its key.
+type Want struct {
+	Cost     int // units
+	Priority int32
+	Resend   bool // it can be sent again: good for a probe
+}
+
+// A Route is what advertised quotas may depend on.
+type Route struct{ Host, Path string }
+
+// A Call is one call of a Transport, from its arrival to its end: the attempts that it makes, and what
+// each of them holds. Its states:
+//
+//	Wait      in line; then an attempt is under way, and may hold a slot
+//	Report    the attempt has ended; KeepSlot hands its slot to a body that is still to be read
+//	Retry     there will be another one
+//	BackOff   until then it holds nothing; then Wait
+//	Done      from any of them: what is still held is given back
+//
+// It is used by one goroutine; only KeepSlot's result may be called by others.
+//
+// What it holds in each state, and who gives it back:
+//
+//	attempt under way   under; held if there is MaxInFlight    Report ends under
+//	attempt reported    held as before                         Done, or KeepSlot's func when the body is closed
+//	retry decided       held; planned; charged after a failure BackOff ends held, the next Wait ends planned
+//	resting             planned and charged alone              the next Wait, or Done if the ctx ends first
+//	in line             planned and charged alone              Wait's error, then Done
+//
+// An example: attempt 1 fails with 503, Retry takes 1 from the budget, and BackOff frees the slot for
+// 400 ms. The caller's ctx ends meanwhile. Done finds planned but not under, and puts the 1 back.
+type Call struct {
+	table   *Table
+	entry   *entry // nil until the first Wait
+	key     string
+	order   order
+	srtt    time.Duration // the smoothed round trip when it arrived
+	under   bool          // an attempt is under way
+	held    bool          // and has a slot
+	planned bool          // a retry has been decided and is not sent yet
+	charged bool          // it was taken out of the budget
+	paidAt  uint32        // what Closing.Count was then
+}
+
+// Init begins a call of key.
+func (c *Call) Init(t *Table, key string, w Want) {
+	c.table, c.key = t, key
+	o := &c.order
+	o.cost, o.prio, o.wants = w.Cost, w.Priority, takesTime
+	if t.common.Options.MaxInFlight > 0 {
+		o.wants |= wantsSlot
+	}
+	if w.Resend {
+		o.wants |= canResend
+	}
+}
+
+// Key is the call's.
+func (c *Call) Key() string { return c.key }
+
+// Attempts counts those sent.
+func (c *Call) Attempts() int { return c.order.attempts }
+
+// Sending counts the attempt that Wait has let go.
+func (c *Call) Sending() { c.order.attempts++ }
+
+// Started is when the last attempt was let go.
+func (c *Call) Started() time.Time { return c.order.now }
+
+// RoundTrip is the smoothed round trip when the call arrived; 0: not known.
+func (c *Call) RoundTrip() time.Duration { return c.srtt }
+
+// Under reports whether an attempt is under way.
+func (c *Call) Under() bool { return c.under }
+
+// Wait stands in line until the next attempt may be sent. It returns how long that was, and whether
+// the call has had to wait at all.
+func (c *Call) Wait(ctx context.Context, r Route) (waited time.Duration, stood bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, false, c.table.common.Error(c.key, 0, c.order.attempts, err)
+	}
+	l, w, err := c.arrive(ctx, r)
+	if err != nil {
+		return 0, false, err
+	}
+	if w != nil {
+		start := time.Now()
+		if err := l.sleep(ctx, w); err != nil {
+			return 0, true, err
+		}
+		// From here on w is read only: it has left the line.
+		c.order.fill(w)
+		c.order.sample = true // the lock was taken already, and what calls take decides who may wait
+		waited = c.order.now.Sub(start)
+	}
+	c.under, c.held = true, c.order.slot()
+	if c.planned {
+		c.settleBudget()
+	}
+	return waited, c.order.waited, nil
+}
+
+// arrive is the one critical section of a call that need not wait: it finds the key, pays the budget's
+// share, and takes slot and units.
+func (c *Call) arrive(ctx context.Context, r Route) (*line, *waiter, error) {
+	t := c.table
+	t.common.mu.Lock()
+	defer t.common.mu.Unlock()
+	since := time.Since(t.common.base)
+	if c.entry == nil {
+		e := t.findLocked(c.key, since)
+		if e == nil {
+			return nil, nil, ErrNoKey
+		}
+		c.entry = e
+		e.queue.begun++
+		// A call pays its share once, at its first Wait. Its retries find entry set and pay nothing.
+		e.spent = t.common.Budget.deposit(e.spent)
+	}
+	q := &c.entry.queue
+	trip := q.up.RoundTrip()
+	c.srtt = trip.Smoothed
+	c.order.scope = q.up.Scope(r.Host, r.Path)
+	c.order.sample = trip.Measure
+	return q.admitLocked(ctx, &c.order, t.common.base.Add(since), nil)
+}
+
+// Quiet reports whether the attempt need not be reported if it is a success without a hint.
+// Most attempts at an upstream without trouble are quiet, so without slots they take the lock once: in Wait.
+func (c *Call) Quiet() bool { return !c.order.sample && !c.entry.queue.up.Alert() }
+
+// End ends a Quiet attempt.
+func (c *Call) End() { c.under = false }
+
+// A Result is what an attempt has shown.
+type Result struct {
+	Outcome Outcome
+	Status  uint16 // of the answer; 0: there was none
+	Cut     bool   // the caller's deadline has ended it
+	Hint    hint.Hint
+	Route   Route // that has answered
+	At      time.Time
+}
+
+// Report hands the result of an attempt to the key, and lets the line see what has changed. It returns
+// the limits that are new, and how long the upstream wants to be left alone, 0 if it has not said.
+func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
+	c.table.common.mu.Lock()
+	defer c.table.common.mu.Unlock()
+	c.under = false
+	q, o := &c.entry.queue, &c.order
+	a := upstream.Answer{
+		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: &r.Hint, Trip: r.At.Sub(o.now), Sent: o.now,
+		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: o.cost,
+		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
+	}
+	o.wants &^= counted
+	// The order matters. First the gate learns of the answer. Then the waiters are put where it has
+	// moved them: the first quota of a key gives them a scope. Then those leave for whom the closing
+	// lasts too long, and only then may the head of those who are left go.
+	seen := q.up.Observe(&a, r.At)
+	if seen.Moved && q.line != nil {
+		q.line.move(seen.Scope)
+	}
+	if seen.Stopped {
+		q.expelLocked(r.At)
+	}
+	// While all is well an answer lets nobody go: units come with time, and slots by free.
+	if !q.up.Calm() {
+		q.advanceLocked(r.At)
+	}
+	return seen.News, seen.Wait
+}
+
+// Retry decides whether the line would take the call again after that delay, and whether the budget
+// covers it: the budget is asked only after a failure while the gate is open, because a closed gate
+// bounds the attempts by itself. Then another Wait is due; wait is until when the next attempt is
+// expected. The error is Errors.Budget if the budget is spent.
+//
+// The budget comes last, so that a retry that is not made for another reason takes nothing from it. An
+// example with a deadline in 2 s, a delay of 1.5 s, and answers that take 0.8 s: if somebody waits, 1.5
+// + 0.8 > 2 and the call ends now, because another can use the units. If nobody waits it may try.
+func (c *Call) Retry(ctx context.Context, r Route, delay time.Duration, failed bool) (wait time.Duration, err error) {
+	c.table.common.mu.Lock()
+	defer c.table.common.mu.Unlock()
+	now := time.Now()
+	q := &c.entry.queue
+	c.order.scope = q.up.Scope(r.Host, r.Path)
+	// A copy is asked: the call itself changes only when the retry is decided.
+	again := c.order
+	again.retry = true
+	q.noteDeadline(ctx, &again, now)
+	if err := q.turnAwayLocked(&again, now); err != nil {
+		return 0, err
+	}
+	needs := delay
+	if q.line != nil { // somebody else has a use for its units
+		needs += q.answerTimeLocked(&again.waiter)
+	}
+	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
+		return 0, q.common.Errors.Deadline
+	}
+	if gate := q.up.Closing(now); failed && (gate.Cause == upstream.Open || gate.Over) {
+		spent, ok := q.common.Budget.withdraw(c.entry.spent)
+		if !ok {
+			return 0, q.common.Errors.Budget
+		}
+		c.entry.spent, c.charged, c.paidAt = spent, true, gate.Count
+	}
+	c.order.retry, c.planned = true, true
+	return max(delay, q.predictLocked(&again, now)), nil
+}
+
+// settleBudget counts a planned retry that goes. What it took out of the budget goes back if it was not
+// sent, or if the gate has closed since it was decided: then the gate has bounded it.
+//
+// paidAt recognizes a closing: Closing.Count was 3 when the budget paid and is 4 now, so the gate has
+// closed once since. While it is closed only probes go, and the key needs no second bound.
+func (c *Call) settleBudget() {
+	c.table.common.mu.Lock()
+	defer c.table.common.mu.Unlock()
+	q := &c.entry.queue
+	if c.under {
+		q.retried++
+	}
+	if c.charged && (!c.under || q.up.Closing(q.common.now()).Count != c.paidAt) {
+		c.entry.spent = max(0, c.entry.spent-1)
+	}
+	c.charged, c.planned = false, false
+}
+
+// BackOff gives back what a retry does not need, calls meanwhile, and sleeps for the call's own delay.
+func (c *Call) BackOff(ctx context.Context, delay time.Duration, meanwhile func()) error {
+	q := &c.entry.queue
+	q.resting.Add(1)
+	defer q.resting.Add(-1)
+	c.freeSlot()
+	meanwhile()
+	if delay <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return q.errorOf(c.order.attempts, 0, ctx.Err())
+	}
+}
+
+// freeSlot gives the slot back, if the call holds one.
+func (c *Call) freeSlot() {
+	if c.held {
+		c.held = false
+		c.entry.queue.free()
+	}
+}
+
+// KeepSlot returns what gives back the slot that the call holds from now on, to be called once; nil if
+// it holds none.
+func (c *Call) KeepSlot() (free func()) {
+	if !c.held {
+		return nil
+	}
+	c.held = false
+	return c.entry.queue.free
+}
+
+// Done ends the call, and releases what it still holds, in a panic too.
+func (c *Call) Done() {
+	if c.entry == nil {
+		return
+	}
+	if c.under { // what sent the request has panicked
+		c.Report(&Result{Outcome: Cancelled, At: time.Now()})
+	}
+	if c.planned {
+		c.settleBudget()
+	}
+	c.freeSlot()
+	c.entry.queue.ended.Add(1)
+}

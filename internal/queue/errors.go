@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// This file makes the errors of calls that are ended on this side. All of it is called with the lock held.
+
+// errorOf makes the error of a call of this queue that is ended because of reason.
+func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) error {
+	return q.common.Error(q.key, wait, attempts, reason)
+}
+
+// fail is the error of w, which ends because of err.
+func (q *Queue) fail(w *waiter, err error) error {
+	return q.errorOf(int(w.tries), 0, err)
+}
+
+// gaveUpLocked is the error of w, whose ctx has ended because of err. If w waits, and nothing but in-flight slots
+// holds the line up, it names them: a slot does not come back by itself, as units do.
+//
+// An example: MaxInFlight is 2, and a program forgets to close two bodies. The third call's ctx ends
+// after 30 s, and the error says "waiting for an in-flight slot: 2 of 2 calls in flight (bodies not
+// closed?)".
+func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
+	if w.state == waiting && q.lacksSlotLocked(now) {
+		open := ""
+		if q.key != "" { // a Transport's
+			open = " (bodies not closed?)"
+		}
+		err = fmt.Errorf("%w, waiting for an in-flight slot: %d of %d calls in flight%s", err, q.slots, q.common.Options.MaxInFlight, open)
+	}
+	return q.fail(w, err)
+}
+
+// lacksSlotLocked reports whether the head of the line could go if it had a slot.
+func (q *Queue) lacksSlotLocked(now time.Time) bool {
+	most := q.common.Options.MaxInFlight
+	if most == 0 || q.slots < most || q.line.asking != nil {
+		return false
+	}
+	if c := q.up.Closing(now); c.Cause != upstream.Open && !c.Over {
+		return false
+	}
+	w := q.headLocked(now)
+	if w == nil || !w.slot() {
+		return false
+	}
+	// the same call, but one that wants no slot: if that one could go, the slot is what is lacking
+	at, d := q.readyLocked(&waiter{cost: w.cost, scope: w.scope}, now, now)
+	if d.verdict != grant || q.foreign != nil && q.foreign.next.After(now) {
+		return false
+	}
+	m, err := q.own.Ready(at, w.cost)
+	return err == nil && !m.After(now)
+}
+
+// A pausedError is Errors.Paused with what the upstream has answered: to the probes, or, where none went
+// yet, to the call that closed the gate.
+type pausedError struct {
+	reason error
+	status uint16 // 0: no answer
+	probes uint32
+	since  time.Duration // the gate was closed
+}
+
+// pausedLocked returns Errors.Paused as things stand at now.
+func (q *Queue) pausedLocked(now time.Time) error {
+	c := q.up.Closing(now)
+	if c.Cause == upstream.Open || c.Cause == upstream.ForPause {
+		return q.common.Errors.Paused
+	}
+	return &pausedError{reason: q.common.Errors.Paused, status: c.Status, probes: c.Probes, since: c.Age}
+}
+
+// Error adds to the reason, in parentheses, what is known: "(429, 6 probes in 41s)".
+func (e *pausedError) Error() string {
+	answer, since := "no answer", e.since.Round(time.Second)
+	if e.status != 0 {
+		answer = strconv.Itoa(int(e.status))
+	}
+	switch e.probes {
+	case 0:
+		return fmt.Sprintf("%v (%s %v ago)", e.reason, answer, since)
+	case 1:
+		return fmt.Sprintf("%v (%s, 1 probe in %v)", e.reason, answer, since)
+	}
+	return fmt.Sprintf("%v (%s, %d probes in %v)", e.reason, answer, e.probes, since)
+}
+
+// Unwrap returns Errors.Paused.
+func (e *pausedError) Unwrap() error { return e.reason }

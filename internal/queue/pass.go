@@ -1,0 +1,228 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// This file decides whose turn it is, and whether that call may go. All of it is called with the lock held.
+
+// advanceLocked lets go who may go: in this line, and in those of other keys whose turn at the shared limiter has
+// come by it. It is called after every event: a timer, a freed slot, an answer, a changed limit.
+func (q *Queue) advanceLocked(now time.Time) {
+	if l := q.line; l != nil && !l.expelAt.IsZero() && !now.Before(l.expelAt) && q.up.Closing(now).Cause != upstream.Open {
+		q.expelLocked(now)
+	}
+	if q.line != nil {
+		q.line.advance(now)
+	}
+	if s := q.common.shared; s != nil {
+		s.settle(now)
+	}
+}
+
+// headLocked returns the waiter whose turn it is. While the gate is probing that is the best probe: one that can be
+// sent again, because a probe is likely to fail; then the one with the fewest attempts, so that no call
+// spends its attempts on probes alone; then the oldest.
+//
+// An example: the gate was closed by failures, and a probe is due. A POST of attempt 1 is the oldest,
+// then come a GET with 2 attempts and a GET with none. The probe is the last one. If the gate were
+// open, the POST would go.
+func (q *Queue) headLocked(now time.Time) *waiter {
+	if q.line.count == 0 || !q.up.ProbeDue(now) {
+		if q.up.Scopes() > 1 {
+			return q.line.nextIn(func(scope uint8, n int) time.Time { return q.up.ScopeReady(scope, n, now) }, now)
+		}
+		return q.line.next()
+	}
+	var best *waiter
+	q.line.each(func(w *waiter) {
+		switch {
+		case best == nil, w.resend() && !best.resend():
+			best = w
+		case w.resend() != best.resend():
+		case w.tries < best.tries, w.tries == best.tries && w.seq < best.seq:
+			best = w
+		}
+	})
+	return best
+}
+
+// passLocked decides about w, the head: may it go, and if so, as of when? at is the moment at which units count as
+// taken (see asOf). With a shared limiter, w first has to be the head of the shared line too.
+//
+// The order of the questions is from the cheapest to undo to the dearest: the deadline, the turn at the
+// shared limiter, slot and gate, what a foreign limiter has said before; then the own units, which are
+// taken; then, without the lock, the foreign ones.
+func (q *Queue) passLocked(w *waiter, at, now time.Time) (d decision) {
+	if q.lateLocked(w, now) {
+		q.refused++
+		return decision{verdict: deny, err: q.common.Errors.Deadline}
+	}
+	s := q.common.shared
+	if s != nil {
+		// Two limiters may have named a moment, the key's and the shared one. The earlier is the one
+		// that has been waited for here, so a late timer is made up for from it on.
+		at = asOf(limit.Soonest(s.due, q.line.due), now)
+		if d = q.queueUpLocked(w, at, now); d.verdict != grant {
+			return q.orExpelLocked(d, now)
+		}
+	}
+	at, d = q.tryLocked(w, at, now)
+	switch d.verdict {
+	case grant:
+		q.grantedLocked(w, at, now)
+	case ask:
+		q.foreign.taken, q.foreign.stale = at, false
+	}
+	if s != nil {
+		s.follow(q, d)
+	}
+	return q.orExpelLocked(d, now)
+}
+
+// queueUpLocked enters the shared line for w, the head, once w's own slot, gate and limiter would let it go, and
+// leaves the shared line if they no longer do. It says grant when this queue is at the head there.
+//
+// block here means: another key is first. When its call goes or it steps out, settle advances this
+// queue, so no timer is needed.
+func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
+	s := q.common.shared
+	if _, d := q.readyLocked(w, at, now); d.verdict != grant {
+		s.stepOut(q)
+		return d
+	}
+	switch m, err := q.own.Ready(at, w.cost); {
+	case err != nil:
+		s.stepOut(q)
+		return decision{verdict: deny, err: err}
+	case m.After(now):
+		s.stepOut(q)
+		return decision{verdict: later, until: m, exact: true}
+	case q.own.Foreign() > 0 && q.foreign.next.After(now): // perhaps the key's own has refused: the others' turn
+		s.stepOut(q)
+		return decision{verdict: later, until: q.foreign.next}
+	}
+	s.enter(q, w)
+	if s.head() != q {
+		return decision{verdict: block}
+	}
+	return decision{verdict: grant}
+}
+
+// readyLocked asks the slots, the gate and the learned limits whether w may go at now, and as of when. Nothing is
+// taken.
+func (q *Queue) readyLocked(w *waiter, at, now time.Time) (time.Time, decision) {
+	if most := q.common.Options.MaxInFlight; w.slot() && most > 0 && q.slots >= most {
+		return at, decision{verdict: block}
+	}
+	at, exact, ok := q.up.Ready(w.scope, w.cost, at, now)
+	switch {
+	case !ok:
+		return at, decision{verdict: block}
+	case at.After(now):
+		return at, decision{verdict: later, until: at, exact: exact}
+	}
+	return at, decision{verdict: grant}
+}
+
+// tryLocked lets w go if slot, gate and limiters allow it: the slot and the units are taken in one step, or
+// neither. If there are foreign limiters, it takes the units of the own ones and says ask.
+//
+// An example: a Bucket of 10/s has 2 of the 5 units that w costs. TakeBy takes none and names now + 300
+// ms. The decision is later, until then, exact: the timer that is set for it may come late, and the
+// units count as taken when they were due. Until then q.slots has not changed.
+func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
+	at, d := q.readyLocked(w, at, now)
+	if d.verdict != grant {
+		return at, d
+	}
+	if q.foreign != nil && q.foreign.next.After(now) {
+		return at, decision{verdict: later, until: q.foreign.next}
+	}
+	at, err := q.limits.TakeBy(at, now, w.cost)
+	switch {
+	case err != nil:
+		return at, decision{verdict: deny, err: err}
+	case at.After(now):
+		return at, decision{verdict: later, until: at, exact: true}
+	case q.foreign != nil:
+		return at, decision{verdict: ask}
+	}
+	q.startLocked(w, at, now)
+	return at, decision{verdict: grant}
+}
+
+// startLocked counts a call that goes as of at.
+func (q *Queue) startLocked(w *waiter, at, now time.Time) {
+	if w.slot() {
+		q.slots++
+	}
+	if q.up.Start(w.scope, w.cost, at, now) {
+		w.wants |= counted
+	}
+}
+
+// grantedLocked fills in what w's caller needs to know, and what predictions with foreign limiters need: their
+// smoothed seconds per unit, with 1/8 of each new sample.
+func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
+	w.taken = at.Sub(q.common.base)
+	w.epoch = q.up.Epoch()
+	w.paused += q.up.ClosedTime(now) - w.arrived
+	// An example: 0.2 s per unit were known, and a call of 2 units comes 0.56 s after the last one:
+	// 0.28 s per unit. The new figure is 0.2 + (0.28 − 0.2)/8 = 0.21.
+	if f := q.foreign; f != nil {
+		gap := now.Sub(f.lastGrant).Seconds() / float64(max(1, w.cost))
+		switch {
+		case f.lastGrant.IsZero():
+		case f.gap == 0:
+			f.gap = gap
+		default:
+			f.gap += (gap - f.gap) / 8
+		}
+		f.lastGrant = now
+	}
+	if q.line.count == 1 { // w is the last
+		q.up.LineEmpty(now)
+	}
+}
+
+// goneLocked notes that w has left the line, for whatever reason.
+func (q *Queue) goneLocked(w *waiter) {
+	if s := q.common.shared; s != nil {
+		s.waiting.add(w.prio, -int64(w.cost))
+	}
+}
+
+// emptiedLocked ends the line: nobody waits any more.
+// The time until the next call is not the foreign limiter's doing, so it must not become a sample.
+func (q *Queue) emptiedLocked() {
+	q.line = nil
+	q.crowded.Store(false)
+	if s := q.common.shared; s != nil {
+		s.stepOut(q)
+	}
+	if q.foreign != nil {
+		q.foreign.lastGrant = time.Time{}
+	}
+}
+
+// undoLocked takes back the grant of w, which cannot go because its ctx has ended: slot, units and what gate and
+// quotas have counted. The next in line is looked at.
+//
+// Units go back as of the moment when they were taken, not as of now: a window that has ended since
+// does not get units that belong to the one before.
+func (q *Queue) undoLocked(w *waiter, now time.Time) {
+	at := q.common.base.Add(w.taken)
+	if w.slot() {
+		q.slots--
+	}
+	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, w.cost, at, now)
+	q.limits.GiveBack(at, now, w.cost)
+	if s := q.common.shared; s != nil {
+		s.dirty = true // the units may be for another key
+	}
+	q.advanceLocked(now)
+}

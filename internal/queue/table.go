@@ -1,0 +1,217 @@
+package queue
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+const (
+	maxKeys     = 65536       // keys kept beside those with calls waiting or in flight
+	idleAfter   = time.Minute // a key unused for so long may be dropped
+	foreignIdle = time.Hour   // the same, where its limiter is foreign or something was learned: nobody can say whether that is as new
+	evictTries  = 16          // keys that are looked at to find the one to drop
+	sweepEvery  = 16          // accesses from one look at a key that may be idle to the next
+	sweepMost   = 8           // idle keys dropped at one access
+)
+
+// A Table holds the queues of a Transport's keys. They share one lock, so that finding the key, its gate and
+// its limiter is one critical section of about 100 ns. http.Transport locks its idle connections in the
+// same way.
+//
+// Keys are made by their first use and dropped without a goroutine. Every sweepEvery-th access looks at the
+// next key, all the way round, and drops it if it is idle. When the table is full, a new key takes the
+// place of the one that is worth least among the next evictTries. An example: 65,536 hosts are known, and a
+// crawler meets another one. 16 hosts are looked at; one was not used for two minutes and its limiter
+// is full again: it goes, and nothing is lost.
+type Table struct {
+	common   common
+	keys     map[string]*entry
+	order    []*entry // the same, for the hand to go round
+	hand     int
+	recent   *entry  // that of the last call; nil if it was dropped
+	dropped  dropped // what the limiters of keys that were dropped had spent
+	accesses uint
+	most     int // maxKeys, but in tests
+}
+
+// An entry is a queue in a table.
+type entry struct {
+	used  time.Duration // when last, counted from common.base
+	place int           // in Table.order
+	spent float64       // of the retry budget
+	queue Queue
+}
+
+// NewTable returns a table without keys.
+func NewTable(c Config) *Table {
+	t := &Table{keys: map[string]*entry{}, most: tableSize()}
+	t.common.Config, t.common.base = c, time.Now()
+	if c.Shared != nil {
+		t.common.shared = newSharedLine(c.Shared)
+	}
+	guardTable(t)
+	return t
+}
+
+// idle reports whether nothing would be lost by dropping the key.
+func (e *entry) idle(now time.Time) bool {
+	unused := e.unused(now)
+	if unused < idleAfter || (e.queue.own.Foreign() > 0 || e.queue.up.Scopes() > 0) && unused < foreignIdle {
+		return false
+	}
+	return e.queue.asNewLocked(now)
+}
+
+// unused is for how long.
+func (e *entry) unused(now time.Time) time.Duration { return now.Sub(e.queue.common.base) - e.used }
+
+// worth ranks keys that are not busy by what is lost when they are dropped. An open one in use is worth
+// most: a flood of hosts that throttle must not slow those that work.
+//
+// From the least:
+//
+//	0  open, and unused for a minute: its limiter is all that is lost, and dropped keeps what it had spent
+//	1  closed by failures: the next call there would find out anew
+//	2  closed for a time that the upstream or the user has named: a new key would call too early
+//	3  open and in use
+func (e *entry) worth(now time.Time) int {
+	switch gate := e.queue.up.Closing(now); {
+	case (gate.Cause == upstream.Open || gate.Over) && e.unused(now) >= idleAfter:
+		return 0
+	case gate.Cause == upstream.Open || gate.Over:
+		return 3
+	case gate.Cause == upstream.ForRetryAfter, gate.Cause == upstream.ForPause:
+		return 2
+	}
+	return 1
+}
+
+// findLocked returns the entry of key, or nil. since is the moment of this use, counted from common.base. Nothing
+// but that moment is kept of a use: a list in the order of use would cost writes to other keys' entries.
+func (t *Table) findLocked(key string, since time.Duration) *entry {
+	e := t.recent
+	if e == nil || e.queue.key != key {
+		if e = t.keys[key]; e == nil {
+			return nil
+		}
+		t.recent = e
+	}
+	e.used = since
+	if t.accesses++; t.accesses%sweepEvery == 0 {
+		t.sweepLocked(t.common.base.Add(since))
+	}
+	return e
+}
+
+// nextLocked moves the hand to the next key, all the way round.
+func (t *Table) nextLocked() *entry {
+	if t.hand++; t.hand >= len(t.order) {
+		t.hand = 0
+	}
+	return t.order[t.hand]
+}
+
+// sweepLocked looks at one key and drops it if it is idle, and then a few more: where one is idle, others are
+// too.
+//
+// An example: 1,000 keys, all idle, and calls to one other key. Every 16th call drops up to 8 keys, so
+// 2,000 calls empty the table, and no call pays for more than 8.
+func (t *Table) sweepLocked(now time.Time) {
+	for range min(sweepMost, len(t.order)) {
+		e := t.nextLocked()
+		if !e.idle(now) {
+			return
+		}
+		t.dropLocked(e)
+	}
+}
+
+// evictLocked drops, of the next keys that are not busy, the one worth least; of equals the least recently
+// used.
+//
+// Looking at 16 of 65,536 does not find the least of all, but most likely one of the lesser: if one key
+// in four is idle, 16 looks miss all of them once in a hundred times. Busy keys are never dropped; if
+// all 16 are busy the table grows by one for now.
+func (t *Table) evictLocked(now time.Time) {
+	var least *entry
+	for range min(evictTries, len(t.order)) {
+		e := t.nextLocked()
+		if !e.queue.busyLocked() && (least == nil || cmp.Or(cmp.Compare(e.worth(now), least.worth(now)), cmp.Compare(e.used, least.used)) < 0) {
+			least = e
+		}
+	}
+	if least != nil {
+		t.dropped.keep(&least.queue, t.most, now)
+		t.dropLocked(least)
+	}
+}
+
+// dropLocked takes e out of the table. Its place in order goes to the last one.
+func (t *Table) dropLocked(e *entry) {
+	last := len(t.order) - 1
+	t.order[e.place], t.order[last].place = t.order[last], e.place
+	t.order[last] = nil
+	t.order = t.order[:last]
+	delete(t.keys, e.queue.key)
+	if t.recent == e {
+		t.recent = nil
+	}
+}
+
+// Get returns the queue of key, or nil. It does not count as a use.
+func (t *Table) Get(key string) *Queue {
+	t.common.mu.Lock()
+	defer t.common.mu.Unlock()
+	if e := t.keys[key]; e != nil {
+		return &e.queue
+	}
+	return nil
+}
+
+// All returns the queues of all keys.
+func (t *Table) All() []*Queue {
+	t.common.mu.Lock()
+	defer t.common.mu.Unlock()
+	all := make([]*Queue, len(t.order))
+	for i, e := range t.order {
+		all[i] = &e.queue
+	}
+	return all
+}
+
+// Add makes the queue of a key unless there is one. Its calls pay all, own being the part that no
+// other key's calls do.
+func (t *Table) Add(key string, all, own *limit.Set) {
+	t.common.mu.Lock()
+	defer t.common.mu.Unlock()
+	now := t.common.now()
+	if t.keys[key] == nil { // another caller may have been faster
+		t.addLocked(key, all, own, now)
+	}
+}
+
+// addLocked is Add with the lock, for a key that is not there. A new key of a full table begins with one unit
+// instead of its burst; one without any limit begins with a few calls until the first answer
+// (State.FirstContact).
+func (t *Table) addLocked(key string, all, own *limit.Set, now time.Time) *entry {
+	e := &entry{used: now.Sub(t.common.base)}
+	e.queue.key = strings.Clone(key)
+	e.queue.init(&t.common, all, own, e.used)
+	t.dropped.recall(&e.queue, now)
+	t.sweepLocked(now)
+	full := len(t.keys) >= t.most
+	if full {
+		t.evictLocked(now)
+		if len(t.keys) >= t.most {
+			t.evictLocked(now) // to shrink after a rush of busy keys
+		}
+	}
+	e.queue.up.FirstContact(full, now)
+	e.place = len(t.order)
+	t.keys[e.queue.key], t.order, t.recent = e, append(t.order, e), e
+	return e
+}

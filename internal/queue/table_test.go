@@ -1,0 +1,423 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// Above the bound the key goes that is worth least, and of equals the least recently used: first those
+// that are open and unused, then what is closed for a time that nobody advertised, then what is closed
+// for an advertised one; never a key that is busy.
+func TestOrderOfEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(testConfig(Options{}), func(ctx context.Context, _, path string, _ int) Outcome {
+			switch path {
+			case "/429":
+				return Throttled
+			case "/503":
+				return Failure
+			case "/busy":
+				<-ctx.Done()
+				return Cancelled
+			}
+			return Success
+		})
+		c.after = 2 * time.Hour
+		c.own = func(string) *limit.Set { return setOf(bucket(0.001, 100)) }
+		c.table.most = 8
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		want := Want{Cost: 1, Resend: true}
+		go c.call(ctx, "busy", "/busy", want)
+		synctest.Wait()
+		c.call(ctx, "dated1", "/429", want)
+		time.Sleep(time.Millisecond)
+		c.call(ctx, "dated2", "/429", want)
+		for range 10 {
+			for _, key := range []string{"fail1", "fail2"} {
+				soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+				c.call(soon, key, "/503", want)
+				cancel()
+				time.Sleep(time.Millisecond)
+			}
+		}
+		c.get(ctx, "open1")
+		c.get(ctx, "open2")
+		time.Sleep(2 * time.Minute)
+		c.get(ctx, "used")
+		time.Sleep(time.Millisecond)
+		c.get(ctx, "open1") // makes open2 the oldest
+		time.Sleep(61 * time.Second)
+		keys := func() string {
+			return strings.Join(c.keys("busy", "dated1", "dated2", "fail1", "fail2", "open1", "open2", "used"), " ")
+		}
+		if got, want := keys(), "busy dated1 dated2 fail1 fail2 open1 open2 used"; got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		for i, left := range []string{
+			"busy dated1 dated2 fail1 fail2 open1 used", // open2 goes
+			"busy dated1 dated2 fail1 fail2 open1",      // used
+			"busy dated1 dated2 fail1 fail2",            // open1
+			"busy dated1 dated2 fail2",                  // fail1
+			"busy dated1 dated2",
+			"busy dated2",
+			"busy",
+			"busy",
+		} {
+			hour, cancel := context.WithTimeout(ctx, time.Hour)
+			go c.call(hour, fmt.Sprint("new", i), "/busy", want) // stays, and is busy
+			synctest.Wait()
+			defer cancel()
+			if got := keys(); got != left {
+				t.Errorf("after %d new keys: %q, want %q", i+1, got, left)
+			}
+		}
+	})
+}
+
+// A key that is in use and open goes last of those that are not busy: a flood of hosts that throttle does
+// not slow one that works.
+func TestKeysInUseStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(testConfig(Options{}), func(_ context.Context, key, _ string, _ int) Outcome {
+			if key == "used" {
+				return Success
+			}
+			return Throttled
+		})
+		c.after = time.Hour
+		c.table.most = 8
+		for i := range 200 {
+			c.get(t.Context(), "used")
+			c.get(t.Context(), fmt.Sprint("h", i))
+			if c.table.Get("used") == nil {
+				t.Fatalf("the key in use was dropped for key %d", i)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A new key of a full table opens paced, another one with its burst.
+func TestNewKeyOfAFullTableOpensPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(testConfig(Options{}), nil)
+		c.own = func(string) *limit.Set { return setOf(bucket(10, 100)) }
+		c.table.most = 1
+		burst := func(key string) time.Duration {
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range 5 {
+				wg.Go(func() { c.get(t.Context(), key) })
+			}
+			wg.Wait()
+			return time.Since(start)
+		}
+		if got := burst("a"); got != 0 {
+			t.Errorf("the first key's burst took %v", got)
+		}
+		if got := burst("b"); got != 400*time.Millisecond {
+			t.Errorf("5 calls of a key made while the table is full took %v, want 400 ms", got)
+		}
+	})
+}
+
+// The rate that an upstream has served counts from the first call of its key, also of one made while the
+// table is full.
+func TestServedRateCountsFromTheFirstCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome {
+			if n++; n == 403 {
+				return Throttled
+			}
+			return Success
+		})
+		c.get(t.Context(), "a")
+		c.table.most = 1
+		time.Sleep(10 * time.Minute)
+		c.get(t.Context(), "a") // or it is idle, and the table not full
+		for range 401 {
+			c.get(t.Context(), "b")
+			time.Sleep(10 * time.Millisecond)
+		}
+		if l := c.table.Get("b").Known(); len(l) != 1 || l[0].Rate < 90 || l[0].Rate > 110 {
+			t.Errorf("100 calls a second led to %+v", l)
+		}
+	})
+}
+
+// After a rush in which more keys than the bound were busy at once, the table shrinks back.
+func TestTableShrinksAfterARush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome {
+			time.Sleep(time.Second)
+			return Throttled
+		})
+		c.after = 24 * time.Hour
+		c.table.most = 100
+		var wg sync.WaitGroup
+		for i := range 500 {
+			wg.Go(func() { c.get(t.Context(), fmt.Sprint("h", i)) })
+		}
+		synctest.Wait()
+		if n := len(c.table.All()); n != 500 {
+			t.Errorf("%d keys while all of 500 are busy", n)
+		}
+		wg.Wait()
+		for i := range 1000 {
+			c.get(t.Context(), fmt.Sprint("g", i))
+		}
+		if n := len(c.table.All()); n > 100 {
+			t.Errorf("%d keys, none of them busy, want at most 100", n)
+		}
+	})
+}
+
+// With real goroutines and a table of one key, everything still gets through.
+func TestFullTableUnderContention(t *testing.T) {
+	c := newClient(testConfig(Options{MaxInFlight: 3}), nil)
+	c.own = func(string) *limit.Set { return setOf(bucket(1e6, 100)) }
+	c.table.most = 1
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 300 {
+				if _, err := c.get(context.Background(), fmt.Sprint("h", (g*i)%50)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A table whose keys are all busy takes new ones without looking at all of them.
+func TestManyBusyKeys(t *testing.T) {
+	const n = 20_000
+	block := make(chan struct{})
+	var flying atomic.Int32
+	c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome {
+		flying.Add(1)
+		<-block
+		return Success
+	})
+	c.table.most = n / 2
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if _, err := c.get(context.Background(), fmt.Sprint("h", i)); err != nil {
+				flying.Add(1)
+				t.Error(err)
+			}
+		})
+	}
+	for flying.Load() < n {
+		runtime.Gosched()
+	}
+	if keys := len(c.table.All()); keys != n {
+		t.Errorf("%d keys, want all %d that are busy", keys, n)
+	}
+	close(block)
+	wg.Wait()
+}
+
+// Each kind of limit, one call a minute in the long run.
+var minutely = []struct {
+	name  string
+	make  func() *limit.Set
+	burst int           // calls at once
+	per   time.Duration // of a window; 0: none
+	fixed bool          // that window is tied to its first call
+}{
+	{"bucket", func() *limit.Set { return setOf(bucket(rate.Every(time.Minute), 5)) }, 5, 0, false},
+	{"leaky", func() *limit.Set { return setOf(bucket(rate.Every(time.Minute), 1)) }, 1, 0, false},
+	{"fixed window", func() *limit.Set { return setOf(fixedWindow()) }, 5, 5 * time.Minute, true},
+	{"sliding window", func() *limit.Set { return setOf(slidingWindow()) }, 5, 5 * time.Minute, false},
+	{"all", func() *limit.Set { return setOf(bucket(1, 2), slidingWindow()) }, 2, 5 * time.Minute, false},
+}
+
+func fixedWindow() limit.Account {
+	w := new(limit.FixedWindow)
+	w.Init("test", 5, 5*time.Minute)
+	return w
+}
+
+func slidingWindow() limit.Account {
+	w := new(limit.SlidingWindow)
+	w.Init("test", 5, 5*time.Minute)
+	return w
+}
+
+// The first call of a key that is made while the table is full goes at once. The next one is paced,
+// although the burst is not used.
+func TestFirstCallsInAFullTable(t *testing.T) {
+	for _, k := range minutely {
+		t.Run(k.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sent []time.Duration
+				start := time.Now()
+				c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome {
+					sent = append(sent, time.Since(start))
+					return Success
+				})
+				c.own = func(string) *limit.Set { return k.make() }
+				c.table.most = 4
+				for i := range 50 {
+					c.get(t.Context(), fmt.Sprint("h", i))
+				}
+				if d := time.Since(start); d > 0 {
+					t.Errorf("the first calls to 50 keys took %v", d)
+				}
+				sent = nil
+				var wg sync.WaitGroup
+				for range 3 {
+					wg.Go(func() { c.get(t.Context(), "new") })
+				}
+				wg.Wait()
+				if want := []time.Duration{0, time.Minute, 2 * time.Minute}; !slices.Equal(sent, want) {
+					t.Errorf("three calls to a new key were sent at %v, want %v", sent, want)
+				}
+			})
+		})
+	}
+}
+
+// A key that is dropped from a full table and made anew, again and again, gets no more than its limit.
+func TestRemadeKeysKeepTheirLimit(t *testing.T) {
+	for i, k := range minutely {
+		t.Run(k.name, func(t *testing.T) {
+			for seed := range uint64(3) {
+				synctest.Test(t, func(t *testing.T) { remakeKeys(t, seed, i) })
+			}
+		})
+	}
+}
+
+// remakeKeys has callers, of whom some wait and others give up at once, call 2 to 40 keys through a
+// table of 3, and checks what goes to each key.
+func remakeKeys(t *testing.T, seed uint64, kind int) {
+	k := minutely[kind]
+	rng := rand.New(rand.NewPCG(seed, 3))
+	sent := map[string][]time.Duration{}
+	var mu sync.Mutex
+	start := time.Now()
+	c := newClient(testConfig(Options{}), func(_ context.Context, key, _ string, _ int) Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		sent[key] = append(sent[key], time.Since(start))
+		return Success
+	})
+	made := 0
+	c.own = func(string) *limit.Set { mu.Lock(); defer mu.Unlock(); made++; return k.make() }
+	c.table.most = 3
+	hosts := 2 + rng.IntN(39)
+	var wg sync.WaitGroup
+	for range 1500 {
+		key := fmt.Sprint("h", rng.IntN(1+rng.IntN(hosts))) // the first ones are called more often
+		patience := time.Nanosecond
+		if rng.IntN(4) == 0 {
+			patience = time.Duration(rng.IntN(200)) * time.Second
+		}
+		for range 1 + rng.IntN(8) {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				c.get(ctx, key)
+			})
+		}
+		time.Sleep(time.Duration(rng.ExpFloat64() * float64(3*time.Second)))
+	}
+	wg.Wait()
+	for key, s := range sent {
+		switch {
+		case k.per == 0:
+			checkRate(t, key, s, 1.0/60, float64(k.burst))
+		case k.fixed:
+			checkFixed(t, key, s, k.per)
+		default:
+			checkSliding(t, key, s, 5, k.per)
+		}
+	}
+	// The busiest key is asked for more than it may have; it should get most of that.
+	if got, most := float64(len(sent["h0"])), time.Since(start).Minutes(); got < 0.6*most {
+		t.Errorf("seed %d: %v calls to h0 in %.0f minutes", seed, got, most)
+	}
+	if hosts > 5 && made < 2*hosts {
+		t.Errorf("seed %d: %d keys were made for %d names: nothing was dropped", seed, made, hosts)
+	}
+}
+
+// checkRate checks that no window of s (sorted) holds more than burst + rate × its length.
+func checkRate(t *testing.T, what string, s []time.Duration, rate, burst float64) {
+	t.Helper()
+	tokens, last := burst, time.Duration(0)
+	for i, at := range s {
+		tokens = min(burst, tokens+rate*(at-last).Seconds()) - 1
+		if last = at; tokens < -1e-6 {
+			t.Errorf("%s: attempt %d at %v breaks %v/s burst %v by %.3g", what, i, at, rate, burst, -tokens)
+			return
+		}
+	}
+}
+
+// checkFixed: at most 5 calls in a window that starts with the first call after the last one ended.
+func checkFixed(t *testing.T, what string, s []time.Duration, per time.Duration) {
+	t.Helper()
+	start, n := -per, 0
+	for _, at := range s {
+		if at-start >= per {
+			start, n = at, 0
+		}
+		if n++; n > 5 {
+			t.Errorf("%s: %d calls in the window from %v on", what, n, start)
+			return
+		}
+	}
+	checkSliding(t, what, s, 10, per)
+}
+
+// checkSliding: at most so many calls in any window.
+func checkSliding(t *testing.T, what string, s []time.Duration, most int, per time.Duration) {
+	t.Helper()
+	for i := most; i < len(s); i++ {
+		if s[i]-s[i-most] < per {
+			t.Errorf("%s: %d calls between %v and %v", what, most+1, s[i-most], s[i])
+			return
+		}
+	}
+}
+
+// A limiter that serves several keys remembers what it has given itself: it is not charged once more
+// because a key has been dropped.
+func TestRemadeKeysOfOneLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := bucket(1, 100)
+		c := newClient(testConfig(Options{}), nil)
+		c.own = func(string) *limit.Set { return setOf(one) }
+		c.table.most = 2
+		for i := range 90 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			if _, err := c.get(ctx, fmt.Sprint("h", i%9)); err != nil {
+				t.Fatalf("call %d: %v", i, err)
+			}
+			cancel()
+		}
+		if got := one.Tokens(); got < 9.9 {
+			t.Errorf("%v units are left after 90 calls of 100 units", got)
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Tasks are calls of a queue that wait in its line without a goroutine each. Where another waiter has a
+// channel, a task's waiter has a function (waiter.left, here settled), and the line's timer starts the
+// task's goroutine. With a foreign limiter, which has to be asked by somebody, one goroutine at a time plays
+// the head of the line.
+//
+// A task leaves the line in one of these ways, each under the lock, and is then no longer in waiting:
+//
+//	settled, granted   its goroutine starts; if a ctx has ended meanwhile, it gives the grant back
+//	settled, refused   its error is the error of all
+//	leave              its ctx has ended, or that of all tasks
+type Tasks struct {
+	q     *Queue
+	ctx   context.Context
+	spawn func(func() error) // starts a goroutine and collects its error
+
+	left    sync.WaitGroup // tasks that wait or run
+	failed  sync.Once
+	listen  sync.Once // to foreign limiters, from the first asking until Wait ends
+	stop    func()    // ends that
+	unwatch func() bool
+	waiting map[*waiter]*task // guarded by the lock of q
+}
+
+// A task is one call of Go.
+type task struct {
+	order order
+	ctx   context.Context
+	fn    func(context.Context) error
+	line  *line       // where it waits
+	stop  func() bool // ends the watch on ctx; nil if that of all tasks is enough
+}
+
+// NewTasks returns Tasks that end with ctx. spawn must start a goroutine that runs its argument, and
+// must not block.
+func NewTasks(ctx context.Context, q *Queue, spawn func(func() error)) *Tasks {
+	g := &Tasks{q: q, ctx: ctx, spawn: spawn, waiting: map[*waiter]*task{}}
+	g.unwatch = context.AfterFunc(ctx, g.leaveAll)
+	return g
+}
+
+// Go puts a task into the line and returns at once.
+func (g *Tasks) Go(ctx context.Context, cost int, prio int32, fn func(context.Context) error) {
+	g.left.Add(1)
+	g.join(&task{order: order{waiter: waiter{cost: cost, prio: prio, wants: wantsSlot | takesTime}}, ctx: ctx, fn: fn})
+}
+
+// Wait blocks until all tasks have ended, or have been refused.
+func (g *Tasks) Wait() {
+	g.left.Wait()
+	g.unwatch()
+	g.listen.Do(func() {}) // nobody will begin any more
+	if g.stop != nil {
+		g.stop()
+		g.q.askAnew() // others may wait that must listen for themselves now
+	}
+}
+
+// join starts the task, refuses it, or puts it into the line.
+func (g *Tasks) join(t *task) {
+	g.q.common.mu.Lock()
+	defer g.q.common.mu.Unlock()
+	err := t.ctx.Err()
+	if err == nil {
+		err = g.ctx.Err()
+	}
+	if err != nil {
+		g.fail(g.q.errorOf(0, 0, err))
+		return
+	}
+	l, w, err := g.q.admitLocked(t.ctx, &t.order, time.Now(), func(w *waiter, err error) { g.settledLocked(t, w, err) })
+	switch {
+	case err != nil:
+		g.fail(err)
+	case w == nil:
+		g.start(t, nil)
+	// It waits, or its turn to ask has come at once. Otherwise settledLocked has dealt with it already.
+	case w.state <= asking:
+		if t.line == nil { // else settled has set it
+			t.line = l
+		}
+		g.waiting[w] = t
+		if own := t.ctx.Done(); own != nil && own != g.ctx.Done() {
+			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w, t.ctx.Err()) })
+		}
+	}
+}
+
+// settledLocked is what the line calls, under the lock, when it is the task's turn or the task must leave.
+//
+// It must not block and takes no lock. g.spawn may be errgroup's Go without a limit: starting a
+// goroutine is all it does.
+func (g *Tasks) settledLocked(t *task, w *waiter, err error) {
+	t.line = g.q.line
+	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
+		go g.ask(t, w)
+		return
+	}
+	delete(g.waiting, w)
+	if t.stop != nil {
+		t.stop()
+	}
+	if w.state == refused {
+		g.fail(err)
+		return
+	}
+	t.order.fill(w)
+	g.start(t, w)
+}
+
+// start runs a task that has been granted. w is nil if the task did not wait.
+func (g *Tasks) start(t *task, w *waiter) {
+	g.spawn(func() error {
+		defer g.left.Done()
+		if w != nil && (t.ctx.Err() != nil || g.ctx.Err() != nil) {
+			return g.giveUp(t, w)
+		}
+		defer g.q.finishTask(t.ctx, &t.order)
+		ctx, cancel := g.bound(t.ctx)
+		defer cancel()
+		return t.fn(ctx)
+	})
+}
+
+// bound returns ctx, cancelled also with the group's.
+func (g *Tasks) bound(ctx context.Context) (context.Context, func()) {
+	if ctx.Done() == g.ctx.Done() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// ask asks the foreign limiters for t, whose turn it is.
+func (g *Tasks) ask(t *task, w *waiter) {
+	g.listen.Do(func() { g.stop = g.q.watchForeign() })
+	ctx, cancel := g.bound(t.ctx)
+	defer cancel()
+	t.line.askFor(ctx, w, nil)
+	// leave has found the state asking, and has left it to this.
+	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
+		g.leave(w, ctx.Err())
+	}
+}
+
+// giveUp returns a grant that came when the task's ctx had ended.
+func (g *Tasks) giveUp(t *task, w *waiter) error {
+	ctx := t.ctx
+	if ctx.Err() == nil {
+		ctx = g.ctx
+	}
+	return t.line.abandon(ctx, w)
+}
+
+// fail ends a task that did not run. Only the first error counts, so a goroutine reports that one alone.
+func (g *Tasks) fail(err error) {
+	g.failed.Do(func() { g.spawn(func() error { return err }) })
+	g.left.Done()
+}
+
+// leave takes one task, whose ctx has ended, out of the line.
+//
+// The end of ctx and the task's turn may come at the same time. Whoever has the lock first takes the
+// task out of waiting, and the other one finds it gone: leave does nothing then, and start sees the end
+// of ctx.
+func (g *Tasks) leave(w *waiter, err error) {
+	g.q.common.mu.Lock()
+	defer g.q.common.mu.Unlock()
+	if t := g.waiting[w]; t != nil && g.leaveLocked(w, t, err) {
+		t.line.goOn(time.Now())
+	}
+}
+
+// leaveAll takes all out that wait when the group's context ends.
+// The line goes on once, after all have left, so no task of the group is granted and then given up in
+// between.
+func (g *Tasks) leaveAll() {
+	g.q.common.mu.Lock()
+	defer g.q.common.mu.Unlock()
+	var l *line
+	for w, t := range g.waiting {
+		if g.leaveLocked(w, t, g.ctx.Err()) {
+			l = t.line
+		}
+	}
+	if l != nil {
+		l.goOn(time.Now())
+	}
+}
+
+// leaveLocked takes t out of the line if it waits there, and reports whether it did. A task whose turn it
+// is to ask leaves when it has its answer, see ask.
+func (g *Tasks) leaveLocked(w *waiter, t *task, err error) bool {
+	if w.state != waiting {
+		return false
+	}
+	t.line.leave(w, refused, g.q.gaveUpLocked(w, err, time.Now()))
+	return true
+}

@@ -1,0 +1,89 @@
+package queue
+
+import "time"
+
+type waitState uint8
+
+// The states of a waiter. Only code that holds the lock changes them:
+//
+//	waiting -> granted            its turn came and the own limiters had its units
+//	waiting -> asking             its turn came and a foreign limiter has to be asked, by its own goroutine
+//	asking  -> granted | waiting  the foreign limiter's answer; refused if it returned an error
+//	waiting -> refused            the gate or a quota holds it back for longer than it may wait
+//
+// A waiter whose ctx ends leaves from any of them, see line.abandon.
+const (
+	waiting waitState = iota // in the line
+	asking                   // in the line; its goroutine asks a foreign limiter
+	granted                  // left the line: it may start
+	refused                  // left the line: the line keeps the reason until its goroutine asks for it
+)
+
+// A waiter is one call in a line. The line's lock guards its fields. Once woken, its own goroutine may
+// read them without the lock, because nobody changes a waiter that has left the line.
+//
+// It has 88 bytes: 100,000 callers may wait at once, so moments are offsets from the base that all queues
+// of a lock share instead of a time.Time of 24 bytes.
+type waiter struct {
+	wake     chan struct{}        // buffered by one; nil: left is called instead
+	left     func(*waiter, error) // called under the lock; must not block
+	seq      uint64               // place in the order of arrival; a retry keeps that of its call
+	cost     int                  // units
+	deadline time.Duration        // its ctx's; 0: none
+	reserve  time.Duration        // the most of its time that is kept for its answer, see answerTime
+	taken    time.Duration        // once granted: the moment at which its units count as taken
+	arrived  time.Duration        // what the gate's closed-time clock showed when it joined the line
+	paused   time.Duration        // closed time it had waited for before it joined; once granted: in all
+	prio     int32
+	index    int32  // place in its level; -1: not in a line
+	epoch    uint32 // of the gate, when it was granted
+	tries    uint8  // attempts sent before, at most 255
+	state    waitState
+	wants    wish
+	scope    uint8 // of the advertised quotas that it falls under, see upstream.State
+}
+
+// A wish is what a waiter wants beside its units, and what is to be known of it, in bits.
+type wish uint8
+
+const (
+	wantsSlot wish = 1 << iota // it takes an in-flight slot
+	canResend                  // its request can be sent again, so it makes a good probe
+	counted                    // its start was counted by the quotas of its scope
+	takesTime                  // work follows its start, which must be done before its deadline
+)
+
+// slot reports whether w takes an in-flight slot.
+func (w *waiter) slot() bool { return w.wants&wantsSlot != 0 }
+
+// resend reports whether w's request can be sent again.
+func (w *waiter) resend() bool { return w.wants&canResend != 0 }
+
+// settle ends w's wait, or gives it the turn to ask a foreign limiter.
+// A waiter may be settled twice: asking, then granted, refused or, after a wait, asking again.
+func (w *waiter) settle(s waitState, err error) {
+	w.state = s
+	if w.left != nil {
+		w.left(w, err)
+		return
+	}
+	w.wake <- struct{}{} // never blocks: a waiter is settled again only after it has received
+}
+
+// A decision is what a queue says about the head of its line.
+type decision struct {
+	verdict verdict
+	until   time.Time // later: when it is worth looking again
+	exact   bool      // later: until follows from a rate, so a late timer may be made up for
+	err     error     // deny: why
+}
+
+type verdict uint8
+
+const (
+	grant verdict = iota // it has its units and may start
+	later                // not before decision.until
+	block                // not before something happens that calls advance: a slot, an answer
+	ask                  // its goroutine must ask a foreign limiter first
+	deny                 // never; decision.err says why
+)

@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// This file says how long calls that wait will be held back, and whether that is too long for them.
+
+// A Closing is what is known of the gate. With Cause Open it is open, and only Count means something.
+type Closing struct {
+	Cause Cause
+	// Over: its time is over, and the next call that asks Ready finds the gate open. Nothing else ends a closing,
+	// because there is no timer.
+	Over bool
+	// Probing: it ends with the answer to a probe, and nobody knows when.
+	Probing bool
+	// Left is the time until the gate opens, or until the next probe is due.
+	Left time.Duration
+	// Age is the time since the closing began.
+	Age time.Duration
+	// Status is what was answered last, to a probe or to the call that closed the gate; 0: there was no answer.
+	Status uint16
+	// Probes counts those sent since the closing began.
+	Probes uint32
+	// Count is how many closings were begun or extended so far. If it has changed, the gate has closed meanwhile.
+	Count uint32
+}
+
+// Closing returns what is known of the gate at now.
+func (s *State) Closing(now time.Time) Closing {
+	g := &s.gate
+	if g.breaker == nil || g.cause == Open {
+		return Closing{Count: g.closings}
+	}
+	left := max(0, g.until.Sub(now))
+	return Closing{
+		Cause: g.cause, Over: left == 0 && !g.probing, Probing: g.probing, Left: left,
+		Age: max(0, now.Sub(g.since)), Status: g.status, Probes: g.probes, Count: g.closings,
+	}
+}
+
+// ClosedTime is a clock that runs only while the gate is closed: what a call has waited behind it is the
+// difference of two readings.
+func (s *State) ClosedTime(now time.Time) time.Duration { return s.gate.closedTime(now) }
+
+// Patience reports how long a call of that scope has still to wait for the upstream as far as is known, and
+// whether that is more than it may: most in all (negative: no bound), with some spent already. arriving: it does
+// not stand in line yet; alone: nobody else does.
+//
+// Example: a call may spend 60 s behind closed gates and has spent 20.
+//
+//	closed for 45 s more       over: it would be 65 s
+//	closed for 40 s more       it may stay; jitter is ours and does not count
+//	probing, call in line      it stays until its 60 s are spent: nobody knows when the gate opens
+//	probing, call arrives      over if the closing is older than 60 s: what others call an open circuit
+//	probing, a probe is due    the call that arrives while nobody waits is the probe
+//	a spent quota, 45 s        over, too, but only for calls of its scope
+func (s *State) Patience(most, spent time.Duration, scope uint8, arriving, alone bool, now time.Time) (wait time.Duration, over bool) {
+	if most < 0 {
+		return 0, false
+	}
+	if s.learned != nil {
+		if wait := s.learned.spent(scope, now).Sub(now); wait > most-spent {
+			return wait, true
+		}
+	}
+	g := &s.gate
+	if g.breaker == nil || g.cause == Open {
+		return 0, false
+	}
+	wait = max(0, g.until.Sub(now))
+	if !g.probing || g.floor.After(now) {
+		return wait, wait-g.jitter > most-spent
+	}
+	if arriving && alone && wait == 0 {
+		return 0, false // it is the probe
+	}
+	return wait, spent >= most || arriving && now.Sub(g.since) > most
+}
+
+// PatienceEnds is when a call that waits has spent its patience, if the gate is still closed then; zero: it
+// does not. A closing until a known moment is weighed as a whole when it begins, so only while the gate
+// probes does patience run out on the way, and not before the floor. Example: with 60 s and 20 spent, probing
+// since now, in 40 s; if somebody has paused the gate for 50 s meanwhile, in 50 s.
+func (s *State) PatienceEnds(most, spent time.Duration, now time.Time) time.Time {
+	g := &s.gate
+	if most < 0 || g.breaker == nil || !g.probing {
+		return time.Time{}
+	}
+	return limit.Latest(now.Add(max(0, most-spent)), g.floor)
+}
+
+// Before is the units that go before a call: all in its own line, those of them that fall under the same
+// quotas, and in all lines at the shared limiter.
+type Before struct{ All, Scope, Shared int64 }
+
+// Predict is when a call of n units starts as far as the upstream is concerned, with so many before it.
+// Example: closed for 2 s and 100/s known, with 50 units before it: in 2.5 s, unless a quota needs longer.
+func (s *State) Predict(scope uint8, before Before, n int, now time.Time) time.Time {
+	g := &s.gate
+	from := g.reopens(now)
+	at := from
+	if g.breaker != nil && (g.cause != Open || g.mode == paced) {
+		open := from
+		if g.cause == Open {
+			open = limit.Latest(from, g.next)
+		}
+		at = open.Add(limit.UnitTime(int(min(before.All, 1<<31)), s.pace(now)))
+	}
+	if s.learned != nil {
+		at = limit.Latest(at, s.learned.after(scope, from, before, n))
+	}
+	return at
+}

@@ -1,0 +1,280 @@
+package upstream
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// The constants of the gate. All were chosen by simulation in virtual time, 32 workers unless said.
+const (
+	// failuresToClose is how many counted failures in a row close the gate. In a brown-out of 30 % random
+	// failures five in a row close it six to ten times a minute, eight never; an outage then costs up to 5
+	// more attempts.
+	failuresToClose = 8
+
+	// firstProbe is the time from a closing for failures to its first probe, and the least between two:
+	// nobody notices it.
+	firstProbe = 250 * time.Millisecond
+
+	// probeDivisor: a failed probe is followed by the next one after the outage's age divided by this, 2 %.
+	// To drain the backlog of a load of 60 % in 1.05 × the ideal time, a recovery may be noticed at most 3 % of
+	// the outage's length late.
+	probeDivisor = 50
+
+	// maxProbeGap is the longest time between two probes.
+	maxProbeGap = 30 * time.Second
+
+	// maxUnadvertised is the longest closing for throttled answers that advertise no time.
+	maxUnadvertised = 30 * time.Second
+
+	// firstCalls may be in flight to an upstream that has not answered yet, for at most firstPatience. Of 32
+	// workers that meet a fresh quota of 10, none is throttled with four calls in flight, up to 7 with eight,
+	// up to 31 without a bound; at most a round trip is lost.
+	firstCalls    = 4
+	firstPatience = time.Second
+
+	// sampleEvery: one round trip in so many is measured, and the first so many. A measured attempt has to be
+	// observed, under the lock; the others end without it unless something is wrong.
+	sampleEvery = 16
+
+	// A call is expected to have its answer within the smoothed round trip and so many deviations. With
+	// exponential round trips, one leaves 80 % of an overloaded limit for calls that are answered in time,
+	// two 90 %, three 96 %, four 98 %; each more turns away calls that would have been in time.
+	deviations = 3
+
+	// leastDev is the least deviation that counts: a clock and a timer are no better.
+	leastDev = time.Millisecond
+)
+
+// A Cause says why a gate is closed. Its text is what users see.
+type Cause string
+
+// The causes.
+const (
+	// Open: it is not closed.
+	Open Cause = ""
+	// ForRetryAfter: the upstream has throttled a call, or failed, and advertised how long not to send.
+	ForRetryAfter Cause = "retry-after"
+	// ForThrottling: the upstream has throttled a call, and advertised no time.
+	ForThrottling Cause = "throttled"
+	// ForFailures: failuresToClose attempts in a row have failed.
+	ForFailures Cause = "failing"
+	// ForPause: somebody on this side asked for it.
+	ForPause Cause = "paused"
+)
+
+// A reopening is how an open gate lets the first calls through.
+type reopening uint8
+
+const (
+	// reopened: nothing is held back any more.
+	reopened reopening = iota
+	// paced: the limit is known, and starts are spaced at its rate.
+	paced
+	// slowStart: it is not, so one call may be in flight, and one more for each success.
+	slowStart
+	// meeting is first contact: firstCalls may be in flight, until the first answer.
+	meeting
+)
+
+// A gate stops all calls of a key for what one of them has met, and lets them in again slowly: a circuit
+// breaker and a pause in one.
+//
+//	open ── throttled, or paused ─────────────▶ closed ── its time is over ──▶ open: paced or slow start
+//	 └───── 8 failures in a row,                                                   ▲
+//	        the third throttled answer in a row                                    │
+//	        that names no time ───────────────▶ probing ── the probe succeeds ─────┘
+//	                                             │   ▲
+//	                                             └───┘ the probe fails: another one, later
+//
+// Closed, nobody goes before the moment until. Probing is closed too, but at that moment one call goes, the
+// probe, and its answer decides. A closed gate also probes after 24 hours (limit.MaxBelief), whatever
+// time was advertised.
+//
+// # Epochs
+//
+// Each event that closes the gate begins an epoch, and each attempt carries the epoch in which it was sent.
+// Example: ten calls are in flight in epoch 0 when the limit is reached. The first 429 closes the gate for
+// its Retry-After of 2 s and begins epoch 1. The nine others are stale answers, to attempts of epoch 0: they
+// belong to the event that is known already. They do not close the gate again, cut no rate and count as no
+// failure; one that advertises 3 s only extends the closing. A success of epoch 0 does not open the gate,
+// because it says nothing of the time after the event.
+//
+// # Reopening
+//
+// A gate that just opened would let all waiting calls go at once, and earn the next 429. Where the limit is
+// known the reopening is paced: closed until 1 s and 100/s known, calls start at 1.00, 1.01, 1.02 s and so on.
+// Otherwise it is a slow start: one call goes; its success lets two be in flight, the next one three. Both
+// end when the line has been empty, see lineEmpty. The limiters are never drained for it.
+//
+// All but alert is guarded by the lock of the State's owner.
+type gate struct {
+	alert      atomic.Bool   // a success must be observed too, see setAlert
+	observeAll bool          // every answer must be, because something is learned from it
+	epoch      uint32        // events so far
+	closings   uint32        // closings begun or extended so far
+	srtt       time.Duration // smoothed round trip; 0: no sample yet
+	dev        time.Duration // its smoothed deviation
+	*breaker                 // nil while nothing has ever gone wrong
+}
+
+// A breaker is the part of a gate that most keys never need. With cause Open it says how the gate
+// reopens.
+type breaker struct {
+	// The closing. Example: at 0 s Retry-After: 10 comes, made 10.3 s by jitter. until and floor are 10.3 s, jitter
+	// 0.3 s, since 0 s. At 2 s somebody pauses the gate for 20 s: until and floor are 22 s, and jitter is 0.
+	cause  Cause
+	until  time.Time     // the next call, which is a probe while probing, may go then
+	jitter time.Duration // the part of until that is our own jitter
+	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
+	since  time.Time     // when this closing began
+	total  time.Duration // time spent closed before since
+	status uint16        // of the last answer that closed the gate or kept it closed; 0: there was no answer
+
+	// The probes.
+	probing  bool   // at until only one call goes, and its answer decides
+	probeOut bool   // a probe is on its way
+	probes   uint32 // sent since the closing began
+
+	// The row of failures that may close the gate. Probes are spaced by the age of outageSince, the moment of its
+	// first failure, or of the latest closing without an advertised time.
+	failures      int    // counted failures without a success between
+	failureCall   uint64 // the call of the first of them
+	failuresMixed bool   // there are some of another call
+	outageSince   time.Time
+
+	// The row of closings without an advertised time. It ends with a success that was sent after the first of
+	// them: one that was sent before says nothing of the time since.
+	unadvertised      int    // closings in it
+	unadvertisedEpoch uint32 // the epoch that the first of them began
+
+	// The reopening.
+	mode       reopening
+	next       time.Time // paced: when the next call may start
+	allowed    int       // slowStart, meeting: how many calls may be in flight
+	inFlight   int       // how many are
+	successes  int       // slowStart: since it began
+	opened     time.Time // slowStart: when it began
+	servedRate float64   // slowStart: units a second that were answered before the failures; 0: not known
+	unused     bool      // paced from birth, and no call has started yet
+	firstUntil time.Time // meeting or unused: when that ends, whatever has come
+}
+
+// firstContact lets only firstCalls go until the first answer, or for firstPatience: an upstream that
+// is not known may advertise a limit at once. Only an answer shows that it has none, and a call that its caller has
+// given up has none.
+func (g *gate) firstContact(now time.Time) {
+	g.breaker = &breaker{mode: meeting, allowed: firstCalls, firstUntil: now.Add(firstPatience)}
+	g.setAlert()
+}
+
+// beginPaced makes a new gate open paced: one call goes at once, those after it at that rate. If none has
+// gone when that one's time is over, nothing is held back any more. At 100/s the first call may come within
+// 10 ms.
+func (g *gate) beginPaced(now time.Time, pace rate.Limit) {
+	g.breaker = &breaker{firstUntil: now.Add(limit.UnitTime(1, pace))}
+	g.open(now, pace)
+	g.unused = g.mode == paced
+}
+
+// setAlert sets alert as things stand. While it is not set, ordinary successes need not be observed at all,
+// and take no lock.
+func (g *gate) setAlert() {
+	g.alert.Store(g.observeAll || g.unsettled())
+}
+
+// unsettled reports whether a success would change the gate.
+func (g *gate) unsettled() bool {
+	return g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.mode == meeting || g.unadvertised > 0 || g.failures > 0)
+}
+
+// sample reports whether the round trip of a call is to be measured, before which that many were sent.
+func (g *gate) sample(sent uint64) bool { return sent < sampleEvery || sent%sampleEvery == 0 }
+
+// answerTime is how long after its start a call is expected to have its answer; 0: nothing is known. With a
+// round trip of 50 ms and a deviation of 10 ms that is 80 ms.
+func (g *gate) answerTime() time.Duration {
+	if g.srtt == 0 && g.dev == 0 {
+		return 0
+	}
+	return g.srtt + max(leastDev, deviations*g.dev)
+}
+
+// nextStart returns when the next call may pass; ok is false if that depends on an answer that is still
+// out. pace is the rate to reopen at, see closed.
+func (g *gate) nextStart(now time.Time, pace rate.Limit) (at time.Time, ok bool) {
+	switch {
+	case g.closed(now, pace):
+		return g.until, true
+	case g.breaker == nil:
+		return time.Time{}, true
+	case g.mode == paced:
+		return g.next, true
+	case g.mode == meeting && g.inFlight >= g.allowed:
+		return g.firstUntil, true
+	case g.mode == slowStart && g.inFlight >= g.allowed:
+		return time.Time{}, false
+	}
+	return time.Time{}, true
+}
+
+// start notes that a call of n units goes as of at. While the gate is probing that call is the probe, and
+// the next one is due when this one has had its time: three round trips, 1 s to 10 s. Paced, the next start
+// is n units' time later. A start that comes late is not caught up with: at 100/s, after starts at 1.00 and
+// 1.05 s the next one is due at 1.06 s.
+func (g *gate) start(n int, at, now time.Time, pace rate.Limit) {
+	switch {
+	case g.breaker == nil:
+	case g.cause != Open:
+		g.probeOut = true
+		g.probes++
+		g.until = now.Add(min(max(3*g.srtt, time.Second), 10*time.Second))
+	case g.mode == paced:
+		g.unused = false
+		if at.After(g.next) {
+			g.next = at
+		}
+		g.next = g.next.Add(limit.UnitTime(n, pace))
+	case g.mode == slowStart, g.mode == meeting:
+		g.inFlight++
+	}
+}
+
+// undo takes back a start in that epoch that was not used. A probe that did not go is due again at once.
+func (g *gate) undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
+	switch {
+	case g.breaker == nil || epoch != g.epoch:
+	case g.cause != Open:
+		g.probeAt(now)
+		g.probes -= min(g.probes, 1)
+	case g.mode == paced:
+		g.next = g.next.Add(-limit.UnitTime(n, pace))
+	case g.mode == slowStart, g.mode == meeting:
+		g.inFlight--
+	}
+}
+
+// lineEmpty ends the reopening. It is called when a call arrives and nobody waits, or the last one has
+// gone. A paced reopening ends only when its last start is paid, and a slow start only after a success:
+// otherwise calls that arrive one by one would all pass, and a full burst with them. First contact ends
+// with an answer alone. Example: paced at 100/s, the last call starts at 1.020 s; one that arrives at 1.025 s
+// is held until 1.030 s, and one that arrives after that ends the reopening.
+func (g *gate) lineEmpty(now time.Time) {
+	switch {
+	case g.breaker == nil || g.cause != Open,
+		g.mode == paced && now.Before(g.next),
+		g.mode == slowStart && g.allowed == 1,
+		g.mode == meeting,
+		g.unused && now.Before(g.firstUntil):
+		return
+	}
+	g.mode, g.inFlight, g.unused = reopened, 0, false
+	if g.unadvertised == 0 && g.failures == 0 {
+		g.breaker = nil // all is well again
+	}
+	g.setAlert()
+}

@@ -1,0 +1,263 @@
+package upstream
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// This file is what a gate makes of the answers to attempts. Two examples, with round trips of 20 ms.
+//
+// A stray 429 without a time, 100/s configured, ten calls in flight in epoch 0:
+//
+//	0 ms    the first 429: closed for one unit's time, until 10 ms, and epoch 1
+//	5 ms    another 429, of epoch 0: the same event, nothing changes
+//	6 ms    a success of epoch 0: the gate stays closed
+//	10 ms   the time is over: open, paced, the next calls go at 10, 20, 30 ms ...
+//	30 ms   a success of epoch 1: the row of closings without a time is over
+//
+// An outage of 20 s, noticed by eight failures at once:
+//
+//	0 s     the eighth failure in a row: closed, probing, epoch 1; a probe is due at 0.25 s
+//	0.25 s  the probe goes; it fails at 0.27 s, so the next one is due 250 ms later, at 0.52 s
+//	15 s    a probe fails, so the next one is due 2 % of 15 s later, at 15.3 s
+//	19.9 s  the last one that fails: the next is due at 20.3 s
+//	20.3 s  the probe goes; it succeeds at 20.32 s: open, epoch 2, 0.3 s after the end of the outage
+
+// A report is what one attempt shows the gate.
+type report struct {
+	outcome Outcome
+	epoch   uint32        // in which it was sent
+	call    uint64        // which call it belongs to
+	status  uint16        // of the answer; 0: there was none
+	wait    time.Duration // Throttled: the advertised time not to send; 0: none
+	trip    time.Duration // its round trip; 0: not measured
+	cut     bool          // the caller's deadline ended it: the round trip would have been longer
+}
+
+// An Outcome is what an attempt says of the upstream.
+type Outcome uint8
+
+// The outcomes, in an order that observe relies on.
+const (
+	// Success: an answer that is none of those below, such as a 200 or a 404. The upstream works.
+	Success Outcome = iota
+	// Cancelled: by the caller, or final for its own call. It says nothing of the upstream, but a probe that ends so
+	// has not been answered.
+	Cancelled
+	// Neutral: a 500, a certificate, a URL. It does not count, but it does not open a gate either.
+	Neutral
+	// Failure: a 502, 503 or 504, or no answer.
+	Failure
+	// Throttled: the upstream has refused the attempt for a limit.
+	Throttled
+)
+
+// observe takes in a report and returns whether a closing began or grew. An answer that would change nothing
+// does not even make the breaker. Otherwise a closing whose time is over ends first, so that the answer meets the gate
+// as the calls at this moment would. What the answer does then depends on whether it is stale: a stale failure
+// and a stale neutral answer do nothing at all.
+func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) {
+	g.measure(r)
+	if r.outcome <= Neutral && !g.unsettled() {
+		return false
+	}
+	if g.breaker == nil {
+		g.breaker = new(breaker)
+	}
+	g.settle(now, pace)
+	defer g.setAlert()
+	current := r.epoch == g.epoch
+	g.ended(r, current)
+	switch r.outcome {
+	case Success:
+		g.succeed(r, now, pace)
+	case Cancelled:
+		switch {
+		case g.cause == ForFailures && 0 < r.status && r.status < 500: // final for its own call, but the upstream is back
+			g.succeed(r, now, pace)
+		case current && g.probeOut: // it was the probe: the next is due at once
+			g.probeAt(now)
+		}
+	case Neutral:
+		if current && g.cause != Open {
+			g.probeFailed(now)
+		}
+	case Failure:
+		return current && g.failed(r, now)
+	case Throttled:
+		return g.throttle(r, current, now, pace)
+	}
+	return false
+}
+
+// ended takes an attempt out of those in flight, ends first contact by any answer, and remembers the status
+// that ErrPaused will name: "503, 3 probes in 4s". An attempt of an older epoch is not one of those in flight that
+// the reopening counts.
+func (g *gate) ended(r report, current bool) {
+	switch {
+	case g.mode == meeting && r.outcome != Cancelled:
+		g.mode, g.inFlight = reopened, 0
+	case (g.mode == slowStart || g.mode == meeting) && current:
+		g.inFlight = max(0, g.inFlight-1)
+	}
+	if r.outcome == Throttled || current && (r.outcome > Cancelled || r.outcome == Cancelled && r.status != 0) {
+		g.status = r.status
+	}
+}
+
+// measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4): with 80 ms
+// smoothed, a trip of 120 ms makes it 85. A failure's is no measure of the upstream at work. An attempt
+// that its caller's deadline has cut off shows that the deviation is larger, and says nothing else. It has to
+// say that much: where the line is as long as the callers' deadlines, an upstream that becomes slower would
+// not answer a single call in time any more.
+func (g *gate) measure(r report) {
+	switch off := (r.trip - g.srtt).Abs(); {
+	case r.trip <= 0:
+	case r.cut:
+		if r.trip > g.srtt+g.dev {
+			g.dev += (off - g.dev) / 4
+		}
+	case r.outcome != Success && r.outcome != Throttled:
+	case g.srtt == 0:
+		g.srtt, g.dev = r.trip, r.trip/2
+	default:
+		g.dev += (off - g.dev) / 4
+		g.srtt += (r.trip - g.srtt) / 8
+	}
+}
+
+// succeed notes a success. It ends a row of failures, lets one more call be in flight in a slow start, and
+// opens a gate whose probe it answers. Above twice the rate that was served before the failures, only every
+// fourth success counts in a slow start: at 20/s before and round trips of 100 ms, 2 calls were in flight, so
+// after the first four successes 2, 3, 4 and 5 may be, and 6 after the eighth.
+func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
+	if g.unadvertised > 0 && r.epoch >= g.unadvertisedEpoch {
+		g.unadvertised = 0
+	}
+	if g.cause == Open {
+		g.failures = 0
+	}
+	if r.epoch != g.epoch {
+		return
+	}
+	if g.mode == slowStart {
+		if g.successes++; g.successes%4 == 0 || g.servedRate == 0 || float64(g.allowed) < 2*g.servedRate*g.srtt.Seconds() {
+			g.allowed++
+		}
+	}
+	switch {
+	case g.cause == Open || !g.probing:
+	case g.floor.After(now): // a pause or an advertised time that came while the probe was out holds
+		g.probing, g.probeOut, g.until = false, false, g.floor
+	default:
+		g.epoch++ // another probe may still be out: it is none of the reopening's calls
+		g.reopen(now, pace)
+	}
+}
+
+// probeFailed plans the next probe if the last one was still awaited: the older the outage, the later. At
+// 5 s of age it goes 250 ms later, at 100 s 2 s, and from 25 minutes on 30 s.
+func (g *gate) probeFailed(now time.Time) {
+	if g.probing && g.probeOut {
+		g.probeAt(now.Add(min(max(now.Sub(g.outageSince)/probeDivisor, firstProbe), maxProbeGap)))
+	}
+}
+
+// failed notes a failure of the current epoch and reports whether it closes the gate: the eighth in a row
+// does, if they are of two calls at least. One call's own retries say little of the upstream: its request may be
+// what the upstream fails at. While the gate is closed, the failure is the probe's, and plans the next.
+func (g *gate) failed(r report, now time.Time) (stopped bool) {
+	if g.cause != Open {
+		g.probeFailed(now)
+		return false
+	}
+	if g.failures == 0 {
+		g.failureCall, g.failuresMixed, g.outageSince = r.call, false, now
+	}
+	g.failures++
+	g.failuresMixed = g.failuresMixed || r.call != g.failureCall
+	if g.failures < failuresToClose || !g.failuresMixed {
+		return false
+	}
+	g.epoch++
+	g.closeUntil(ForFailures, now.Add(firstProbe), now)
+	g.probing = true
+	return true
+}
+
+// throttle closes the gate for a throttled answer, and begins an epoch: for the advertised time and its
+// jitter, or else for unadvertisedWait. From the third closing without a time on, a probe goes when that is
+// over, because a time that was drawn at random says nothing of the upstream. An advertised time is believed, so
+// all go after it, unless it is longer than limit.MaxBelief.
+func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
+	if !current {
+		return g.throttleStale(r, now)
+	}
+	g.epoch++
+	if g.probing { // until was the probe's time, and it has been used
+		g.probeAt(now)
+	}
+	if wait := min(r.wait, limit.MaxBelief); wait > 0 {
+		g.probing = r.wait > limit.MaxBelief
+		jittered := limit.Jittered(wait)
+		if g.closeUntil(ForRetryAfter, now.Add(jittered), now) {
+			g.jitter = jittered - wait
+		}
+		return true
+	}
+	if g.unadvertised++; g.unadvertised == 1 {
+		g.unadvertisedEpoch = g.epoch
+	}
+	g.probing = g.unadvertised >= 3
+	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(r.trip, pace)), now)
+	g.outageSince = now
+	return true
+}
+
+// throttleStale takes in a throttled answer of an older epoch. It extends the closing by the time that it
+// advertises, without jitter, and changes nothing else; without a time it says nothing new. Example: closed until
+// 5.2 s in epoch 1; at 1 s Retry-After: 5 of epoch 0 makes it 6 s, still in epoch 1. It closes an open gate
+// too: the upstream has named a moment before which it wants no calls.
+func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
+	wait := min(r.wait, limit.MaxBelief)
+	if wait <= 0 {
+		return false
+	}
+	until := now.Add(wait)
+	if g.cause != Open && !until.After(g.until) {
+		g.floor = limit.Latest(g.floor, until) // a probe that is out might open the gate earlier
+		return false
+	}
+	g.probing = g.probing || r.wait > limit.MaxBelief
+	g.closeUntil(ForRetryAfter, until, now)
+	return true
+}
+
+// unadvertisedWait is how long to close for a throttled answer without a time. Example, with 100/s known
+// and round trips of 80 ms: the first closing in a row lasts for one unit's time, 10 ms; the second for a
+// round trip, 80 ms; the third up to 160 ms, the fourth up to 320, then up to 30 s, at random. Where the
+// limit is not known the first one lasts for a round trip too.
+//
+// The first is so short because it is mostly a stray one, two units that came closer to each other on the
+// way. At 1,000/s with a burst of 10 and delays that vary by 22.5 ms, 99.3 % of the limit is used by it,
+// 91.7 % if it lasts for a round trip, and 83.5 % with a probe.
+func (g *gate) unadvertisedWait(trip time.Duration, pace rate.Limit) time.Duration {
+	srtt := g.srtt
+	if srtt <= 0 { // no sample yet: the throttled attempt's own
+		srtt = max(trip, time.Millisecond)
+	}
+	switch {
+	case g.unadvertised == 1 && pace > 0 && pace != rate.Inf:
+		return limit.UnitTime(1, pace)
+	case g.unadvertised <= 2:
+		return srtt
+	}
+	ceiling := maxUnadvertised
+	if k := g.unadvertised - 2; k < 32 && srtt < maxUnadvertised>>k {
+		ceiling = srtt << k
+	}
+	return 1 + limit.Jitter(ceiling)
+}

@@ -1,0 +1,131 @@
+package upstream
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// This file begins and ends closings. Every closing has one of two ends:
+//
+//   - a moment: until is over, and whoever looks at the gate next reopens it, as of that moment (settle);
+//   - an answer: probing is set, and the success of the probe that went at until reopens it (succeed).
+//
+// Resume is the third, by hand. The clock of the closed time runs from since to that end.
+
+// closeUntil begins a closing, or makes the one that there is last until then too, and reports whether
+// until decides when it ends. An advertised time becomes the floor: nothing that comes later, such as the
+// success of a probe, opens the gate before it. A closing ends whatever reopening was under way. Example: closed
+// until 10 s; closeUntil 7 s changes the cause and returns false, closeUntil 12 s makes it 12 s and returns
+// true.
+func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
+	if g.breaker == nil {
+		g.breaker = new(breaker)
+	}
+	if g.cause == Open {
+		g.since, g.until, g.floor, g.probes = now, now, time.Time{}, 0
+	}
+	if longest = until.After(g.until); longest {
+		g.jitter = 0
+	}
+	if c == ForRetryAfter {
+		g.floor = limit.Latest(g.floor, until)
+	}
+	g.until = limit.Latest(limit.Latest(g.until, until), g.floor)
+	g.cause, g.mode, g.probeOut, g.failures, g.unused = c, reopened, false, 0, false
+	g.closings++
+	g.setAlert()
+	return longest
+}
+
+// closed reports whether the gate stops calls at now. pace is the rate to reopen at if the closing is
+// over, in units per second; 0 or rate.Inf: not known.
+func (g *gate) closed(now time.Time, pace rate.Limit) bool {
+	g.settle(now, pace)
+	return g.breaker != nil && g.cause != Open
+}
+
+// settle ends a closing whose time is over, if it needs no probe. No timer does: whoever looks at the gate
+// next settles it, as of the moment at which it opened.
+func (g *gate) settle(now time.Time, pace rate.Limit) {
+	if g.breaker != nil && g.cause != Open && !g.probing && !now.Before(g.until) {
+		g.reopen(g.until, pace)
+	}
+}
+
+// reopen ends a closing as of at, whatever it was for.
+func (g *gate) reopen(at time.Time, pace rate.Limit) {
+	g.total += max(0, at.Sub(g.since))
+	g.cause, g.probing, g.probeOut = Open, false, false
+	g.open(at, pace)
+}
+
+// open lets the first calls through from at on: paced at that rate, or by slow start if it is not known.
+func (g *gate) open(at time.Time, pace rate.Limit) {
+	g.mode, g.next, g.unused = paced, at, false
+	if pace <= 0 || pace == rate.Inf {
+		g.mode, g.allowed, g.inFlight, g.successes, g.opened = slowStart, 1, 0, 0, at
+	}
+	g.setAlert()
+}
+
+// probeAt plans the next probe, which never goes before the floor. The last one is no longer awaited: a failure
+// that comes now is not taken for its answer.
+func (g *gate) probeAt(t time.Time) {
+	g.probeOut = false
+	g.until = limit.Latest(t, g.floor)
+}
+
+// pause closes the gate for at least d. It begins an epoch if the gate is open, because what was sent before
+// says nothing of the time after. A gate that waits for a probe's answer keeps its cause and goes on probing
+// after the pause.
+func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
+	if d <= 0 {
+		return
+	}
+	c := ForPause
+	if !g.closed(now, pace) {
+		g.epoch++
+	} else if g.probing {
+		c = g.cause
+	}
+	until := now.Add(min(d, 1<<62))
+	g.closeUntil(c, until, now)
+	g.floor = limit.Latest(g.floor, until)
+}
+
+// resume ends any closing now. The row of closings without a time begins anew, so that the next one is short
+// again. It lets the first calls in paced, or by slow start: somebody who resumes a gate by hand may be wrong.
+func (g *gate) resume(now time.Time, pace rate.Limit) {
+	if !g.closed(now, pace) {
+		return
+	}
+	g.floor, g.unadvertised = time.Time{}, 0
+	g.reopen(now, pace)
+}
+
+// reopens is when the gate opens as far as is known, now if it is open. While it probes that is when the next probe
+// is due, which may fail.
+func (g *gate) reopens(now time.Time) time.Time {
+	if g.breaker == nil || g.cause == Open {
+		return now
+	}
+	return limit.Latest(g.until, now)
+}
+
+// closedTime is a clock that runs only while the gate is closed. What a call has waited behind closed gates
+// is the difference of two readings, so it needs no bookkeeping for each call. Example: closed from 1 s to
+// 3 s and from 10 s on, it shows 2 s at 9 s and 4 s at 12 s.
+func (g *gate) closedTime(now time.Time) time.Duration {
+	switch {
+	case g.breaker == nil:
+		return 0
+	case g.cause == Open:
+		return g.total
+	case !g.probing && now.After(g.until):
+		now = g.until
+	}
+	return g.total + max(0, now.Sub(g.since))
+}

@@ -1,0 +1,100 @@
+//go:build throttle_invariants
+
+package upstream
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// This file checks that a State is sound. It is part of builds with the tag throttle_invariants alone,
+// which are for tests; in all others invariants_off.go stands in its place.
+
+func broken(format string, args ...any) {
+	panic("throttle: invariant broken: " + fmt.Sprintf(format, args...))
+}
+
+// Check panics if what is counted does not agree with itself, or with the number of attempts that are
+// under way; a negative number is not known.
+func (s *State) Check(inFlight int) {
+	if inFlight < 0 {
+		inFlight = math.MaxInt
+	}
+	if b := s.gate.breaker; b != nil {
+		if n := b.inFlight; b.mode >= slowStart && (n < 0 || n > inFlight || n > b.allowed && b.mode == slowStart) {
+			broken("the reopening counts %d attempts; it allows %d, and %d are under way", n, b.allowed, inFlight)
+		}
+		if b.cause != Open && b.probing && b.probeOut && inFlight == 0 {
+			broken("the gate waits for the answer to a probe, and no attempt is under way: %+v", *b)
+		}
+	}
+	if s.learned != nil {
+		s.learned.check(inFlight)
+	}
+}
+
+// check: an attempt is counted in its scope, and in each quota of that scope, while it is under way.
+func (l *learner) check(inFlight int) {
+	sum := 0
+	for i, a := range l.scopes {
+		if sum += a.inFlight; a.inFlight < 0 {
+			broken("scope %d counts %d attempts", i, a.inFlight)
+		}
+		for _, q := range a.quotas {
+			n := 0
+			for _, b := range l.scopes {
+				for _, its := range b.quotas { // an answer may advertise the same one twice
+					if its == q {
+						n += b.inFlight
+					}
+				}
+			}
+			if q.calls != n || q.units < 0 || n == 0 && q.units != 0 {
+				broken("quota %q counts %d attempts of %v units, its scopes %d attempts", q.Name, q.calls, q.units, n)
+			}
+		}
+	}
+	if sum > inFlight {
+		broken("the scopes count %d attempts, and %d are under way", sum, inFlight)
+	}
+}
+
+// MayStart reports whether nothing here holds a call back at now. It is false where that cannot be
+// said without changing something: quotas begin new windows when they are asked. It says in its own
+// words what Ready computes, and must agree with it.
+func (s *State) MayStart(now time.Time) bool {
+	if l := s.learned; l != nil {
+		if slices.ContainsFunc(l.scopes, func(a *scope) bool { return len(a.quotas) > 0 }) || l.finder != nil && l.finder.next.After(now) {
+			return false
+		}
+	}
+	b := s.gate.breaker
+	switch {
+	case b == nil:
+		return true
+	case b.cause != Open: // it is over, or a probe is due
+		return !b.until.After(now)
+	case b.mode == paced:
+		return !b.next.After(now)
+	case b.mode >= slowStart && b.inFlight >= b.allowed:
+		return b.mode == meeting && !b.firstUntil.After(now)
+	}
+	return true
+}
+
+// checkStart is called when a call starts.
+func (g *gate) checkStart(now time.Time) {
+	if b := g.breaker; b != nil && b.cause != Open && (!b.probing || b.until.After(now)) {
+		broken("a call starts behind a closed gate and is not the probe, or another one is out: %+v", *b)
+	}
+}
+
+// checkAnswer is called when an answer was taken in; before that the epoch was so and so. current: the
+// attempt had started in it.
+func (g *gate) checkAnswer(before uint32, current bool) {
+	if n := g.epoch - before; n > 1 || n == 1 && !current {
+		broken("one answer takes the gate from epoch %d to %d; it is stale: %v", before, g.epoch, !current)
+	}
+}

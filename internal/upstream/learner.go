@@ -1,0 +1,241 @@
+package upstream
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// maxWindow is the longest window that is believed.
+const maxWindow = 31 * 24 * time.Hour
+
+// A learner is what a key has learned of its upstream's limits: quotas that answers advertise, by scopes, and
+// a rate that was found where none are. A call may start when all quotas of its scope and the finder let it.
+//
+// What is learned may be wrong or out of date, and can only slow calls down. So whatever is advertised next
+// replaces it, one answer that contradicts its neighbours is outvoted by the next, and nothing is kept that does
+// not say when it ends (useful).
+type learner struct {
+	scopes []*scope // by number; 0 has no quotas
+
+	// routes has the scopes of routes and of their prefixes, by hash: a route is host and path, and paths may
+	// hold what must not be kept. nil while there is only one scope with quotas: then it is everybody's.
+	routes map[uint64]uint8
+	seed   maphash.Seed // of those hashes
+
+	// finder searches for a limit; nil until a throttled answer came that no quota explains.
+	finder *finder
+
+	// The quickest and the slowest round trip, see trip. Calls that start in order may arrive closer together by
+	// as much as these differ.
+	quick, slow time.Duration
+}
+
+// newLearner returns a learner that knows nothing.
+func newLearner() *learner {
+	return &learner{scopes: []*scope{{}}, seed: maphash.MakeSeed()}
+}
+
+// spread is by how much calls may come closer to each other on their way: two that start 100 ms apart, with
+// round trips of 20 to 50 ms, may arrive 70 ms apart.
+func (l *learner) spread() time.Duration { return l.slow - l.quick }
+
+// trip notes a round trip. A slow one is forgotten in time, by 1/256 of the difference with each that is
+// quicker.
+func (l *learner) trip(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	if l.quick == 0 || d < l.quick {
+		l.quick = d
+	}
+	if d > l.slow {
+		l.slow = d
+	} else {
+		l.slow -= (l.slow - d) / 256
+	}
+}
+
+// slack is the spread, as far as it matters for q: no more than a sixteenth of its window is given up for
+// it.
+func (l *learner) slack(q *quota) time.Duration { return min(l.spread(), q.window/16) }
+
+// ready returns when a call of n units may go in that scope, not before at.
+func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
+	for _, q := range l.scopes[id].quotas {
+		at = q.ready(n, at, now, l.slack(q))
+	}
+	if l.finder != nil {
+		at = limit.Latest(at, l.finder.next)
+	}
+	return at
+}
+
+// take counts a start in all quotas of the scope, and in the finder. Its end must be noted by ended, or the start
+// taken back by undo.
+func (l *learner) take(id uint8, n int, at time.Time) {
+	a := l.scopes[id]
+	a.inFlight++
+	for _, q := range a.quotas {
+		q.take(n, at, l.slack(q))
+	}
+	if l.finder != nil {
+		l.finder.take(n, at)
+	}
+}
+
+// undo takes back a start as of at that was not used.
+func (l *learner) undo(id uint8, n int, at time.Time) {
+	a := l.scopes[id]
+	a.inFlight--
+	for _, q := range a.quotas {
+		q.undo(n, at)
+	}
+	if l.finder != nil {
+		l.finder.undo()
+	}
+}
+
+// ended notes that a call has ended, whatever its answer.
+func (l *learner) ended(id uint8, n int) {
+	a := l.scopes[id]
+	a.inFlight--
+	for _, q := range a.quotas {
+		q.ended(n)
+	}
+}
+
+// spent returns until when a quota of the scope has nothing left; zero if all have something. Of several it is the
+// latest, because a call pays them all.
+func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
+	for _, q := range l.scopes[id].quotas {
+		until = limit.Latest(until, q.spent(now))
+	}
+	return until
+}
+
+// after predicts when a call starts that has so many units before it. Those of other scopes count for the
+// finder alone: they wait for quotas of their own. Example: 70 units before it in the line, 50 of them in its
+// scope; a quota at 10/s lets it go in 5 s, a finder at 10/s in 7 s.
+func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Time {
+	at := from
+	for _, q := range l.scopes[id].quotas {
+		at = limit.Latest(at, q.after(from, before.Scope, n, l.slack(q)))
+	}
+	if l.finder != nil {
+		then := *l.finder // to look ahead must not end its hold
+		at = limit.Latest(at, limit.Latest(from, then.next).Add(limit.UnitTime(int(min(before.All, 1<<31)), rate.Limit(then.rate(from)))))
+	}
+	return at
+}
+
+// observe takes in the quotas that the answer to an attempt of scope id has advertised. It returns the scope
+// that they make, and those that observers should know of: new ones, and those whose limit or header field has
+// changed. before is how many attempts the key has sent: they may all have been under a quota that is new.
+func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (in uint8, news []Known) {
+	advertised := slices.DeleteFunc(slices.Clone(a.Hint.Quotas), func(t hint.Quota) bool { return !useful(&t) })
+	if len(advertised) == 0 {
+		return id, nil
+	}
+	for i := range advertised {
+		if advertised[i].Window > maxWindow {
+			advertised[i].Window = 0
+		}
+	}
+	own := l.scopes[id]
+	if !own.matches(advertised) { // its route is advertised other quotas than those that it started under
+		if id, own = l.scopeFor(advertised, now); own == nil {
+			return 0, nil
+		}
+	}
+	for i, q := range own.quotas {
+		t := advertised[i]
+		changed := q.leftAt.IsZero() || q.Source != t.Source || q.Limit != t.Limit
+		t.Name, t.Unit = q.Name, q.Unit // the answer's own may keep a whole header in memory
+		if t.Source == q.Source {
+			t.Source = q.Source
+		} else {
+			t.Source = strings.Clone(t.Source)
+		}
+		q.observe(t, a, now, before)
+		if changed {
+			news = append(news, q.view(now, l.slack(q)))
+		}
+	}
+	l.setRoute(a.Host, a.Path, id)
+	return id, news
+}
+
+// useful reports whether a quota can be kept. It must say how much there is, a limit or what remains, and over
+// what time, a reset, a window or a rate: "0 remaining" without an end would stop calls for ever.
+func useful(t *hint.Quota) bool {
+	switch {
+	case strings.HasPrefix(t.Source, "Beta-"): // advertised, and not enforced
+		return false
+	case t.Remaining < 0 && (t.Limit <= 0 || t.Window <= 0 && t.Rate <= 0):
+		return false
+	case t.Limit <= 0 && t.Remaining <= 0:
+		return t.Reset > 0
+	}
+	return t.Reset > 0 || t.Window > 0 || t.Rate > 0
+}
+
+// closeQuotas closes the quotas of a scope that a throttled answer is about, and reports whether the gate may
+// stay open. With quotas advertised for this scope:
+//
+//	429, Retry-After: 5, and it names the quota "search"   that quota is closed for 5 s, others go on
+//	429, Retry-After: 5                                    the gate's: it does not say which quota
+//	429, and 0 remain, reset in 8 s                        that quota is closed for 8 s
+//	429, and 0 remain of a rolling quota                   closed for askAgain: units come back one by one
+//	429, and some remain                                   the gate's: the quota does not explain it
+//
+// A Retry-After gets jitter, because all who share the quota have got the same; a reset does not, or a part of
+// each window would be lost.
+func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool) {
+	for _, q := range l.scopes[id].quotas {
+		if q.found { // it may be longer than any reset that was advertised
+			q.found, q.longer = false, time.Second
+		}
+	}
+	if h.Scope == "" && h.RetryAfter > 0 {
+		return false
+	}
+	for _, q := range l.scopes[id].quotas {
+		switch {
+		case h.Scope != "" && q.Name != h.Scope, h.Scope == "" && q.left >= 1, len(h.Quotas) == 0:
+		case h.RetryAfter > 0:
+			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(limit.Jittered(h.RetryAfter))), true
+		case q.rolling:
+			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(askAgain)), true
+		case q.until.After(now):
+			q.closedUntil, done = limit.Latest(q.closedUntil, q.until), true
+		}
+	}
+	return done
+}
+
+// resume lets calls go again that a throttled answer has stopped: one of each quota, whose answer shows
+// what is left.
+func (l *learner) resume(now time.Time) {
+	for _, a := range l.scopes {
+		for _, q := range a.quotas {
+			q.closedUntil, q.next = time.Time{}, limit.Earliest(q.next, now)
+			q.left = max(q.left, 1)
+		}
+	}
+	if l.finder != nil {
+		l.finder.since, l.finder.next = limit.Earliest(l.finder.since, now), limit.Earliest(l.finder.next, now)
+	}
+}
+
+// explains reports whether a quota of that scope explains a throttled answer: nothing is left of it, or it is
+// closed. Then no search is needed; the quota is known and only what others took of it was not.
+func (l *learner) explains(id uint8, now time.Time) bool {
+	return slices.ContainsFunc(l.scopes[id].quotas, func(q *quota) bool { return q.left < 1 || q.closedUntil.After(now) })
+}

@@ -1,0 +1,205 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-throttle/throttle"
+)
+
+// A refusal that names its quota stops the routes of that quota alone, for as long as it tells.
+func TestNamedRefusalStopsItsRoutesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var searches atomic.Int64
+		tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			if !strings.HasPrefix(req.URL.Path, "/search") {
+				return answer(req, 200, "X-Ratelimit-Bucket", "core", "X-Ratelimit-Limit", "100", "X-Ratelimit-Remaining", "90", "X-Ratelimit-Reset-After", "60"), nil
+			}
+			if searches.Add(1) == 2 {
+				return answer(req, 429, "X-Ratelimit-Bucket", "search", "X-Ratelimit-Limit", "10", "X-Ratelimit-Remaining", "0",
+					"X-Ratelimit-Reset-After", "20", "Retry-After", "20"), nil
+			}
+			return answer(req, 200, "X-Ratelimit-Bucket", "search", "X-Ratelimit-Limit", "10", "X-Ratelimit-Remaining", "9", "X-Ratelimit-Reset-After", "60"), nil
+		})}
+		for _, path := range []string{"core", "search", "core", "core"} {
+			if _, err := get(t.Context(), tr, "http://a.test/"+path); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		start := time.Now()
+		done := make(chan time.Duration)
+		go func() {
+			get(t.Context(), tr, "http://a.test/search")
+			done <- time.Since(start)
+		}()
+		time.Sleep(time.Second)
+		for range 3 {
+			if _, err := get(t.Context(), tr, "http://a.test/core"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(start); d > 4*time.Second {
+			t.Errorf("search has held core up for %v", d)
+		}
+		if d := <-done; d < 20*time.Second || d > 22*time.Second {
+			t.Errorf("advertised 20 s, the search came through after %v", d)
+		}
+	})
+}
+
+// A refusal that the quota that is advertised knows nothing is no reason to wait for that one's end.
+func TestRefusalWithSomethingRemaining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			code := 200
+			if n.Add(1) == 3 {
+				code = 429
+			}
+			return answer(req, code, "Ratelimit-Policy", `"a";q=100;w=60`, "Ratelimit", `"a";r=50;t=40`), nil
+		})}
+		for range 3 {
+			start := time.Now()
+			if code, err := get(t.Context(), tr, "http://a.test/"); code != 200 || err != nil || time.Since(start) > 5*time.Second {
+				t.Errorf("%d, %v after %v", code, err, time.Since(start))
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// One with nothing remaining and no other time advertised waits for the end of the window.
+func TestRefusalWithNothingRemaining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, n := time.Now(), 0
+		tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			if n++; n == 1 {
+				return answer(req, 429, "Ratelimit-Policy", `"a";q=100;w=60`, "Ratelimit", `"a";r=0;t=40`), nil
+			}
+			return answer(req, 200, "Ratelimit-Policy", `"a";q=100;w=60`, "Ratelimit", `"a";r=99;t=60`), nil
+		})}
+		if _, err := get(context.Background(), tr, "http://a.test/"); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d < 40*time.Second || d > 42*time.Second {
+			t.Errorf("came through after %v", d)
+		}
+		for _, l := range statsOf(tr).Learned {
+			if l.Source == "refusals" {
+				t.Errorf("a refusal that a quota explains began a search: %+v", l)
+			}
+		}
+	})
+}
+
+// Routes are advertised apart by their segments, not by their letters, each host by itself.
+func TestSpentQuotaStopsItsRouteAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{
+			Key: func(*http.Request) string { return "one" },
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				time.Sleep(10 * time.Millisecond)
+				left := "50"
+				if req.URL.Host == "a.test" && req.URL.Path == "/a/bc" {
+					left = "0"
+				}
+				name := strings.ReplaceAll(req.URL.Host+req.URL.Path, "/", "-")
+				return answer(req, 200, "Ratelimit-Policy", `"`+name+`";q=100;w=3600`, "Ratelimit", `"`+name+`";r=`+left+`;t=1800`), nil
+			}),
+			Retry: throttle.Retry{MaxPause: time.Minute},
+		}
+		urls := []string{"http://a.test/ab/c", "http://a.test/abc", "http://b.test/a/bc", "http://a.test/a/b/c", "http://a.test/a/bc"}
+		for _, url := range urls {
+			if _, err := get(t.Context(), tr, url); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		for _, url := range urls {
+			_, err := get(t.Context(), tr, url)
+			if spent := url == "http://a.test/a/bc"; spent != errors.Is(err, throttle.ErrPaused) || !spent && err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if l := statsOf(tr).Learned; len(l) != len(urls) {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// What is learned of a host with very many routes and quotas stays small, and its calls go on.
+func TestManyRoutesAndQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(time.Millisecond)
+			name := strings.Trim(req.URL.Path, "/")
+			return answer(req, 200, "Ratelimit-Policy", `"`+name+`";q=100;w=60`, "Ratelimit", `"`+name+`";r=50;t=30`), nil
+		})}
+		start := time.Now()
+		for i := range 2000 {
+			if _, err := get(t.Context(), tr, fmt.Sprintf("http://a.test/%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l := statsOf(tr).Learned; len(l) > 16 {
+			t.Errorf("%d quotas are kept", len(l))
+		}
+		if d := time.Since(start); d > time.Minute {
+			t.Errorf("2,000 calls took %v", d)
+		}
+	})
+}
+
+// A call that costs more than the whole of a advertised quota goes when all of it is there.
+func TestCostAboveToldQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, window := range []string{"1", "60"} {
+			tr := &throttle.Transport{Base: answers(200, "Ratelimit-Policy", `10;w=`+window, "Ratelimit-Limit", "10", "Ratelimit-Remaining", "10", "Ratelimit-Reset", window)}
+			start := time.Now()
+			for range 3 {
+				if _, err := get(throttle.WithCost(t.Context(), 50), tr, "http://a.test/"); err != nil {
+					t.Error(err)
+				}
+			}
+			if d := time.Since(start); d > time.Hour {
+				t.Errorf("window of %s s: three calls took %v", window, d)
+			}
+		}
+	})
+}
+
+// Where a policy is advertised and never what remains, calls go at once within it, instead of waiting for its window.
+func TestPolicyAloneStopsNobody(t *testing.T) {
+	for policy, most := range map[string]time.Duration{`"a";q=100;w=60`: 18 * time.Second, `"a";q=100;w=1`: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &throttle.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				time.Sleep(10 * time.Millisecond)
+				return answer(req, 200, "Ratelimit-Policy", policy), nil
+			})}
+			for range 20 {
+				start := time.Now()
+				for range 30 {
+					if _, err := get(t.Context(), tr, "http://a.test/"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if d := time.Since(start); d > most {
+					t.Errorf("%s: thirty calls took %v, want at most %v", policy, d, most)
+				}
+				time.Sleep(3 * time.Second)
+			}
+		})
+	}
+}

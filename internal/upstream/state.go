@@ -1,0 +1,219 @@
+// Package upstream is what one key knows of the other side: whether it may be called now, and how fast.
+//
+//	state.go             State, the one type that others use: how it begins, what starts, what is idle
+//	observe.go           what it makes of an answer
+//	closing.go           how long calls are held back, and whether that is too long for them
+//	gate*.go             what stops all calls for what one of them has met, and lets them in again slowly
+//	learner.go scope.go  which calls fall under which advertised quotas
+//	quota*.go            one advertised quota: how much of it may still be used, and when
+//	finder*.go           the search for a limit that is not advertised
+//	limit_too_high.go    whether the configured limit is higher than what the upstream accepts
+//	known.go             what observers see of all this
+//
+// A call passes three of them: the gate, the quotas of its scope, the finder. It may start when the last
+// of them lets it. All of them can only hold calls back, beside the limiters that are configured.
+//
+// Example: an answer says that 40 of 100 calls a minute remain, and a minute later a 429 comes with a
+// Retry-After of 2 s. From the answer on, calls of that route are spaced so that 40 last to the end of the
+// window. From the 429 on the gate is closed for 2 to 2.1 s for every route. Then calls start in pace with
+// the configured limit, if there is one, and with the quota.
+//
+// The words:
+//
+//	throttled   the upstream has refused an attempt for a limit: a 429 and its kin
+//	advertised  said by a response: a quota, a reset, a time not to send
+//	scope       the set of advertised quotas that a route falls under
+//	closed      the gate stops all calls; probing: only one goes, and its answer decides
+//	epoch       the gate's count of events; a stale answer is one to an attempt of an older epoch
+//	paced       a reopening at the known rate; slow start: one call in flight, and one more for each success
+//
+// Nothing here reads a clock, sets a timer or has a lock. Moments are given by the caller, and what is over is
+// noticed when somebody asks. The owner of a State guards it with its own lock, all but Alert, which is atomic.
+package upstream
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// A State is what a key knows of its upstream. Its owner makes it with Init.
+type State struct {
+	gate      gate
+	learned   *learner      // quotas and the finder; nil while nothing is known
+	tooHigh   *tooHighCheck // nil unless throttled answers come beside a configured limit
+	limits    *limit.Set    // what the key's calls pay
+	born      time.Time     // when the first call came
+	sent      uint64        // attempts
+	throttled uint64        // those of them that were throttled
+}
+
+// Init makes s the state of an unknown upstream, whose calls pay limits. born is when its first call comes.
+func (s *State) Init(limits *limit.Set, born time.Time) { s.limits, s.born = limits, born }
+
+// FirstContact makes a new state careful with its first calls. Without a limit of ours four may go until the
+// first answer, see gate.firstContact. full: the table of keys is, so one call goes at once and those
+// after it at the pace of the limit, as after a closing. Otherwise a flood of new keys would bring a burst for
+// each of them.
+func (s *State) FirstContact(full bool, now time.Time) {
+	switch {
+	case full:
+		s.gate.beginPaced(now, s.limits.Pace(now))
+	case s.limits.Empty():
+		s.gate.firstContact(now)
+	}
+}
+
+// Most keys are calm for all of their life. Then the methods below are not asked at all, or cost a comparison
+// of two pointers; that is what keeps an ordinary call cheap.
+
+// Calm reports whether nothing here can hold a call back: nothing has gone wrong since all was well, and
+// nothing is learned.
+func (s *State) Calm() bool { return s.gate.breaker == nil && s.learned == nil }
+
+// Alert reports whether even an ordinary success must be observed. It needs no lock.
+func (s *State) Alert() bool { return s.gate.alert.Load() }
+
+// Epoch is what an attempt that starts now carries, so that its answer can be recognised as stale.
+func (s *State) Epoch() uint32 { return s.gate.epoch }
+
+// Counts returns the attempts sent, and those of them that the upstream has throttled.
+func (s *State) Counts() (sent, throttled uint64) { return s.sent, s.throttled }
+
+// A RoundTrip is what is known of how long answers take.
+type RoundTrip struct {
+	// Smoothed is an average of the latest ones, as TCP makes it; 0: nothing is known.
+	Smoothed time.Duration
+	// Expected is how long after its start a call has its answer, in all but a few cases; 0: nothing is
+	// known. A call whose deadline is nearer than that need not start.
+	Expected time.Duration
+	// Measure: the next attempt's round trip is to be measured.
+	Measure bool
+}
+
+// RoundTrip returns what is known of how long answers take.
+func (s *State) RoundTrip() RoundTrip {
+	return RoundTrip{Smoothed: s.gate.srtt, Expected: s.gate.answerTime(), Measure: s.gate.sample(s.sent)}
+}
+
+// Scope returns the scope of a route, by what is known now: the set of quotas that its calls fall under.
+func (s *State) Scope(host, path string) uint8 {
+	if s.learned == nil {
+		return 0
+	}
+	return s.learned.scopeOf(host, path)
+}
+
+// Scopes is how many scopes there are; 0: nothing is learned. With more than one, a call of another scope may
+// be ready before the head of the line is.
+func (s *State) Scopes() int {
+	if s.learned == nil {
+		return 0
+	}
+	return len(s.learned.scopes)
+}
+
+// ScopeReady is when the quotas of a scope let a call go. Something must have been learned.
+func (s *State) ScopeReady(scope uint8, cost int, now time.Time) time.Time {
+	return s.learned.ready(scope, cost, now, now)
+}
+
+// Ready returns the earliest moment, not before at, at which a call of that scope and cost may start: the
+// latest of what gate, quotas and finder say. exact: that moment follows from a rate, so a timer that comes
+// late may be made up for. It is not ok while that depends on an answer that is still out.
+//
+// Example: the gate reopens paced at 100/s and lets the next call go in 4 ms, its quota in 25 ms, the finder at
+// once. As long as the gate holds it back the answer is 4 ms, exact; asked again then, it is the other 21 ms.
+func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time, exact, ok bool) {
+	if s.gate.breaker != nil {
+		open, ok := s.gate.nextStart(now, s.pace(now))
+		switch {
+		case !ok:
+			return at, false, false
+		case open.After(now):
+			return open, s.gate.mode == paced, true
+		}
+		at = limit.Latest(at, open)
+	}
+	if s.learned != nil {
+		at = s.learned.ready(scope, cost, at, now)
+	}
+	return at, true, true
+}
+
+// ProbeDue reports whether the next call to start is the probe whose answer may open the gate.
+func (s *State) ProbeDue(now time.Time) bool {
+	return s.gate.breaker != nil && s.gate.probing && !s.gate.until.After(now)
+}
+
+// Start notes that a call starts as of at, and reports whether its quotas have counted it: then its
+// end must be observed or undone. Calm is written out here so that the compiler inlines Start.
+func (s *State) Start(scope uint8, cost int, at, now time.Time) (counted bool) {
+	s.gate.checkStart(now)
+	s.sent++
+	return (s.gate.breaker != nil || s.learned != nil) && s.start(scope, cost, at, now)
+}
+
+// start is Start where something may hold calls back. It is apart so that Start costs nothing where nothing
+// does.
+func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
+	s.gate.start(cost, at, now, s.pace(now))
+	if s.learned == nil {
+		return false
+	}
+	s.learned.take(scope, cost, at)
+	return true
+}
+
+// Undo takes back a start as of at, in that epoch, that was not used: the gate's count or spacing, and the units of
+// the quotas and the finder. What was advertised since stands.
+func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now time.Time) {
+	s.sent--
+	s.gate.undo(epoch, cost, now, s.pace(now))
+	if counted {
+		s.learned.undo(scope, cost, at)
+	}
+}
+
+// LineEmpty ends a reopening. It is to be called when a call arrives and nobody waits, and when the last one
+// has gone.
+func (s *State) LineEmpty(now time.Time) { s.gate.lineEmpty(now) }
+
+// Idle reports whether a state made anew would behave the same, but for what was learned: the gate is open, and its
+// reopening is over or has nobody in flight. A paced reopening must end first, or dropping the key would let a
+// burst go.
+func (s *State) Idle(now time.Time) bool {
+	g := &s.gate
+	if g.closed(now, s.pace(now)) {
+		return false
+	}
+	g.lineEmpty(now)
+	return g.breaker == nil || g.mode != paced && g.inFlight == 0
+}
+
+// Pause closes the gate for at least d.
+func (s *State) Pause(d time.Duration, now time.Time) { s.gate.pause(d, now, s.pace(now)) }
+
+// Resume ends any closing now, and lets one call ask a quota that is spent.
+func (s *State) Resume(now time.Time) {
+	s.gate.resume(now, s.pace(now))
+	if s.learned != nil {
+		s.learned.resume(now)
+	}
+}
+
+// pace is the rate at which the gate lets calls through after a closing: of the slowest limiter, or what the
+// finder holds if that is less. It is looked up only where there has been a closing, because it takes the
+// limiters' locks.
+func (s *State) pace(now time.Time) rate.Limit {
+	if s.gate.breaker == nil {
+		return 0
+	}
+	pace := s.limits.Pace(now)
+	if s.learned != nil && s.learned.finder != nil {
+		pace = min(pace, rate.Limit(s.learned.finder.rate(now)))
+	}
+	return pace
+}

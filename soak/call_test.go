@@ -1,0 +1,324 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-throttle/throttle"
+)
+
+// A call is one caller's call; a redirect makes another one of it. Guarded by the world's lock.
+type call struct {
+	w      *world
+	st     *station
+	cost   int
+	prio   int
+	cancel context.CancelFunc
+	came   time.Time
+	ended  time.Time // when its context ended; zero: not yet
+
+	sent    bool      // an attempt was
+	refused bool      // it was not sent, or not again
+	paid    bool      // the limiters of ours were paid, as foreign ones are asked too
+	paidAt  time.Time // then
+	asks    int       // foreign limiters that are being asked for it
+	panics  bool      // Base may panic
+	task    bool      // of a Group
+}
+
+// A group is a Group and its tasks that have not started.
+type group struct {
+	ctx     context.Context // ends with the first error
+	waiting map[*call]bool
+}
+
+type callKey struct{}
+
+// callOf is the call that ctx belongs to; nil: none.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// enter notes that c comes to a station.
+func (c *call) enter(st *station) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.st, c.came, c.sent, c.refused = st, time.Now(), false, false
+	st.inside++
+	st.line = append(st.line, c)
+	c.w.sum.calls.Add(1)
+	c.w.happened()
+}
+
+// start notes that it goes, and pays for it.
+func (c *call) start() {
+	now, st := time.Now(), c.st
+	c.sent = true
+	st.line = slices.DeleteFunc(st.line, func(o *call) bool { return o == c })
+	st.flying[c] = now
+	if !c.paid {
+		for _, m := range st.models {
+			m.paid(c.cost)
+		}
+	}
+	c.paid = false
+	delete(c.w.paid, c)
+	for _, f := range st.foreign {
+		f.started += c.cost
+	}
+	for _, q := range st.quiet {
+		forgotten := st.tr != nil && st.tr.flood // perhaps: its key may have been dropped
+		if now.After(q.since) && now.Before(q.until) && !forgotten {
+			c.w.fail("%s sends at %v, asked to be quiet from %v to %v", st.name, now.Sub(c.w.born), q.since.Sub(c.w.born), q.until.Sub(c.w.born))
+		}
+	}
+	if !c.ended.IsZero() && c.ended.Before(now) {
+		c.w.fail("%s sends a call %v after its context has ended", st.name, now.Sub(c.ended))
+	}
+	c.w.sum.attempts.Add(1)
+	c.w.happened()
+}
+
+// land notes that the attempt is over.
+func (c *call) land() {
+	delete(c.st.flying, c)
+	c.w.happened()
+}
+
+// leave notes that c has ended.
+func (c *call) leave() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.st.line = slices.DeleteFunc(c.st.line, func(o *call) bool { return o == c })
+	c.st.inside--
+	c.w.happened()
+}
+
+// prepay notes that the limiters of ours have been paid before foreign ones are asked, unpay that
+// what they got has come back.
+func (c *call) prepay() {
+	if c.asks++; c.paid {
+		return
+	}
+	c.paid, c.paidAt, c.w.paid[c] = true, time.Now(), true
+	c.w.happened()
+	for _, m := range c.st.models {
+		m.paid(c.cost)
+	}
+}
+
+func (c *call) unpay() {
+	c.paid = false
+	delete(c.w.paid, c)
+	for _, m := range c.st.models {
+		if c.cost > 0 {
+			m.backs = append(m.backs, backed{c.paidAt, c.cost})
+		}
+	}
+}
+
+// newCall makes a call with everything that a caller may wish at random, under ctx.
+func (w *world) newCall(ctx context.Context) (context.Context, *call) {
+	c := &call{w: w, cost: 1, panics: w.one(50)}
+	if group := callOf(ctx); group != nil {
+		c.cost, c.prio = group.cost, group.prio
+	}
+	ctx = context.WithValue(ctx, callKey{}, c)
+	if w.one(3) {
+		c.prio = w.n(4) - 1
+		ctx = throttle.WithPriority(ctx, c.prio)
+	}
+	if w.one(4) {
+		c.cost = pick(w, 0, 2, 3, 5, 12)
+		ctx = throttle.WithCost(ctx, c.cost)
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	switch w.n(6) {
+	case 0:
+		ctx, c.cancel = context.WithTimeout(ctx, w.dur(0, 4*time.Second))
+	case 1:
+		time.AfterFunc(w.dur(0, 2*time.Second), c.cancel)
+	}
+	context.AfterFunc(ctx, func() { w.locked(func() { c.ended = time.Now() }) })
+	return ctx, c
+}
+
+// populate starts the callers.
+func (w *world) populate(wg *sync.WaitGroup) {
+	caller := func(think time.Duration, call func()) {
+		wg.Go(func() {
+			for {
+				time.Sleep(w.dur(time.Millisecond, think))
+				over := false
+				w.locked(func() { over = w.over })
+				if over {
+					return
+				}
+				call()
+			}
+		})
+	}
+	for _, x := range w.trs {
+		think := w.dur(50*time.Millisecond, 5*time.Second)
+		for range 2 + w.n(30) {
+			caller(think, func() { w.callTransport(x) })
+		}
+		caller(20*time.Second, func() { w.rush(func() { w.callTransport(x) }) })
+	}
+	for _, st := range w.stations {
+		if st.tr != nil {
+			continue
+		}
+		for range 1 + w.n(10) {
+			caller(time.Second, func() { w.callQueue(st) })
+		}
+		caller(20*time.Second, func() { w.rush(func() { w.callQueue(st) }) })
+		caller(10*time.Second, func() { w.callGroup(st) })
+	}
+	for _, b := range w.buckets {
+		for range 1 + w.n(6) {
+			caller(2*time.Second, func() { w.callBucket(b) })
+		}
+	}
+}
+
+// rush calls many times at once.
+func (w *world) rush(call func()) {
+	var wg sync.WaitGroup
+	for range 2 + w.n(40) {
+		wg.Go(call)
+	}
+	wg.Wait()
+}
+
+func (w *world) callQueue(st *station) {
+	ctx, c := w.newCall(w.ctx)
+	defer c.cancel()
+	c.enter(st)
+	defer c.leave()
+	if w.one(2) {
+		if st.bare.Wait(ctx) == nil {
+			w.locked(func() {
+				c.start()
+				c.land()
+			})
+		}
+		return
+	}
+	st.bare.Do(ctx, func(ctx context.Context) error { return c.work(ctx) })
+}
+
+// work is what a Queue's call does when it has started.
+func (c *call) work(ctx context.Context) error {
+	c.w.locked(c.start)
+	defer c.w.locked(c.land)
+	select {
+	case <-time.After(c.w.dur(0, time.Second)):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func (w *world) callGroup(st *station) {
+	ctx, c := w.newCall(w.ctx)
+	defer c.cancel()
+	g, ctx := throttle.NewGroup(ctx, st.bare)
+	tasks := &group{ctx, map[*call]bool{}}
+	w.locked(func() { st.groups[tasks] = true })
+	for range 1 + w.n(30) {
+		ctx, c := w.newCall(ctx)
+		defer c.cancel()
+		c.st, c.task = st, true
+		w.locked(func() { tasks.waiting[c] = true })
+		g.Go(ctx, func(ctx context.Context) error {
+			w.locked(func() { delete(tasks.waiting, c) })
+			c.work(ctx)
+			if w.one(60) {
+				return errors.New("one task has failed")
+			}
+			return nil
+		})
+		if w.one(8) {
+			time.Sleep(w.dur(0, 300*time.Millisecond))
+		}
+	}
+	g.Wait()
+	w.locked(func() { delete(st.groups, tasks) })
+}
+
+func (w *world) callBucket(b *bucketLine) {
+	ctx, c := w.newCall(w.ctx)
+	defer c.cancel()
+	if b.bucket.Wait(ctx) == nil {
+		w.locked(func() { b.model.paid(c.cost) })
+	}
+	w.happened()
+}
+
+// callTransport makes one request and does with its answer what callers do.
+func (w *world) callTransport(x *transport) {
+	ctx, c := w.newCall(w.ctx)
+	defer c.cancel()
+	req := w.request(ctx, x)
+	defer func() {
+		if p := recover(); p != nil && p != errOwnPanic {
+			panic(p)
+		}
+	}()
+	var resp *http.Response
+	var err error
+	if w.one(3) {
+		resp, err = (&http.Client{Transport: x}).Do(req)
+	} else {
+		resp, err = x.RoundTrip(req)
+	}
+	if err != nil {
+		w.sum.failed.Add(1)
+		return
+	}
+	if w.one(10) {
+		time.Sleep(w.dur(0, 2*time.Second))
+	}
+	switch w.n(8) {
+	case 0:
+		c.cancel() // then closes
+		time.Sleep(w.dur(0, 10*time.Millisecond))
+	case 1:
+		resp.Body.Read(make([]byte, 10))
+	case 2:
+	default:
+		io.Copy(io.Discard, resp.Body)
+	}
+	resp.Body.Close()
+	if w.one(5) {
+		resp.Body.Close()
+	}
+}
+
+func (w *world) request(ctx context.Context, x *transport) *http.Request {
+	path := pick(w, "/", "/a", "/b/1", "/b/2")
+	if w.one(10) {
+		path = "/redirect"
+	}
+	req, err := http.NewRequestWithContext(ctx, pick(w, "GET", "GET", "GET", "POST", "PUT", "HEAD", "DELETE"), "http://"+pick(w, x.hosts...)+path, nil)
+	if err != nil {
+		panic(err)
+	}
+	if w.one(3) {
+		req.Body, req.ContentLength = io.NopCloser(strings.NewReader("")), -1
+	}
+	if w.one(2) {
+		req.GetBody = func() (io.ReadCloser, error) { return req.Body, nil }
+	}
+	if w.one(3) {
+		req.Header.Set("Idempotency-Key", "x")
+	}
+	return req
+}

@@ -1,0 +1,189 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-throttle/throttle"
+)
+
+// A look is what was seen of a station when a moment was over.
+type look struct {
+	plain bool // who goes next depends on priority and arrival alone
+	line  []*call
+}
+
+// check looks at everything when a moment is over: all goroutines but this one wait for something. It
+// reports whether anything has been wrong.
+func (w *world) check() (broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sum.moments.Add(1)
+	for c := range w.paid { // foreign limiters said yes, but then the call could not go
+		if c.asks == 0 {
+			c.unpay()
+		}
+	}
+	for _, x := range w.trs {
+		stats := x.stats()
+		for _, st := range x.stations {
+			w.checkStation(st, stats[st.key])
+		}
+	}
+	for _, st := range w.stations {
+		if st.bare != nil {
+			w.checkStation(st, &throttle.KeyStats{QueueStats: st.bare.Stats()})
+		}
+	}
+	now := time.Now()
+	for _, m := range w.models {
+		if wrong := m.settle(now); wrong != "" {
+			w.fail("%s; it is paid by %s", wrong, w.payers(m))
+		}
+	}
+	asking := len(w.paid) > 0
+	for _, f := range w.foreign {
+		if d := f.taken - f.returned - f.started; d < 0 || d > 0 && f.adjusts && !asking {
+			w.fail("%s gave %d units, got %d back, and %d have started", f.name, f.taken, f.returned, f.started)
+		}
+	}
+	return w.wrong > 0
+}
+
+// stats are those of all keys.
+func (x *transport) stats() map[string]*throttle.KeyStats {
+	all := map[string]*throttle.KeyStats{}
+	for s := range x.tr.Stats() {
+		all[s.Key] = &s
+	}
+	return all
+}
+
+func (w *world) payers(m *model) (names []string) {
+	for _, st := range w.stations {
+		if slices.Contains(st.models, m) {
+			names = append(names, st.name)
+		}
+	}
+	return names
+}
+
+// checkStation checks one line; nil: it does not exist.
+func (w *world) checkStation(st *station, stats *throttle.KeyStats) {
+	now := time.Now()
+	st.quiet = slices.DeleteFunc(st.quiet, func(q quiet) bool { return !now.Before(q.until) })
+	if stats == nil {
+		if st.inside > 0 {
+			w.fail("%s has been dropped with %d calls", st.name, st.inside)
+		}
+		st.seen = look{}
+		return
+	}
+	st.stats = *stats
+	w.checkCounts(st)
+	plain := stats.Cause == "" && !slices.ContainsFunc(stats.Learned, func(l throttle.Learned) bool { return l.Source != "refusals" })
+	if st.seen.plain && plain {
+		w.checkOrder(st)
+	}
+	st.seen.plain, st.seen.line = plain, append(st.seen.line[:0], st.line...)
+}
+
+// checkCounts: the library counts those who wait and those who are under way as the callers do.
+func (w *world) checkCounts(st *station) {
+	inFlight, slots := len(st.flying), st.bare != nil || st.opts.MaxInFlight > 0
+	if slots {
+		inFlight += st.bodies
+	}
+	if most := st.opts.MaxInFlight; st.stats.InFlight != inFlight || most > 0 && inFlight > most {
+		w.fail("%s counts %d calls in flight, of %d; %d are under way, and %d answers held", st.name, st.stats.InFlight, most, len(st.flying), st.bodies)
+	}
+	least, most := len(st.line), st.inside // the others may be about to be sent again, but a bare line's
+	for c := range st.flying {
+		if !c.task {
+			most--
+		}
+	}
+	for g := range st.groups {
+		for c := range g.waiting {
+			if g.ctx.Err() == nil || c.asks > 0 { // otherwise it has left
+				least, most = least+1, most+1
+			}
+		}
+	}
+	if n := st.stats.Waiting; n < least || n > most || st.bare != nil && n != most {
+		w.fail("%s counts %d in line, not %d to %d; of %d calls %d are under way", st.name, n, least, most, st.inside, len(st.flying))
+	}
+}
+
+// checkOrder: nobody went before one who came earlier and has the same or a higher priority.
+func (w *world) checkOrder(st *station) {
+	for _, late := range st.seen.line {
+		if !late.sent {
+			continue
+		}
+		for _, c := range st.seen.line {
+			if c.came.Before(late.came) && c.prio >= late.prio && slices.Contains(st.line, c) {
+				w.fail("%s: a call of priority %d that came at %v went before one of priority %d that came at %v",
+					st.name, late.prio, late.came.Sub(w.born), c.prio, c.came.Sub(w.born))
+				return
+			}
+		}
+	}
+}
+
+// left describes the lines that do not move.
+func (w *world) left() (at []string) {
+	for _, st := range w.stations {
+		if st.inside > 0 {
+			at = append(at, fmt.Sprintf("%d at %s, %d of them never sent, %d under way: %+v", st.inside, st.name, len(st.line), len(st.flying), st.stats))
+		}
+	}
+	return at
+}
+
+// checkEnd: nothing is left when all callers have gone.
+func (w *world) checkEnd() {
+	time.Sleep(time.Hour) // bodies that are closed late
+	if w.check() {
+		return
+	}
+	w.locked(func() {
+		if w.bodies != 0 || w.open != 0 {
+			w.fail("%d request bodies and %d answers are not closed", w.bodies, w.open)
+		}
+		for _, f := range w.foreign {
+			if len(f.watches) > 0 {
+				w.fail("%s is watched by %d, and nobody waits", f.name, len(f.watches))
+			}
+		}
+	})
+	time.Sleep(idleTime + 2*maxBelief)
+	for _, x := range w.trs {
+		x.checkIdle()
+	}
+}
+
+// The host whose calls only let a Transport drop idle keys.
+const sweeper = "sweeper.test"
+
+// checkIdle: a key without calls is dropped at last, as others are used, but one that waits for a
+// probe, or whose own limiter was changed by hand.
+func (x *transport) checkIdle() {
+	ctx := throttle.WithCost(context.Background(), -1) // which is an error: nothing is sent
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+sweeper+"/", nil)
+	if err != nil {
+		panic(err)
+	}
+	for range 20 * (1 + len(x.stations)) {
+		x.tr.RoundTrip(req)
+	}
+	for key, s := range x.stats() {
+		own := x.own[key]
+		if key != sweeper && s.Cause == "" && !slices.ContainsFunc(own.models, func(m *model) bool { return m.changed }) {
+			x.w.locked(func() { x.w.fail("%s %s is never dropped: %+v", x.name, key, *s) })
+		}
+	}
+}
