@@ -163,6 +163,7 @@ func trio(h http.Header, prefix string, q State, reset string) {
 func policy(q State) string { return strconv.Itoa(q.Limit) + ";w=" + seconds(q.Window) }
 
 // seconds is d in whole seconds, rounded up, as an upstream does that does not want to be asked too early.
+// An example: 12.5 s are written as 13, and what is over as 0.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((max(0, d)+time.Second-1)/time.Second), 10)
 }

@@ -133,8 +133,9 @@ func (b *bucket) take(at time.Duration, n int) {
 	b.full = max(b.full, float64(at)) + float64(n)*b.unit
 }
 
-// In the example above, at 100 ms after the fourth request: the debt is 300 ms, so 0 of 3 units remain,
-// and Reset is 300 ms. At 250 ms the debt is 150 ms, which is 1.5 units: 1 remains, rounded down.
+// In the example above, right after the fourth request, at 100 ms: the debt is 300 ms, so 0 of 3 units
+// remain, and Reset is 300 ms. At 250 ms the debt is 150 ms, which is 1.5 units: 1 remains, rounded
+// down.
 func (b *bucket) state(at time.Duration) State {
 	if b.unit == 0 {
 		return State{Limit: b.burst}
@@ -210,6 +211,8 @@ func (w *window) ready(at time.Duration, n int) time.Duration {
 	return end
 }
 
+// A FixedFirst window that is over begins anew with this unit: one at 75 s makes it 75 s to 135 s, if
+// Per is 60 s.
 func (w *window) take(at time.Duration, n int) {
 	if w.turn(at); w.first && at >= w.began+w.per {
 		w.began = at
@@ -227,7 +230,8 @@ func (w *window) state(at time.Duration) State {
 // sliding remembers when the units of the last Per came.
 //
 // An example with N 3 and Per 10 s: units at 0, 4 and 6 s. A fourth fits at 10 s, when the first one
-// leaves, and two more at once at 14 s. Any 10 s have at most 3, which neither kind of window promises.
+// leaves, and the next ones at 14 and 16 s. Any 10 s have at most 3, which neither kind of window
+// promises.
 type sliding struct {
 	n    int
 	per  time.Duration

@@ -18,6 +18,10 @@ const (
 )
 
 // An Arrival is one request that has come to a Server. Its times are counted from the Server's start.
+//
+// An example with a Limit of tokens, index 1, and one of requests, index 0: a request of 300 tokens
+// that was admitted has Units [1 300]. One that was throttled has [0 0], unless a Limit has
+// CountThrottled.
 type Arrival struct {
 	Sent, At, Answered time.Duration // when it left its caller, arrived, and was answered; Answered 0: it was not
 
@@ -134,6 +138,8 @@ func (l Ledger) Used(limit Limit, from, to time.Duration) float64 {
 
 // Calls is the number of calls in the ledger: arrivals whose Attempt is 1. All arrivals of known calls, divided by it,
 // are the attempts per call.
+// An example: 100 calls made 130 arrivals: 1.3 attempts per call. Arrivals without a Call count in
+// neither figure.
 func (l Ledger) Calls() int { return len(l.Where(func(a Arrival) bool { return a.Attempt == 1 })) }
 
 // Jain is Jain's index of how evenly clients were admitted: 1 if all were equally often, 1/n if only one of n was. The

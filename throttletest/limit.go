@@ -83,8 +83,8 @@ type Fault struct {
 }
 
 // strikes reports whether a request that arrives at a moment is struck. A Share is a matter of chance.
-// No number is drawn without a Share, nor outside the Fault's time. So adding an outage leaves the
-// chances of all others as they were.
+// No number is drawn without a Share, nor outside the Fault's time. So a Fault whose time has not come
+// changes nothing.
 func (f *Fault) strikes(at time.Duration, r *rand.Rand) bool {
 	return f.From <= at && (f.To == 0 || at < f.To) && (f.Share == 0 || r.Float64() < f.Share)
 }
@@ -111,6 +111,8 @@ type Span struct {
 }
 
 // draw returns one such time.
+// Both ends are included: Min 1 ms and Max 2 ms may give either. Nothing is drawn if there is no
+// choice.
 func (s Span) draw(r *rand.Rand) time.Duration {
 	if s.Max <= s.Min {
 		return s.Min

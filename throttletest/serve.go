@@ -27,6 +27,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// A context that has ended sends nothing, so nothing arrives and the Ledger shows no request.
 func (s *Server) roundTrip(req *http.Request, client string) (*http.Response, error) {
 	x, err := read(req)
 	if err := cmp.Or(err, context.Cause(req.Context())); err != nil {
@@ -80,6 +81,7 @@ func read(req *http.Request) (x *exchange, err error) {
 
 // request returns a copy of the request, as a server sees it and with its body unread. The copy is made for the first
 // who asks, because many Servers have no function that looks at requests.
+// Each function finds the body whole, whatever the one before has read of it.
 func (x *exchange) request() *http.Request {
 	if !x.copied {
 		x.req, x.copied = x.req.WithContext(x.req.Context()), true
@@ -173,6 +175,9 @@ func (s *Server) describe(x *exchange, h http.Header) {
 }
 
 // sleep waits for d, or until ctx ends.
+//
+// In a bubble this is where virtual time passes: when every goroutine of the bubble sleeps or waits,
+// the clock jumps to the first timer. A minute of sleep takes no real time.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -114,6 +114,7 @@ func (s *Server) beginLocked() error {
 }
 
 // enforceLocked puts fresh limits into force. One that is nonsense has no account: no request comes as far.
+// Requests on their way keep the accounts of the moment when they were sent.
 func (s *Server) enforceLocked() {
 	s.accounts, s.err = nil, s.check()
 	for _, l := range s.Limits {
@@ -174,6 +175,10 @@ type charge struct {
 func (c charge) ends() bool { return c.limit.Kind == InFlight }
 
 // launch asks the functions of the limits and faults that are in force about a request, and sends it on its way.
+//
+// The functions run without the lock, so they may be slow or ask the Server for its Ledger. The moment
+// of sending is read after them, under the lock: the order in which Sent grows is the order in which
+// random ways are drawn.
 func (s *Server) launch(x *exchange) (err error) {
 	var accounts []*Account
 	s.locked(func() { err, accounts, x.faults = s.beginLocked(), s.accounts, slices.Clone(s.Faults) })
@@ -206,6 +211,10 @@ func (s *Server) launch(x *exchange) (err error) {
 
 // pushLocked notes that x arrives, or is done, at a moment. Of what is due at the same moment, what is done comes before
 // what arrives, so that its place is free, and of that what was sent first.
+//
+// The next one is last, so taking it off moves nothing. An example: due are 30 ms, 20 ms, 10 ms; an
+// arrival at 20 ms goes before the one that is there, because that one was sent first and must be
+// nearer to the end.
 func (s *Server) pushLocked(x *exchange, at time.Duration) {
 	x.due = at
 	i, _ := slices.BinarySearchFunc(s.due, x, func(a, x *exchange) int {

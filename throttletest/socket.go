@@ -12,6 +12,9 @@ import (
 )
 
 // A socket is what Start has opened. The Server's mu guards it, but for conns.
+//
+// Close needs both: served says that no connection is added any more, and only then can conns be waited
+// for.
 type socket struct {
 	url    string
 	http   *http.Server

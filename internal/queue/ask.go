@@ -15,7 +15,7 @@ import (
 //	           have ended: the head goes, or what was taken is given back
 
 // An example with an own Bucket and a foreign limiter over a network. The Bucket's unit is taken at t,
-// as of which it is noted in foreign.taken. The network answers at t + 30 ms. At t + 20 ms a 429 has
+// which foreign.taken notes. The network answers at t + 30 ms. At t + 20 ms a 429 has
 // closed the gate: takeAnswer finds the head not ready, the Bucket gets its unit of t back, and the
 // foreign limiter its own in refund, without the lock.
 //

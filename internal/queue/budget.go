@@ -18,6 +18,8 @@ func (b Budget) deposit(spent float64) float64 {
 }
 
 // withdraw takes one retry out, if there is one.
+// An example with Max 10: at 9 spent the tenth retry goes, at 9.2 none does. One more call pays 0.2,
+// and it is 9 again.
 func (b Budget) withdraw(spent float64) (after float64, ok bool) {
 	switch {
 	case b.PerCall < 0:

@@ -20,8 +20,8 @@ func (q *Queue) expelLocked(now time.Time) {
 		return
 	}
 	l.expelAt = time.Time{}
-	// Those who leave count no more for those behind them: with ten calls of 1 s each and a deadline in
-	// 5 s, it is the last five that leave, not all who come after the first that cannot make it.
+	// Those who leave count no more for those behind them: when a call of 50 units leaves at 10/s, the
+	// calls behind it start 5 s sooner, and may meet their deadlines.
 	var ahead int64
 	var scopes [upstream.MaxScopes]int64 // of ahead, those of each scope
 	for _, w := range l.ordered() {
@@ -77,6 +77,8 @@ func (q *Queue) pausedByLocked(w *waiter, now time.Time) time.Duration {
 }
 
 // planExpulsionLocked has the line looked at again when w has spent what it may.
+// One moment is kept for the whole line, the earliest. When it comes, the whole line is looked at, and
+// the next one is found.
 func (q *Queue) planExpulsionLocked(w *waiter, now time.Time) {
 	ends := q.up.PatienceEnds(q.common.MaxPause, q.pausedByLocked(w, now), now)
 	q.line.expelAt = limit.Soonest(q.line.expelAt, ends)

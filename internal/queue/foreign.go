@@ -60,6 +60,8 @@ func (q *Queue) refund(n int) {
 func (q *Queue) watchForeign() (stop func()) { return q.limits.WatchForeign(q.askAnew) }
 
 // askAnew forgets what the foreign limiters answered: one of them has changed.
+// stale is for a change that is reported during an asking: the answer that is on its way must not put
+// off the next asking.
 func (q *Queue) askAnew() {
 	q.change(func(time.Time) { q.foreign.next, q.foreign.stale = q.foreign.again(), true })
 }
@@ -71,7 +73,7 @@ type foreignView struct {
 	until     time.Time // they said to wait until then
 	last      time.Time // when they said so
 	early     uint8     // how often in a row they were asked before until, and still said to wait
-	taken     time.Time // when the units of the own limiters for the call that asks count as taken
+	taken     time.Time // the moment for which the own limiters gave units to the call that asks
 	stale     bool      // one of them has changed since they were asked last
 	lastGrant time.Time // when a call last got units; zero: not since the line was empty
 	gap       float64   // smoothed seconds per unit granted, for predictions; 0: not known

@@ -140,6 +140,10 @@ func listed(ws []*waiter) string {
 }
 
 // A look is what was seen of a queue at the end of a critical section, to compare the next one with.
+//
+// Two looks in a row are a before and an after, which show what no single look can. An example: calls 1
+// and 2 of priority 0 and call 3 of priority 5 stood in line, and served was 4. Now it is 5 and call 1
+// has been granted: broken, because turn 4 was that of call 3.
 type look struct {
 	line    *line // nil: nobody waited
 	served  uint32
@@ -159,6 +163,10 @@ func (s *look) take(q *Queue) {
 }
 
 // checkChange compares q with what was seen before.
+//
+// The head that could go must be gone by the next look, but for the time that timers take. An example
+// in virtual time: call 7 has had its units since t and still stands at the head at t + 6 ms, where
+// limit.MaxLate is 5 ms. So some event has not called advance.
 func (s *look) checkChange(q *Queue, now time.Time) {
 	if l := s.line; l != nil {
 		s.checkOrder(q)
@@ -185,6 +193,9 @@ func lateness(now time.Time) time.Duration {
 }
 
 // couldGo is the head of the line if nothing seems to stop it; nil where that is hard to say.
+//
+// A wrong nil hides a bug, a wrong waiter invents one. So whatever is not certain is nil: a foreign
+// limiter that is being asked, a gate that is not open, another key first at the shared limiter.
 func (q *Queue) couldGo(now time.Time) *waiter {
 	if q.line == nil || q.line.asking != nil || !q.up.MayStart(now) {
 		return nil
@@ -204,6 +215,9 @@ func (q *Queue) couldGo(now time.Time) *waiter {
 
 // checkOrder: those who went since then went in order, unless somebody came or left otherwise. It uses
 // up the waiters that were noted.
+//
+// It plays the turns again, by a plain search for the least of all who were there in place of the tree:
+// two ways to the same order, and the plain one is easy to trust.
 func (s *look) checkOrder(q *Queue) {
 	l, there := s.line, s.waiters
 	if !s.plain || q.up.Closing(q.common.now()).Probing {
@@ -236,6 +250,9 @@ func (s *look) checkOrder(q *Queue) {
 }
 
 // lookAtTable checks all keys, and returns how many there are, with all who wait.
+//
+// The table may have more than t.most keys while busy ones cannot be dropped, and shrinks by one for
+// each new key. An example: 4 keys at most, and 6 were busy at once: up to 10 are sound.
 func (m *mutex) lookAtTable(now time.Time) (n int) {
 	t, busy, units := m.table, 0, int64(0)
 	for i, e := range t.order {

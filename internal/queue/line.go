@@ -57,7 +57,7 @@ func (l *line) wakeUp() {
 	l.q.advanceLocked(time.Now())
 }
 
-// asOf returns the moment at which units count as taken now, if a limiter had named due. Timers come late,
+// asOf returns the moment for which units are taken now, if a limiter had named due. Timers come late,
 // by a millisecond or so, and at 5,000/s that would lose most of the limit. So up to limit.MaxLate of a
 // delay is made up for: the units count as taken when they were due.
 func asOf(due, now time.Time) time.Time {

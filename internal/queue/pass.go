@@ -50,7 +50,7 @@ func (q *Queue) headLocked(now time.Time) *waiter {
 	return best
 }
 
-// passLocked decides about w, the head: may it go, and if so, as of when? at is the moment at which units count as
+// passLocked decides about w, the head: may it go, and if so, as of when? at is the moment for which units are
 // taken (see asOf). With a shared limiter, w first has to be the head of the shared line too.
 //
 // The order of the questions is from the cheapest to undo to the dearest: the deadline, the turn at the
@@ -190,6 +190,9 @@ func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
 }
 
 // goneLocked notes that w has left the line, for whatever reason.
+//
+// The shared line predicts from the units of all who wait, behind their heads too, so each one is taken
+// off when it leaves.
 func (q *Queue) goneLocked(w *waiter) {
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, -int64(w.cost))

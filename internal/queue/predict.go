@@ -13,6 +13,9 @@ import (
 // to know. All of it is called with the lock held.
 
 // predictLocked returns how long a newcomer would wait.
+//
+// It counts what goes before the newcomer three times: in its own line, in its scope, and at the shared
+// limiter, where calls of other keys are before it too. startAtLocked takes the latest of the three.
 func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 	var before upstream.Before
 	if q.line != nil {

@@ -220,8 +220,8 @@ func (q *Queue) busyLocked() bool { return q.line != nil || q.slots > 0 || q.beg
 
 // asNewLocked reports whether a queue made anew would behave the same.
 //
-// That is when it may be forgotten: a Bucket is full again, a window is over, the gate is open and has
-// no failures in mind, and no quota is known.
+// That is when it may be forgotten: a Bucket is full again, a window is over, and nothing that the
+// upstream has shown still counts.
 func (q *Queue) asNewLocked(now time.Time) bool {
 	return !q.busyLocked() && q.up.Idle(now) && q.own.Fresh(now)
 }
@@ -308,6 +308,7 @@ type order struct {
 }
 
 // fill copies what w was granted.
+// The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
 func (o *order) fill(w *waiter) {
 	o.waiter, o.now, o.waited = *w, time.Now(), true
 }

@@ -26,6 +26,7 @@ type scope struct {
 }
 
 // place returns the index of a scope in r.scopes, and whether it is there.
+// A plain search: there are upstream.MaxScopes of them at most, and one in most lines.
 func (r *ranks) place(number uint8) (int, bool) {
 	for i := range r.scopes {
 		if n := r.scopes[i].number; n >= number {
@@ -65,8 +66,8 @@ func (r *ranks) next() *waiter { return r.nextIn(nil, time.Time{}) }
 //
 // An example of turns with calls of priority 5 that never end, and one of priority 0: turns 1 to 7 go
 // to priority 5, turn 8 to whoever came first of all, which is the call of priority 0 once all older
-// ones have gone. After a flood of n calls that came before it, it waits for no more than 8n turns,
-// however many come later.
+// ones have gone. After a flood of n calls that came before it, it waits for no more than 8(n + 1)
+// turns, however many come later.
 //
 // An example of scopes: /search may send in 3 s, /core now. The head of /search has priority 9, that of
 // /core 0. /core goes, because the other one could use no turn before 3 s are over. If neither may
@@ -126,6 +127,9 @@ func (r *ranks) move(number uint8) {
 
 // ahead counts the units that go before one of that priority and place, and those of
 // them in its scope.
+//
+// An example: 4 units of scope 1 and 3 of scope 2 go first. A newcomer of scope 2 waits for all 7 at
+// the limiter of the key, but only for 3 at the quota of its scope.
 func (r *ranks) ahead(prio int32, seq uint64, number uint8) (all, mine int64) {
 	for i := range r.scopes {
 		s := &r.scopes[i]

@@ -54,6 +54,9 @@ func (s *sharedLine) enter(q *Queue, head *waiter) {
 
 // stepOut takes q out, whose head cannot go or has left. The moment named for that head means nothing to
 // the next one.
+//
+// An example: due is t + 100 ms for a call of 5 units. Its ctx ends, and the next head costs 1, which
+// is there at once. If due stayed, that call's units would be dated by the wrong moment.
 func (s *sharedLine) stepOut(q *Queue) {
 	if s.head() == q {
 		s.due = time.Time{}
@@ -74,6 +77,8 @@ func (s *sharedLine) leave(q *Queue) {
 }
 
 // head is the queue whose turn it is, or nil.
+// While its head asks a foreign limiter a queue stays first, even if a call of a higher priority comes:
+// its units are half taken.
 func (s *sharedLine) head() *Queue {
 	if s.asking != nil {
 		return s.asking

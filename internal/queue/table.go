@@ -58,6 +58,9 @@ func NewTable(c Config) *Table {
 }
 
 // idle reports whether nothing would be lost by dropping the key.
+//
+// An example: a key of a Bucket of 1 unit an hour that was used two minutes ago is not idle: its unit
+// is not back. A key without a limit of its own that has been unused for a minute is.
 func (e *entry) idle(now time.Time) bool {
 	unused := e.unused(now)
 	if unused < idleAfter || (e.queue.own.Foreign() > 0 || e.queue.up.Scopes() > 0) && unused < foreignIdle {
@@ -92,6 +95,9 @@ func (e *entry) worth(now time.Time) int {
 
 // findLocked returns the entry of key, or nil. since is the moment of this use, counted from common.base. Nothing
 // but that moment is kept of a use: a list in the order of use would cost writes to other keys' entries.
+//
+// recent saves the map for a program that calls one host: its 1,000 calls in a row find the key by one
+// comparison of strings.
 func (t *Table) findLocked(key string, since time.Duration) *entry {
 	e := t.recent
 	if e == nil || e.queue.key != key {
@@ -151,6 +157,8 @@ func (t *Table) evictLocked(now time.Time) {
 }
 
 // dropLocked takes e out of the table. Its place in order goes to the last one.
+// An example: of a, b, c, d the table drops b. The last, d, takes its place: a, d, c. Nothing else
+// moves, so it costs the same with 65,536 keys.
 func (t *Table) dropLocked(e *entry) {
 	last := len(t.order) - 1
 	t.order[e.place], t.order[last].place = t.order[last], e.place
@@ -185,6 +193,9 @@ func (t *Table) All() []*Queue {
 
 // Add makes the queue of a key unless there is one. Its calls pay all, own being the part that no
 // other key's calls do.
+//
+// The limits are made before, without the lock, because LimiterFor is the user's function. If two calls
+// meet a new key at once, both make limits. The first one's stay, and the other's are never paid.
 func (t *Table) Add(key string, all, own *limit.Set) {
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()

@@ -64,6 +64,9 @@ func (g *Tasks) Wait() {
 }
 
 // join starts the task, refuses it, or puts it into the line.
+//
+// An example: 10,000 tasks at 100/s. Each waits as two small values and no goroutine; every 10 ms the
+// line's timer has the next one's goroutine started. Only the tasks that run have stacks.
 func (g *Tasks) join(t *task) {
 	g.q.common.mu.Lock()
 	defer g.q.common.mu.Unlock()
@@ -87,6 +90,7 @@ func (g *Tasks) join(t *task) {
 			t.line = l
 		}
 		g.waiting[w] = t
+		// Tasks with the group's own ctx need no watch each: leaveAll is one for all of them.
 		if own := t.ctx.Done(); own != nil && own != g.ctx.Done() {
 			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w, t.ctx.Err()) })
 		}
@@ -140,6 +144,9 @@ func (g *Tasks) bound(ctx context.Context) (context.Context, func()) {
 }
 
 // ask asks the foreign limiters for t, whose turn it is.
+//
+// Its caller holds the lock, so this runs in a goroutine of its own and takes the lock when it has an
+// answer. If that is "not yet", the goroutine ends, and the timer's next turn starts another.
 func (g *Tasks) ask(t *task, w *waiter) {
 	g.listen.Do(func() { g.stop = g.q.watchForeign() })
 	ctx, cancel := g.bound(t.ctx)
@@ -152,6 +159,8 @@ func (g *Tasks) ask(t *task, w *waiter) {
 }
 
 // giveUp returns a grant that came when the task's ctx had ended.
+// It is abandon of a waiter that was granted: slot and units go back, and the next in line is looked
+// at.
 func (g *Tasks) giveUp(t *task, w *waiter) error {
 	ctx := t.ctx
 	if ctx.Err() == nil {

@@ -31,7 +31,7 @@ type waiter struct {
 	cost     int                  // units
 	deadline time.Duration        // its ctx's; 0: none
 	reserve  time.Duration        // the most of its time that is kept for its answer, see answerTime
-	taken    time.Duration        // once granted: the moment at which its units count as taken
+	taken    time.Duration        // once granted: the moment for which its units were taken
 	arrived  time.Duration        // what the gate's closed-time clock showed when it joined the line
 	paused   time.Duration        // closed time it had waited for before it joined; once granted: in all
 	prio     int32
@@ -71,6 +71,9 @@ func (w *waiter) settle(s waitState, err error) {
 }
 
 // A decision is what a queue says about the head of its line.
+//
+// Examples: a Bucket of 10/s that is empty says later, in 100 ms, exact. A gate that is closed for 30 s
+// says later, in 30 s. All slots taken: block. A cost of 20 before a burst of 10: deny.
 type decision struct {
 	verdict verdict
 	until   time.Time // later: when it is worth looking again
