@@ -28,8 +28,8 @@ const apiFile = "testdata/api.txt"
 
 const module = "github.com/go-throttle/throttle"
 
-// A room is a package of this module, and what it may import of the others.
-type room struct {
+// A house member is a package of this module, and what it may import of the others.
+type member struct {
 	dir string
 	may []string
 	own bool // it imports the standard library alone beside them
@@ -38,7 +38,7 @@ type room struct {
 // house is the module from the highest package to the lowest. The compiler forbids circles; this keeps
 // the picture of ARCHITECTURE.md: each package knows the one below it, and those at the ground, which
 // know none. A package that is not here has no place.
-var house = []room{
+var house = []member{
 	{dir: "soak", own: true},        // tests alone
 	{dir: "integration", own: true}, // tests alone
 	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint"}},
@@ -123,8 +123,8 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// packages returns the packages of house that there are, and fails for one that is in no room.
-func packages(t *testing.T) (there []room) {
+// packages returns the packages of house that there are, and fails for one that is not in house.
+func packages(t *testing.T) (there []member) {
 	t.Helper()
 	dirs := sourceDirs(t)
 	for _, r := range house {
@@ -133,7 +133,7 @@ func packages(t *testing.T) (there []room) {
 		}
 	}
 	for _, dir := range dirs {
-		if !slices.ContainsFunc(house, func(r room) bool { return r.dir == dir }) {
+		if !slices.ContainsFunc(house, func(r member) bool { return r.dir == dir }) {
 			t.Errorf("package %s has no place in the house", dir)
 		}
 	}
