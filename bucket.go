@@ -58,10 +58,10 @@ func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) 
 // [Queue.Wait].
 func (b *Bucket) Wait(ctx context.Context) error {
 	var wait func(context.Context) error
-	b.bucket.Locked(func() { wait = b.wait })
+	b.bucket.UnderLock(func() { wait = b.wait })
 	if wait == nil {
 		made := NewQueue(b, QueueOptions{}).Wait // which takes the lock
-		b.bucket.Locked(func() {
+		b.bucket.UnderLock(func() {
 			if b.wait == nil { // otherwise another caller was faster
 				b.wait = made
 			}

@@ -45,8 +45,8 @@ func (b *Bucket) afterAlone(from time.Time, ahead int64, n int) time.Time {
 	return b.s.after(from, ahead, n)
 }
 
-// Locked runs f under the lock, which also guards what the owner keeps beside the bucket.
-func (b *Bucket) Locked(f func()) {
+// UnderLock runs f under the lock, which also guards what the owner keeps beside the bucket.
+func (b *Bucket) UnderLock(f func()) {
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
 	f()
@@ -62,19 +62,19 @@ func (b *Bucket) Notify(changed func()) (stop func()) { return b.g.notify(change
 
 // Limit returns the rate in units per second.
 func (b *Bucket) Limit() (limit rate.Limit) {
-	b.Locked(func() { limit = b.s.limit })
+	b.UnderLock(func() { limit = b.s.limit })
 	return limit
 }
 
 // Burst returns the most units that the bucket holds.
 func (b *Bucket) Burst() (burst int) {
-	b.Locked(func() { burst = b.s.burst })
+	b.UnderLock(func() { burst = b.s.burst })
 	return burst
 }
 
 // Tokens returns the units that could be taken now; negative under a debt.
 func (b *Bucket) Tokens() (units float64) {
-	b.Locked(func() { units = b.s.available(time.Now()) })
+	b.UnderLock(func() { units = b.s.available(time.Now()) })
 	return units
 }
 
