@@ -116,7 +116,7 @@ func TestAnswersAreHandedOutWhole(t *testing.T) {
 							seconds = "600"
 						}
 						resp := ans.reply(req, 429, 0, "Retry-After", seconds)
-						ans.made[len(ans.made)-1].r = &slowReader{text, pace}
+						resp.Body.(*answerBody).r = &slowReader{text, pace}
 						resp.ContentLength = -1
 						return resp, nil
 					}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
-// This file makes the errors of calls that are ended on this side. All of it is called with the lock held.
+// This file makes the errors of calls that are ended on this side.
 
 // errorOf makes the error of a call of this queue that is ended because of reason.
 func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) error {

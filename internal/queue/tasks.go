@@ -7,7 +7,7 @@ import (
 )
 
 // Tasks are calls of a queue that wait in its line without a goroutine each. Where another waiter has a
-// channel, a task's waiter has a function (waiter.left, here settled), and the line's timer starts the
+// channel, a task's waiter has a function (waiter.left, here settledLocked), and the line's timer starts the
 // task's goroutine. With a foreign limiter, which has to be asked by somebody, one goroutine at a time plays
 // the head of the line.
 //
@@ -86,7 +86,7 @@ func (g *Tasks) join(t *task) {
 		g.start(t, nil)
 	// It waits, or its turn to ask has come at once. Otherwise settledLocked has dealt with it already.
 	case w.state <= asking:
-		if t.line == nil { // else settled has set it
+		if t.line == nil { // else settledLocked has set it
 			t.line = l
 		}
 		g.waiting[w] = t

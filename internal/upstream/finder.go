@@ -7,7 +7,7 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// The constants of the finder, found by simulation; ARCHITECTURE.md has what they reach.
+// The constants of the finder, found by simulation; docs/decisions.md has what they reach.
 const (
 	// The ramp begins at rampStart units a second, or at what was served for longEnough before, and doubles every
 	// rampDouble: from 20 to 160 a second takes half a second. In less than longEnough a burst would count for a

@@ -19,8 +19,8 @@ import (
 	"github.com/go-throttle/throttle/throttletest"
 )
 
-// This file puts clients before a throttletest.Server, inside synctest bubbles: learned_test.go and
-// finder_test.go hold the tables, simledger_test.go what is measured.
+// This file puts clients before a throttletest.Server, inside synctest bubbles: sim_advertised_test.go and
+// sim_finder_test.go hold the tables, sim_ledger_test.go what is measured.
 //
 //	THROTTLE_FULL=1        every cell, 5 minutes each; by default a subset that takes a minute under the
 //	                       race detector
