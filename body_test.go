@@ -143,6 +143,9 @@ func TestAnswersAreHandedOutWhole(t *testing.T) {
 					if err != nil || resp.StatusCode != 429 {
 						t.Fatalf("%d bytes, %v, %s: %v %v", size, pace, kept, resp, err)
 					}
+					if n := len(up.times()); kept == "paused later" && n != 2 {
+						t.Errorf("%d bytes, %v, %s: %d attempts, want one of each call", size, pace, kept, n)
+					}
 					got, err := io.ReadAll(resp.Body)
 					if err != nil || !bytes.Equal(got, text) {
 						t.Errorf("%d bytes, %v, %s: got %d bytes, %v", size, pace, kept, len(got), err)
@@ -153,12 +156,12 @@ func TestAnswersAreHandedOutWhole(t *testing.T) {
 					if err := resp.Body.Close(); err != nil {
 						t.Error(err)
 					}
+					synctest.Wait()
 					for i, b := range ans.made {
 						if n := b.closed.Load(); n != 1 {
 							t.Errorf("answer %d closed %d times", i, n)
 						}
 					}
-					synctest.Wait()
 					if left := leftBehind(); left != "" {
 						t.Error("goroutines are left:\n", left)
 					}
@@ -257,7 +260,7 @@ func TestBodyThatNeverEnds(t *testing.T) {
 	})
 }
 
-// slotCase is one way for an answer to end.
+// However an answer ends, its slot is free then.
 func TestSlotsAreFreed(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -271,14 +274,14 @@ func TestSlotsAreFreed(t *testing.T) {
 			answer: func(r *http.Response) { r.Body = io.NopCloser(brokenReader{io.ErrUnexpectedEOF}) },
 			end:    func(r *http.Response, _ func()) { r.Body.Read(make([]byte, 1)) },
 		},
-		"ctx end":             {end: func(_ *http.Response, cancel func()) { cancel() }},
-		"no body":             {answer: func(r *http.Response) { r.Body, r.ContentLength = http.NoBody, 0 }},
-		"length 0":            {answer: func(r *http.Response) { r.ContentLength = 0 }},
-		"nil body":            {answer: func(r *http.Response) { r.Body = nil }},
-		"HEAD":                {method: "HEAD"},
-		"switched":            {answer: func(r *http.Response) { r.StatusCode = 101; r.Body = duplex{r.Body} }},
-		"close of 500":        {method: "POST", answer: func(r *http.Response) { r.StatusCode = 500 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
-		"close of advertised": {answer: func(r *http.Response) { r.StatusCode = 304 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"ctx end":        {end: func(_ *http.Response, cancel func()) { cancel() }},
+		"no body":        {answer: func(r *http.Response) { r.Body, r.ContentLength = http.NoBody, 0 }},
+		"length 0":       {answer: func(r *http.Response) { r.ContentLength = 0 }},
+		"nil body":       {answer: func(r *http.Response) { r.Body = nil }},
+		"HEAD":           {method: "HEAD"},
+		"switched":       {answer: func(r *http.Response) { r.StatusCode = 101; r.Body = duplex{r.Body} }},
+		"close of 500":   {method: "POST", answer: func(r *http.Response) { r.StatusCode = 500 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"close of a 304": {answer: func(r *http.Response) { r.StatusCode = 304 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -377,7 +380,7 @@ func TestWaitingForASlotSaysSo(t *testing.T) {
 	})
 }
 
-// On a real server: whether a connection is used again after a refused attempt.
+// On a real server: whether a connection is used again after an attempt that was throttled.
 func TestConnectionsAreReusedAcrossRetries(t *testing.T) {
 	for _, c := range []struct {
 		name        string

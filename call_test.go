@@ -122,7 +122,7 @@ func TestCustomHint(t *testing.T) {
 	})
 }
 
-// Whatever an upstream tells, no pause is negative, endless or forgotten.
+// Whatever time an upstream advertises, no pause is negative, endless or forgotten.
 func TestAbsurdHints(t *testing.T) {
 	for _, noted := range []time.Duration{math.MinInt64, -1, math.MaxInt64, 100 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestRetryAfterDateIsWaitedForAndNoLonger(t *testing.T) {
 	}
 }
 
-// A 429 that tells only when its window ends stops every caller until then.
+// A 429 that says only when its window ends stops every caller until then.
 func TestResetAloneIsWaitedFor(t *testing.T) {
 	for name, field := range map[string]func() (string, string){
 		"span":   func() (string, string) { return "X-RateLimit-Reset", "20" },
@@ -211,8 +211,8 @@ func TestResetAloneIsWaitedFor(t *testing.T) {
 	}
 }
 
-// spin of the timer while advertised longer than believed, MaxPause 24 h.
-func TestToldLongerThanBelievedIsTriedAfterADay(t *testing.T) {
+// A Retry-After of more than a day is tried after a day; a patience of a day ends then too.
+func TestRetryAfterOfMoreThanADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		tr := &throttle.Transport{Retry: throttle.Retry{MaxPause: 24 * time.Hour}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
@@ -224,14 +224,14 @@ func TestToldLongerThanBelievedIsTriedAfterADay(t *testing.T) {
 		})}
 		start := time.Now()
 		code, err := status(tr, t.Context(), "http://a/")
-		if waited := time.Since(start); code != 429 || err != nil || waited < 24*time.Hour { // its patience ends then too
+		if waited := time.Since(start); code != 429 || err != nil || waited < 24*time.Hour {
 			t.Errorf("%d %v after %v", code, err, waited)
 		}
 	})
 }
 
-// A first refusal that tells a quota's reset beyond the call's MaxPause is handed out at once and untouched.
-func TestFirstRefusalBeyondMaxPauseIsFinal(t *testing.T) {
+// A first 429 whose quota is exhausted for longer than the call's MaxPause is handed out at once and untouched.
+func TestExhaustedBeyondMaxPauseIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retried := 0
 		var sent *http.Response
@@ -253,7 +253,7 @@ func TestFirstRefusalBeyondMaxPauseIsFinal(t *testing.T) {
 	})
 }
 
-// http.Client on top: its Timeout is a deadline, so that hopeless calls fail at once.
+// http.Client on top: its Timeout is a deadline, so that calls that cannot meet it fail at once.
 func TestClientTimeoutFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, always(200))
@@ -393,7 +393,7 @@ func TestDeadlineWithAnAnswerAtHand(t *testing.T) {
 	}
 }
 
-// Behind an upstream that answers nothing but 429, calls wait for MaxPause. Those that were never sent hear then what the probes
+// Behind an upstream that answers nothing but 429, calls wait for MaxPause. Those that were never sent learn then what the probes
 // were answered, and nobody is handed the answer to another's request.
 func TestErrPausedSaysWhatProbesAreAnswered(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -515,7 +515,7 @@ func TestBaseThatReturnsNothing(t *testing.T) {
 func TestPanicInStopLosesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
-		l := unheard{func() {
+		l := deaf{func() {
 			if broken {
 				panic("test")
 			}

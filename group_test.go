@@ -115,7 +115,7 @@ func TestGroupCosts(t *testing.T) {
 }
 
 // TestGroupFirstError cancels the rest: those who wait leave unrun and take nothing, those who run
-// are advertised.
+// see their ctx end.
 func TestGroupFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boom, later := errors.New("boom"), errors.New("later")
@@ -387,10 +387,10 @@ func TestGroupPause(t *testing.T) {
 		for i := range 5 {
 			g.Go(ctx, r.task(i, nil))
 		}
-		doomed, cancel := context.WithTimeout(t.Context(), 5*sec)
+		short, cancel := context.WithTimeout(t.Context(), 5*sec)
 		defer cancel()
 		h, _ := throttle.NewGroup(t.Context(), q)
-		h.Go(doomed, r.task(9, nil))
+		h.Go(short, r.task(9, nil))
 		q.Pause(6 * sec)
 		if err := h.Wait(); !errors.Is(err, throttle.ErrWaitTooLong) || time.Since(start) != 0 {
 			t.Errorf("%v after %v", err, time.Since(start))
@@ -408,7 +408,7 @@ func TestGroupPause(t *testing.T) {
 	})
 }
 
-// TestGroupForeign: one goroutine asks while tasks wait, with the head's ctx; a change advertised is heard.
+// TestGroupForeign: one goroutine asks while tasks wait, with the head's ctx; a change is felt at once.
 func TestGroupForeign(t *testing.T) {
 	for _, notifies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -509,12 +509,12 @@ func TestGroupForeignCancelled(t *testing.T) {
 		answer     time.Duration
 		ends       time.Duration
 	}{
-		"group ends, limiter looks":          {looks: true, ends: 500 * ms},
-		"group ends, advertised to wait":     {answer: time.Hour, ends: sec},
-		"group ends, granted":                {answer: 0, ends: sec},
-		"task's ends, limiter looks":         {looks: true, own: true, ends: 500 * ms},
-		"task's own ends, advertised a wait": {answer: time.Hour, own: true, ends: sec},
-		"task's own ends, granted":           {answer: 0, own: true, ends: sec},
+		"group ends, limiter looks":    {looks: true, ends: 500 * ms},
+		"group ends, has to wait":      {answer: time.Hour, ends: sec},
+		"group ends, granted":          {answer: 0, ends: sec},
+		"task's ends, limiter looks":   {looks: true, own: true, ends: 500 * ms},
+		"task's own ends, has to wait": {answer: time.Hour, own: true, ends: sec},
+		"task's own ends, granted":     {answer: 0, own: true, ends: sec},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &remote{}

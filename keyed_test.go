@@ -274,10 +274,10 @@ func TestIdleKeysAreDropped(t *testing.T) {
 	}
 }
 
-// a counted reopening that ends with calls out leaves flying > 0 for ever: the key is never idle.
-func TestKeyIsIdleAfterACountedReopening(t *testing.T) {
+// A slow start that ends with calls still out does not count them for ever: the key is idle some day.
+func TestKeyIsIdleAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := &throttle.Transport{Retry: throttle.Retry{MaxAttempts: 1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+		tr := &throttle.Transport{Limiter: willing{}, Retry: throttle.Retry{MaxAttempts: 1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
 			switch req.URL.Path {
 			case "/429":
 				return reply(req, 429, "Retry-After", "1"), nil
@@ -291,11 +291,10 @@ func TestKeyIsIdleAfterACountedReopening(t *testing.T) {
 		})}
 		do := func(p string) { status(tr, t.Context(), "http://a/"+p) }
 		do("429")
-		time.Sleep(2 * time.Second)
-		do("") // the first of the reopening: allowed 2
-		go do("slow")
-		synctest.Wait()
-		do("fail") // ends the reopening
+		for _, path := range []string{"", "slow", "fail", "fail"} { // one; then two; then the last, which ends the reopening
+			go do(path)
+			synctest.Wait()
+		}
 		time.Sleep(10 * time.Hour)
 		for range 10 * sweepEvery {
 			status(tr, t.Context(), "http://used/")
@@ -394,7 +393,7 @@ func TestSweepGoesPastKeysThatStay(t *testing.T) {
 	})
 }
 
-// Redirects to 200,000 hosts that each refuse for a day: what the table holds is bounded, those who
+// Redirects to 200,000 hosts that each throttle for a day: what the table holds is bounded, those who
 // use the library are not slowed.
 func TestFloodOfHosts(t *testing.T) {
 	if testing.Short() {
@@ -450,7 +449,7 @@ func TestFloodOfHosts(t *testing.T) {
 		if each > 1000 {
 			t.Errorf("%.0f bytes for each key kept", each)
 		}
-		// A refused host that is still known fails at once, one that is forgotten costs one refusal.
+		// A host that is still known fails at once, one that is forgotten costs one 429.
 		if _, err := status(tr, t.Context(), fmt.Sprintf("http://h%d.example.com/", hosts-1)); err == nil {
 			t.Error("the last host's pause is forgotten")
 		}
@@ -649,11 +648,10 @@ func (f *foreignBucket) Adjust(n int) {
 	f.given += n
 }
 
-// A shared limit that changes is felt by the head, wherever it waits.
-// The moment that the shared limiter advertised to one key is no measure for a key that gets its slot
+// The moment that the shared limiter named for one key is no measure for a key that gets its slot
 // later: its take is not late.
-func TestToldMomentIsUsedOnce(t *testing.T) {
-	for _, early := range []bool{false, true} { // the one who was advertised goes before
+func TestDueMomentIsUsedOnce(t *testing.T) {
+	for _, early := range []bool{false, true} { // the one it was named for goes before
 		synctest.Test(t, func(t *testing.T) {
 			own, shared := throttle.NewBucket(2000, 10), throttle.NewBucket(1000, 2)
 			tr := &throttle.Transport{Limiter: shared, Queue: throttle.QueueOptions{MaxInFlight: 1}, LimiterFor: func(key string) throttle.Limiter {
@@ -684,6 +682,7 @@ func TestToldMomentIsUsedOnce(t *testing.T) {
 	}
 }
 
+// A shared limit that changes is felt by the head, wherever it waits.
 func TestSharedLimitChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := throttle.NewBucket(0.01, 1)
@@ -724,7 +723,7 @@ func TestOneLimiterForSeveralKeys(t *testing.T) {
 }
 
 // A call that has waited for a slot is not late: its units are not taken as of a moment before it went, though
-// the limiter had advertised the call before it one.
+// the limiter had named an earlier moment for the call before it.
 func TestSharedLimitExactAfterWaitForSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -839,7 +838,7 @@ func goAndNote(t *testing.T, tr *throttle.Transport, ctx context.Context, url st
 	}()
 }
 
-// a higher-priority key enters the shared line while another's head asks, and is never woken.
+// A key of a higher priority that enters the shared line while another's head asks is woken all the same.
 func TestSharedLineWakesWhoCameWhileAnotherAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowForeign{delay: 100 * time.Millisecond, f: func(i int) time.Duration {
@@ -865,7 +864,7 @@ func TestSharedLineWakesWhoCameWhileAnotherAsked(t *testing.T) {
 	})
 }
 
-// a key's own foreign limiter blocks all other keys through the shared line.
+// A key's own foreign limiter that makes it wait does not block the other keys at the shared line.
 func TestForeignLimiterOfOneKeyDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &throttle.Transport{Limiter: throttle.NewBucket(1000, 1000), Base: answers(200), LimiterFor: func(key string) throttle.Limiter {

@@ -52,7 +52,7 @@ func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 		b.SetLimit(-1)
 	}()
 	if b.Limit() != 1 || !b.Allow() {
-		t.Error("a refused SetLimit changed the bucket")
+		t.Error("a SetLimit that panicked changed the bucket")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestNotifyTellsOfEachChangeUntilItStops(t *testing.T) {
+func TestNotifyOfEachChangeUntilItStops(t *testing.T) {
 	for _, l := range everyKind(10) {
 		noted := 0
 		stop := l.(throttle.Notifier).Notify(func() { noted++ })
@@ -165,7 +165,7 @@ func TestNotifyTellsOfEachChangeUntilItStops(t *testing.T) {
 		stop()
 		l.(throttle.Adjuster).Adjust(1)
 		if noted != 2 {
-			t.Errorf("%T: two adjustments advertised %d times", l, noted)
+			t.Errorf("%T: %d calls after two adjustments", l, noted)
 		}
 	}
 	b, noted := throttle.NewBucket(1, 1), 0
@@ -175,29 +175,29 @@ func TestNotifyTellsOfEachChangeUntilItStops(t *testing.T) {
 	b.Reserve(1).Cancel()
 	b.Allow()
 	if noted != 3 {
-		t.Errorf("SetLimit, SetBurst and Cancel advertised %d times, want 3", noted)
+		t.Errorf("SetLimit, SetBurst and Cancel called %d times, want 3", noted)
 	}
 }
 
 func TestNotifyWithoutStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, l := range []throttle.Limiter{unheard{}, throttle.All(unheard{}, throttle.NewBucket(1, 1))} {
+		for _, l := range []throttle.Limiter{deaf{}, throttle.All(deaf{}, throttle.NewBucket(1, 1))} {
 			if err := throttle.NewQueue(l, throttle.QueueOptions{}).Wait(t.Context()); err != nil {
 				t.Error(err)
 			}
 			l.(throttle.Notifier).Notify(func() {})
 		}
-		all := throttle.All(unheard{}, throttle.NewBucket(1, 1)).(throttle.Notifier)
+		all := throttle.All(deaf{}, throttle.NewBucket(1, 1)).(throttle.Notifier)
 		all.Notify(func() {})()
 	})
 }
 
-// unheard is a limiter whose Notify is of no use.
-type unheard struct{ stop func() }
+// A deaf limiter is a Notifier that never calls.
+type deaf struct{ stop func() }
 
-func (unheard) Take(context.Context, int) (time.Duration, error) { return 0, nil }
+func (deaf) Take(context.Context, int) (time.Duration, error) { return 0, nil }
 
-func (u unheard) Notify(func()) (stop func()) { return u.stop }
+func (u deaf) Notify(func()) (stop func()) { return u.stop }
 
 // bare is a foreign limiter with Take alone; its value is what it answers.
 type bare struct {
@@ -524,7 +524,7 @@ func (r *remote) change() {
 	}
 }
 
-// adjusting is a remote that takes units back, notifying one that tells of changes.
+// adjusting is a remote that takes units back, notifying one that calls when it has changed.
 type (
 	adjusting struct{ *remote }
 	notifying struct{ adjusting }
@@ -594,7 +594,7 @@ func TestForeignAskedAgain(t *testing.T) {
 	}
 }
 
-// TestForeignChange: a change advertised is felt at once.
+// TestForeignChange: a change is felt at once.
 func TestForeignChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Bool
@@ -631,9 +631,9 @@ func TestForeignChange(t *testing.T) {
 	})
 }
 
-// TestForeignChangeHeard by whoever is the head then: also if the one who asked has left, and if the
+// TestForeignChangeReaches whoever is the head then: also if the one who asked has left, and if the
 // answer is on its way when the change comes.
-func TestForeignChangeHeard(t *testing.T) {
+func TestForeignChangeReachesTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Bool
 		r := &remote{take: opening(&open)}
@@ -923,7 +923,7 @@ func (b brokenNotify) Take(ctx context.Context, n int) (time.Duration, error) { 
 
 func (brokenNotify) Notify(func()) func() { panic("boom") }
 
-// TestForeignPrediction is the wait last advertised and the units ahead at the smoothed rate of grants.
+// TestForeignPrediction is the wait that the limiter named last and the units ahead at the smoothed rate of grants.
 func TestForeignPrediction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := throttle.NewBucket(1, 1)
@@ -1014,8 +1014,8 @@ func TestForeignRandom(t *testing.T) {
 	}
 }
 
-// units taken for a foreign asking and given back are not advertised to other lines.
-func TestUnitsOfARefusedAskingReachOtherLines(t *testing.T) {
+// Units that were taken while a foreign limiter was asked, and are given back, reach other lines.
+func TestUnitsGivenBackAfterAskingReachOtherLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := throttle.NewBucket(rate.Every(time.Hour), 1)
 		qa := throttle.NewQueue(throttle.All(lim, &slowForeign{delay: 100 * time.Millisecond, f: func(int) time.Duration { return 20 * time.Second }}), throttle.QueueOptions{})
@@ -1031,7 +1031,7 @@ func TestUnitsOfARefusedAskingReachOtherLines(t *testing.T) {
 	})
 }
 
-// Of two foreign limiters the second refuses; the first is given back what it gave, and tells so.
+// Of two foreign limiters the second says wait; the first is given back what it gave, and notifies of it.
 func TestGivingBackIsNoReasonToAskAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &wrapped{Bucket: throttle.NewBucket(100, 100)}, &wrapped{Bucket: throttle.NewBucket(1, 1)}

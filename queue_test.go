@@ -483,8 +483,8 @@ func TestPauseLonger(t *testing.T) {
 	})
 }
 
-// TestPauseSendsDoomedAway: those whose deadline lies within the closing leave when it begins.
-func TestPauseSendsDoomedAway(t *testing.T) {
+// TestPauseTurnsAway: those whose deadline lies within the closing leave when it begins.
+func TestPauseTurnsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := throttle.NewQueue(throttle.NewBucket(100, 1), throttle.QueueOptions{})
 		q.Wait(t.Context())
@@ -516,9 +516,9 @@ func TestPauseSendsDoomedAway(t *testing.T) {
 	})
 }
 
-// TestDoomedByPlace: whom the closing dooms because of those before it leaves at once, too, and
+// TestPauseTurnsAwayByPlace: one that cannot meet its deadline because of those before it leaves at once, too, and
 // those behind move up.
-func TestDoomedByPlace(t *testing.T) {
+func TestPauseTurnsAwayByPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := throttle.NewQueue(throttle.NewLeaky(1), throttle.QueueOptions{})
 		q.Wait(t.Context())
@@ -531,7 +531,7 @@ func TestDoomedByPlace(t *testing.T) {
 			defer cancel()
 			log.wait(q, ctx, 5+i)
 		}
-		q.Pause(5 * sec) // due at 10, 10 and 11 s now: the first of them leaves, the last stays doomed
+		q.Pause(5 * sec) // due at 10, 10 and 11 s now: the first of them leaves, the last leaves too
 		synctest.Wait()
 		if !errors.Is(log.err(5), throttle.ErrWaitTooLong) || log.err(6) != nil || !errors.Is(log.err(7), throttle.ErrWaitTooLong) {
 			t.Errorf("left at once: %v", log.errs)
@@ -669,7 +669,7 @@ func TestReopeningRandom(t *testing.T) {
 }
 
 // TestFailFast: a call that cannot start by its deadline, or within MaxWait, is refused on arrival
-// and advertised how long it would have taken.
+// and learns how long it would have taken.
 func TestFailFast(t *testing.T) {
 	for name, c := range map[string]struct {
 		lim   func() throttle.Limiter
@@ -858,7 +858,7 @@ func TestMaxWaiting(t *testing.T) {
 		}
 		time.Sleep(100 * ms)
 		synctest.Wait()
-		log.wait(q, t.Context(), 10) // there is room for one again
+		log.wait(q, t.Context(), 10) // one more may wait again
 		log.wait(q, t.Context(), 11)
 		log.wg.Wait()
 		for _, i := range []int{8, 9, 11} {
@@ -907,7 +907,7 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// TestImpossibleCost is advertised at once, whoever waits and whatever the deadline.
+// TestImpossibleCost is refused at once, whoever waits and whatever the deadline.
 func TestImpossibleCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := throttle.NewBucket(1, 1)
@@ -924,7 +924,7 @@ func TestImpossibleCost(t *testing.T) {
 			}
 		}
 		if d := time.Since(log.start); d != 0 {
-			t.Errorf("advertised after %v", d)
+			t.Errorf("refused after %v", d)
 		}
 		log.wg.Wait()
 		b.SetLimit(0)

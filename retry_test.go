@@ -127,7 +127,14 @@ func TestMistakesAreNotRetried(t *testing.T) {
 		"length":  func(r *http.Request) { r.ContentLength = 5 },
 		"trailer": func(r *http.Request) { r.Trailer = http.Header{"X Y": {"a"}} },
 	} {
-		tr := &throttle.Transport{Base: new(http.Transport)}
+		raced := uint64(0) // net/http has closed the connection, and sometimes says that instead of the mistake
+		tr := &throttle.Transport{Base: new(http.Transport), Hooks: throttle.Hooks{Retrying: func(_ context.Context, e throttle.Event) {
+			if errors.Is(e.Err, net.ErrClosed) {
+				raced++
+				return
+			}
+			t.Errorf("%s: to be sent again after %v", name, e.Err)
+		}}}
 		for range 10 {
 			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
 			spoil(req)
@@ -135,13 +142,13 @@ func TestMistakesAreNotRetried(t *testing.T) {
 				t.Errorf("%s: sent", name)
 			}
 		}
-		if s := statsOf(t, tr); s.Sent != 10 || s.Retried != 0 || s.Cause != "" {
+		if s := statsOf(t, tr); s.Sent != 10+raced || s.Retried != raced || s.Cause != "" {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }
 
-// A refused retry waits for the gate alone, one after a failure for its own backoff.
+// A retry of what was throttled waits for the gate alone, one after a failure for its own backoff.
 func TestWhenItIsSentAgain(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -152,7 +159,7 @@ func TestWhenItIsSentAgain(t *testing.T) {
 		{"429 advertised 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
 		{"429 advertised 60 s", func(r *http.Request) (*http.Response, error) { return reply(r, 429, "Retry-After", "60"), nil }, time.Minute, 61 * time.Second},
 		{"503 advertised 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 503, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
-		{"429 untold, limit known", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 500 * time.Millisecond, 500 * time.Millisecond},
+		{"429, limit known", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 500 * time.Millisecond, 500 * time.Millisecond},
 		{"503", func(r *http.Request) (*http.Response, error) { return reply(r, 503), nil }, 3 * time.Second, 3 * time.Second},
 		{"500", func(r *http.Request) (*http.Response, error) { return reply(r, 500), nil }, 3 * time.Second, 3 * time.Second},
 		{"error", func(r *http.Request) (*http.Response, error) { return nil, io.EOF }, 3 * time.Second, 3 * time.Second},
@@ -312,7 +319,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("%s: %v %v", c.name, resp, err)
 			}
 			if s, ok := keyStats(tr, "x"); c.name == "Final, 429" && (!ok || s.Cause != "retry-after") {
-				t.Error("a Final refusal does not close the gate")
+				t.Error("a Final 429 does not close the gate")
 			}
 		})
 	}
@@ -506,7 +513,7 @@ func TestMaxPauseIsSpentOverAllAttempts(t *testing.T) {
 	})
 }
 
-// A call that waits behind an untold closing leaves after MaxPause: with its answer, or with ErrPaused.
+// A call that waits behind a gate closed for failures leaves after MaxPause: with its answer, or with ErrPaused.
 func TestMaxPauseInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, always(503))

@@ -154,7 +154,7 @@ func at(want time.Duration, start time.Time) error {
 }
 
 // One refusal stops everyone, for as long as it tells, and what follows is paced.
-func TestOneRefusalAmong500Callers(t *testing.T) {
+func TestOne429Among500Callers(t *testing.T) {
 	for name, lim := range map[string]func() throttle.Limiter{
 		"limit known": func() throttle.Limiter { return throttle.NewBucket(100, 10) },
 		"leaky":       func() throttle.Limiter { return throttle.NewLeaky(100) },
@@ -163,16 +163,16 @@ func TestOneRefusalAmong500Callers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const trip = 20 * time.Millisecond
-				var refusedAt atomic.Int64
-				var refused atomic.Int32
+				var throttledAt atomic.Int64
+				var throttled atomic.Int32
 				var up *upstream
 				up = newUpstream(trip, func(n int, req *http.Request) (*http.Response, error) {
 					if n == 20 {
-						refusedAt.Store(int64(up.now()))
+						throttledAt.Store(int64(up.now()))
 					}
-					// The event lasts until 1 ms after the refusal: those in flight meet it too.
-					if since := refusedAt.Load(); since > 0 && int64(up.now()) <= since+int64(time.Millisecond) {
-						refused.Add(1)
+					// The event lasts until 1 ms after the first 429: those in flight meet it too.
+					if since := throttledAt.Load(); since > 0 && int64(up.now()) <= since+int64(time.Millisecond) {
+						throttled.Add(1)
 						return reply(req, 429, "Retry-After", "5"), nil
 					}
 					return reply(req, 200), nil
@@ -194,12 +194,12 @@ func TestOneRefusalAmong500Callers(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				at := time.Duration(refusedAt.Load())
+				at := time.Duration(throttledAt.Load())
 				if at == 0 {
-					t.Fatal("no refusal")
+					t.Fatal("no 429")
 				}
 				if n := up.between(at+1, at+5*time.Second); n != 0 {
-					t.Errorf("%d attempts in the 5 s after the refusal, want 0", n)
+					t.Errorf("%d attempts in the 5 s after the 429, want 0", n)
 				}
 				var inFlight int
 				if name == "no limit" {
@@ -207,8 +207,8 @@ func TestOneRefusalAmong500Callers(t *testing.T) {
 				} else {
 					inFlight = up.between(at-trip, at+1)
 				}
-				if n := int(refused.Load()); n > inFlight {
-					t.Errorf("%d refused, %d were in flight", n, inFlight)
+				if n := int(throttled.Load()); n > inFlight {
+					t.Errorf("%d throttled, %d were in flight", n, inFlight)
 				}
 				if ok.Load() != 500 {
 					t.Errorf("%d of 500 succeeded", ok.Load())
@@ -224,7 +224,7 @@ func TestOneRefusalAmong500Callers(t *testing.T) {
 					}
 				}
 				if first > at+5*time.Second+time.Second {
-					t.Errorf("first attempt %v after the refusal, want 5 s and at most 250 ms of jitter", first-at)
+					t.Errorf("first attempt %v after the 429, want 5 s and at most 250 ms of jitter", first-at)
 				}
 				if n := up.between(first, first+time.Second); n > 100 || n < 99 {
 					t.Errorf("%d attempts in the first second, want the limit of 100", n)
@@ -242,8 +242,6 @@ type willing struct{}
 
 func (willing) Take(context.Context, int) (time.Duration, error) { return 0, nil }
 
-// Where the rate is not known the reopening starts with one call, and each success lets one more be in
-// flight.
 // A quota for a day has a long-run rate of one call in seconds. It must not become the pace.
 func TestADaysQuotaDoesNotSlowTheReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -267,6 +265,8 @@ func TestADaysQuotaDoesNotSlowTheReopening(t *testing.T) {
 	})
 }
 
+// Where the rate is not known the reopening starts with one call, and each success lets one more be in
+// flight.
 func TestReopeningWithoutARateGrowsByOneForEachSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(time.Second, func(n int, req *http.Request) (*http.Response, error) {
@@ -287,9 +287,9 @@ func TestReopeningWithoutARateGrowsByOneForEachSuccess(t *testing.T) {
 		wg.Wait()
 		sent := up.times()[100:]
 		if sent[0] < 6*time.Second || sent[0] > 6*time.Second+250*time.Millisecond {
-			t.Fatalf("reopened at %v, want 5 s after the refusals at 1 s, and at most 250 ms of jitter", sent[0])
+			t.Fatalf("reopened at %v, want 5 s after the 429s at 1 s, and at most 250 ms of jitter", sent[0])
 		}
-		// One refusal event, so one closing: rounds of 1, 2, 4, ... calls follow each other.
+		// One event, so one closing: rounds of 1, 2, 4, ... calls follow each other.
 		var rounds []int
 		for i, s := range sent {
 			if i == 0 || s != sent[i-1] {
@@ -306,11 +306,11 @@ func TestReopeningWithoutARateGrowsByOneForEachSuccess(t *testing.T) {
 	})
 }
 
-// A hundred refusals of one event are one closing: the later ones extend it, no more.
-func TestHundredRefusalsAreOneEvent(t *testing.T) {
+// A hundred 429s of one event are one closing: the later ones extend it, no more.
+func TestHundred429sAreOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
-			if n <= 100 { // they come back over 1 s, each telling 5 s
+			if n <= 100 { // they come back over 1 s, each with a Retry-After of 5 s
 				time.Sleep(time.Duration(n) * 10 * time.Millisecond)
 				return reply(req, 429, "Retry-After", "5"), nil
 			}
@@ -331,7 +331,37 @@ func TestHundredRefusalsAreOneEvent(t *testing.T) {
 			t.Errorf("%d attempts before 6 s: %v", n, up.times()[98:110])
 		}
 		if n := up.between(6*time.Second, 6*time.Second+260*time.Millisecond); n == 0 {
-			t.Error("not reopened by 6.26 s: echoes must not add up")
+			t.Error("not reopened by 6.26 s: stale answers must not add up")
+		}
+	})
+}
+
+// The same where no 429 names a time: the gate closes for one unit's time, once, and all others go on while
+// the rest of the 429s come in.
+func TestHundred429sWithoutATimeAreOneEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			if n <= 100 {
+				time.Sleep(time.Duration(n) * 10 * time.Millisecond)
+				return reply(req, 429), nil
+			}
+			return reply(req, 200), nil
+		})
+		tr := &throttle.Transport{Base: up, Limiter: throttle.NewBucket(100, 100)}
+		var wg sync.WaitGroup
+		for range 300 {
+			wg.Go(func() {
+				if code, err := status(tr, t.Context(), "http://x/"); code != 200 {
+					t.Error(code, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := up.between(20*time.Millisecond, time.Second); n < 95 {
+			t.Errorf("%d attempts in the first second, want the limit of 100", n)
+		}
+		if took := up.now(); took > 3100*time.Millisecond {
+			t.Errorf("200 calls and 100 retries at 100/s took %v", took)
 		}
 	})
 }
@@ -486,7 +516,7 @@ func TestFirstContactWithoutAnswer(t *testing.T) {
 
 // Calls that wait for one quota are not ahead of those that fall under another: a deadline that the other
 // allows is no reason to refuse.
-func TestSpentQuotaDoomsNoOtherRoute(t *testing.T) {
+func TestSpentQuotaHoldsUpNoOtherRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		tr := &throttle.Transport{Retry: throttle.Retry{MaxPause: -1}, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
@@ -647,7 +677,7 @@ func TestZeroTransport(t *testing.T) {
 	})
 }
 
-// What a Transport below refuses is no failure of the upstream.
+// A call that a Transport below turns away is not a failure of the upstream.
 func TestTransportOverTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &throttle.Transport{
@@ -728,7 +758,7 @@ func TestBadFields(t *testing.T) {
 	tr := &throttle.Transport{Queue: throttle.QueueOptions{MaxWaiting: -1}, Retry: throttle.Retry{MaxAttempts: -1}}
 	_, err := status(tr, t.Context(), "http://x/")
 	if !strings.Contains(err.Error(), "MaxWaiting") || !strings.Contains(err.Error(), "MaxAttempts") {
-		t.Error("not all that is wrong is advertised:", err)
+		t.Error("not all that is wrong is named:", err)
 	}
 	tr = &throttle.Transport{Base: newUpstream(0, nil), Cost: func(*http.Request) int { return -1 }}
 	if _, err := status(tr, t.Context(), "http://x/"); err == nil || !strings.Contains(err.Error(), "-1") {
@@ -787,7 +817,7 @@ func TestTransportOverAZeroLimiter(t *testing.T) {
 	}
 }
 
-// Random callers of several keys, some of whom leave, against an upstream that refuses now and then:
+// Random callers of several keys, some of whom leave, against an upstream that throttles now and then:
 // the shared limit and the keys' own hold in every window, nothing is lost, and nothing is left.
 func TestRandomTrafficKeepsAllLimits(t *testing.T) {
 	for seed := range uint64(20) {
