@@ -88,8 +88,8 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	return q.joinLocked(w, o.retry, now), w, nil
 }
 
-// joinLocked puts w into the line. urgent: w may take the place of the head's predecessor, as a retry does, so
-// the line is looked at even if w is not the head.
+// joinLocked puts w into the line. urgent: w is a retry and may belong in front of those who wait, so the line
+// is looked at even if w is not the head.
 func (q *Queue) joinLocked(w *waiter, urgent bool, now time.Time) *line {
 	if q.line == nil {
 		q.line = newLine(q)

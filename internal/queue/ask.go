@@ -13,7 +13,7 @@ import (
 //	askFor     calls Take of the foreign limiters without the lock; nobody else of the line asks meanwhile
 //	takeAnswer looks at everything again under the lock, because the gate may have closed and ctx may
 //	           have ended: the head goes, or what was taken is given back
-
+//
 // An example with an own Bucket and a foreign limiter over a network. The Bucket's unit is taken at t,
 // which foreign.taken notes. The network answers at t + 30 ms. At t + 20 ms a 429 has
 // closed the gate: takeAnswer finds the head not ready, the Bucket gets its unit of t back, and the
@@ -21,6 +21,7 @@ import (
 //
 // Other calls arrive meanwhile. They join the line behind the head, and advance leaves at once while
 // asking is set. So the foreign limiter is asked by one goroutine for each line at a time.
+
 // errAskPanicked stands in while a foreign limiter is asked, in case it panics.
 var errAskPanicked = errors.New("throttle: the limiter panicked")
 

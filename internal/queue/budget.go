@@ -1,15 +1,14 @@
 package queue
 
 // A Budget bounds retries to a share of the calls. Each call pays PerCall in, each retry takes 1 out, and Max
-// is what can be saved up, and the start (throttle.Budget). Kept is what was spent: the retries that were
-// taken out and not paid for again, from 0 to Max. So a new key needs no state but 0.
+// is the most that can be saved up, and the balance at the start (throttle.Budget). What is stored is the
+// amount spent: the retries that were taken out and not paid for again, from 0 to Max. So a new key has 0.
 //
 // An example with PerCall 0.2 and Max 10: ten retries are allowed at once, then one for every five calls.
 type Budget struct{ PerCall, Max float64 }
 
-// The budget keeps a broken upstream from getting several times its usual traffic. With 100 calls a
-// second that all fail, it gets 120 attempts a second: the calls, and a retry for every fifth.
-// deposit pays a call's share in.
+// deposit pays a call's share in. The budget keeps a broken upstream from getting several times its usual
+// traffic: of 100 calls a second that all fail it gets 120 attempts a second, a retry for every fifth.
 func (b Budget) deposit(spent float64) float64 {
 	if spent > 0 {
 		return max(0, spent-b.PerCall)

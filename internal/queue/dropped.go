@@ -95,12 +95,13 @@ func (s *recordSet) get(sum uint32, now time.Duration) (r record) {
 	return r
 }
 
+// put enters r in the place of its sum, or of the record that is over first.
+//
 // An example with seven places taken, all needed until 12:05 or later but one, of 12 units until 12:01.
 // A new record of 3 units until 12:09 takes that place. What was there goes into record 0: 12 units
 // until 12:01. The next one that must give way, 5 units until 12:06, makes record 0 12 units until
 // 12:06. Until then every key of this set begins with 12 units missing or more: too many for most of
 // them, too few for none.
-// put enters r in the place of its sum, or of the record that is over first.
 func (s *recordSet) put(r record, now time.Duration) {
 	place := &s[1]
 	for i := range s[1:] {

@@ -53,9 +53,9 @@ func (q *Queue) headLocked(now time.Time) *waiter {
 // passLocked decides about w, the head: may it go, and if so, as of when? at is the moment for which units are
 // taken (see asOf). With a shared limiter, w first has to be the head of the shared line too.
 //
-// The order of the questions is from the cheapest to undo to the dearest: the deadline, the turn at the
-// shared limiter, slot and gate, what a foreign limiter has said before; then the own units, which are
-// taken; then, without the lock, the foreign ones.
+// The order of the questions is from the cheapest to undo to the dearest: the deadline, slot and gate, the turn
+// at the shared limiter, what a foreign limiter has said before; then the own units, which are taken;
+// then, without the lock, the foreign ones.
 func (q *Queue) passLocked(w *waiter, at, now time.Time) (d decision) {
 	if q.lateLocked(w, now) {
 		q.refused++

@@ -32,9 +32,8 @@ import (
 
 // A Queue is a waiting line before limiters, with a gate that can stop everyone.
 //
-// Its lock, common.mu, guards all that changes but resting, ended and crowded, which are atomic. The
-// exported methods take the lock; the others are called with it held, but for those that a foreign limiter
-// may block (inquire, refund, watchForeign, askAnew).
+// Its lock, common.mu, guards all that changes but resting, ended and crowded, which are atomic. Methods
+// whose names end in Locked are called with the lock held; the others take it themselves if they need it.
 type Queue struct {
 	common  *common
 	limits  *limit.Set   // all that a call pays: the key's and the shared ones

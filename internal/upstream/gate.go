@@ -97,11 +97,12 @@ const (
 //
 // # Epochs
 //
-// Each event that closes the gate begins an epoch, and each attempt carries the epoch in which it was sent.
+// An answer of the current epoch that closes the gate begins the next epoch, and so does the success of a probe
+// and a pause of an open gate. Each attempt carries the epoch in which it was sent.
 // Example: ten calls are in flight in epoch 0 when the limit is reached. The first 429 closes the gate for
 // its Retry-After of 2 s and begins epoch 1. The nine others are stale answers, to attempts of epoch 0: they
-// belong to the event that is known already. They do not close the gate again, cut no rate and count as no
-// failure; one that advertises 3 s only extends the closing. A success of epoch 0 does not open the gate,
+// belong to the event that is known already. They begin no epoch, cut no rate and count as no failure;
+// one that advertises 3 s makes the closing as long as that, or closes the gate if it is open again. A success of epoch 0 does not open the gate,
 // because it says nothing of the time after the event.
 //
 // # Reopening
