@@ -66,7 +66,7 @@ func (q *Queue) answerTimeLocked(w *waiter) time.Duration {
 	if w.wants&takesTime == 0 {
 		return 0
 	}
-	return min(q.up.RoundTrip().Expected, w.reserve)
+	return min(q.up.AnswerTime(), w.reserve)
 }
 
 // lateLocked reports whether w, whose turn it is, cannot have its answer before its deadline any more. Then its

@@ -86,17 +86,17 @@ func (s *State) Counts() (sent, throttled uint64) { return s.sent, s.throttled }
 type RoundTrip struct {
 	// Smoothed is an average of the latest ones, as TCP makes it; 0: nothing is known.
 	Smoothed time.Duration
-	// Expected is how long after its start a call has its answer, in all but a few cases; 0: nothing is
-	// known. A call whose deadline is nearer than that need not start.
-	Expected time.Duration
 	// Measure: the next attempt's round trip is to be measured.
 	Measure bool
 }
 
 // RoundTrip returns what is known of how long answers take.
 func (s *State) RoundTrip() RoundTrip {
-	return RoundTrip{Smoothed: s.gate.srtt, Expected: s.gate.answerTime(), Measure: s.gate.sample(s.sent)}
+	return RoundTrip{Smoothed: s.gate.srtt, Measure: s.gate.sample(s.sent)}
 }
+
+// AnswerTime is how long after its start a call has its answer, in all but a few cases; 0: nothing is known.
+func (s *State) AnswerTime() time.Duration { return s.gate.answerTime() }
 
 // Scope returns the scope of a route, by what is known now: the set of quotas that its calls fall under.
 func (s *State) Scope(host, path string) uint8 {
@@ -151,7 +151,6 @@ func (s *State) ProbeDue(now time.Time) bool {
 // Start notes that a call starts as of at, and reports whether its quotas have counted it: then its
 // end must be observed or undone. Calm is written out here so that the compiler inlines Start.
 func (s *State) Start(scope uint8, cost int, at, now time.Time) (counted bool) {
-	s.gate.checkStart(now)
 	s.sent++
 	return (s.gate.breaker != nil || s.learned != nil) && s.start(scope, cost, at, now)
 }
@@ -159,6 +158,7 @@ func (s *State) Start(scope uint8, cost int, at, now time.Time) (counted bool) {
 // start is Start where something may hold calls back. It is apart so that Start costs nothing where nothing
 // does.
 func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
+	s.gate.checkStart(now)
 	s.gate.start(cost, at, now, s.pace(now))
 	if s.learned == nil {
 		return false

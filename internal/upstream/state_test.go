@@ -106,11 +106,11 @@ func TestRoundTripOfAState(t *testing.T) {
 	if measured != 16+3 {
 		t.Errorf("%d of 64 are measured, want 19", measured)
 	}
-	if got := s.RoundTrip(); got.Smoothed != 0 || got.Expected != 0 {
+	if got := s.RoundTrip(); got.Smoothed != 0 || s.AnswerTime() != 0 {
 		t.Errorf("%+v without a sample", got)
 	}
 	s.Finish(s.Epoch(), span(0.08), false, zero)
-	if got := s.RoundTrip(); got.Smoothed != span(0.08) || got.Expected != span(0.08+3*0.04) {
+	if got := s.RoundTrip(); got.Smoothed != span(0.08) || s.AnswerTime() != span(0.08+3*0.04) {
 		t.Errorf("%+v after 80 ms", got)
 	}
 }
