@@ -186,9 +186,9 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestClosedRooms keeps the state of internal packages to themselves: an exported struct is either a
+// TestClosedPackages keeps the state of internal packages to themselves: an exported struct is either a
 // value, with fields and no methods, or something that is asked to do things; and no variable can be set.
-func TestClosedRooms(t *testing.T) {
+func TestClosedPackages(t *testing.T) {
 	for _, r := range packages(t) {
 		if !strings.HasPrefix(r.dir, "internal/") {
 			continue

@@ -103,8 +103,7 @@ func drop(resp *http.Response) {
 // attempt is a success without a word about limits: for that one it takes no lock and reads no clock.
 func (c *call) observe() queue.Outcome {
 	quiet := c.turn.Quiet()
-	if quiet && c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil &&
-		hint.Silent(c.resp) {
+	if quiet && c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && hint.Silent(c.resp) {
 		c.turn.End()
 		return queue.Success
 	}
