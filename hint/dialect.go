@@ -59,6 +59,10 @@ type Dialect struct {
 	// none.
 	Refusal int
 
+	// Global means that a throttled response of this host that describes no quota comes from a gateway before
+	// it, and is about the whole host ([Hint].Global).
+	Global bool
+
 	// Body makes the Parser look into JSON bodies of this host; see [Parser].
 	Body bool
 

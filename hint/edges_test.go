@@ -102,6 +102,63 @@ func TestEdgesOfScopes(t *testing.T) {
 	}
 }
 
+// A limit of the whole host is told apart from that of a bucket, and from one that nobody knows.
+func TestGlobal(t *testing.T) {
+	for _, tt := range []struct {
+		host   string
+		status int
+		lines  string
+		want   bool
+	}{
+		{"a.test", 429, "X-RateLimit-Scope: global|Retry-After: 5", true},
+		{"a.test", 429, "X-RateLimit-Global: true", true},
+		{"a.test", 429, "X-RateLimit-Scope: user|X-RateLimit-Bucket: b|Retry-After: 5", false},
+		{"a.test", 429, "X-RateLimit-Scope: shared|X-RateLimit-Bucket: b|Retry-After: 5", false},
+		{"a.test", 429, "X-RateLimit-Global: false|Retry-After: 5", false},
+		{"a.test", 429, "Retry-After: 5", false},
+		{"a.test", 200, "X-RateLimit-Scope: global", false}, // served
+		{"discord.com", 429, "Retry-After: 5", true},        // Cloudflare's
+		{"canary.discord.com", 429, "", true},
+		{"discord.com", 429, "X-RateLimit-Bucket: b|Retry-After: 5", false},
+		{"discord.com", 404, "", false},
+		{"gateway.test", 429, "Retry-After: 5", true},
+		{"gateway.test", 429, "RateLimit-Limit: 5", false},
+	} {
+		resp := response(tt.status, http.Header{})
+		if tt.lines != "" {
+			resp = response(tt.status, headerOf(strings.Split(tt.lines, "|")...))
+		}
+		resp.Request = &http.Request{URL: &url.URL{Scheme: "https", Host: tt.host}}
+		p := Parser{Dialects: []Dialect{{Host: "gateway.test", Global: true}}}
+		if h := p.Parse(resp, noon); h.Global != tt.want || h.Global && h.Scope != "" {
+			t.Errorf("%s, %d %s: %+v, want Global %v", tt.host, tt.status, tt.lines, h, tt.want)
+		}
+	}
+}
+
+// Buckets of one name are apart for each channel, guild and webhook.
+func TestBucketsOfMajorParameters(t *testing.T) {
+	long := strings.Repeat("x", 70)
+	for _, tt := range []struct{ path, bucket, want string }{
+		{"/api/v10/channels/7/messages", "b", "b 7"},
+		{"/channels/8", "b", "b 8"},
+		{"/api/guilds/9/members/7", "b", "b 9"},
+		{"/webhooks/3/secret", "b", "b 3"},
+		{"/users/@me", "b", "b"},
+		{"/users/@me/channels", "b", "b"},
+		{"/users/@me/channels/", "b", "b"},
+		{"", "b", "b"},
+		{"/channels/7", long, long[:32] + " 7"},
+		{"/channels/" + long, "b", "b " + long[:62]},
+	} {
+		resp := response(429, headerOf("X-RateLimit-Bucket: "+tt.bucket, "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 1"))
+		resp.Request = &http.Request{URL: &url.URL{Scheme: "https", Host: "discord.com", Path: tt.path}}
+		if h := Parse(resp, noon); h.Scope != tt.want || len(h.Quotas) != 1 || h.Quotas[0].Name != tt.want {
+			t.Errorf("%s: %+v, want %q", tt.path, h, tt.want)
+		}
+	}
+}
+
 // If there are too many fields, which of them are read does not depend on the order of a map.
 func TestTooManyFieldsAreCutInOrder(t *testing.T) {
 	var first []Quota

@@ -63,6 +63,11 @@ type Hint struct {
 	// it, so check Final first.
 	Final bool
 
+	// Global means that the limit is about the whole host, whatever the credentials, keys or routes:
+	// Discord's X-RateLimit-Scope: global, or a refusal by a gateway before it (see [Dialect]). It is false
+	// if Throttled is false.
+	Global bool
+
 	// Scope is the Name of the quota that throttled the request. "": unknown, and then it may concern
 	// everything under the same credentials. It is also "" if Throttled is false.
 	Scope string
@@ -79,7 +84,7 @@ type Hint struct {
 // The strings may share memory with the response's header. Clone those that are kept for long.
 type Quota struct {
 	// Name is the upstream's name for the quota, cut to 64 bytes: the policy name of RateLimit, GitHub's
-	// resource, Discord's bucket. "": unknown.
+	// resource, Discord's bucket with its major parameter ("abcd1234 7" of /channels/7). "": unknown.
 	Name string
 
 	// Unit is what the quota counts, in the upstream's words: "requests", "tokens". "": unknown. It is
@@ -168,7 +173,7 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter()
 	}
 	h.Final = resp.StatusCode >= 400 && forbidsRetry(resp.Header)
-	if mentionsLimit(resp.Header) || p.covers(resp) {
+	if mentionsLimit(resp.Header) || resp.StatusCode == http.StatusTooManyRequests || p.covers(resp) {
 		p.read(resp, now, &h)
 	} else {
 		h.Throttled = throttles(resp.StatusCode, &h)
@@ -208,7 +213,7 @@ func (p *Parser) read(resp *http.Response, now time.Time, h *Hint) {
 	if fresh {
 		l.collect(resp.Header)
 	}
-	refusal, body := false, false // a row says so of this status; a row asks for the body
+	refusal, body, gateway := false, false, false // a row says so of this status; asks for the body; has Global
 	for _, rows := range [...][]Dialect{p.Dialects, vendors} {
 		for i := range rows {
 			d := &rows[i]
@@ -224,6 +229,7 @@ func (p *Parser) read(resp *http.Response, now time.Time, h *Hint) {
 			}
 			refusal = refusal || d.Refusal != 0 && d.Refusal == resp.StatusCode
 			body = body || d.Body || len(d.Final) > 0
+			gateway = gateway || d.Global
 		}
 	}
 	r.clock.wait = h.RetryAfter
@@ -231,6 +237,10 @@ func (p *Parser) read(resp *http.Response, now time.Time, h *Hint) {
 	if body {
 		r.look(resp, p, h, fresh)
 	}
+	if r.bucket != "" {
+		r.nameBucket(resp)
+	}
+	r.global = r.global || gateway && r.n == 0 && r.bucket == ""
 	r.conclude(resp.StatusCode, refusal, h)
 }
 
@@ -268,6 +278,7 @@ func (r *reader) conclude(status int, refusal bool, h *Hint) {
 	if h.Throttled && h.RetryAfter == 0 && !complete {
 		h.RetryAfter = r.end
 	}
+	h.Global = h.Throttled && r.global
 	switch {
 	case !h.Throttled, r.global, status >= 500, status == http.StatusTeapot:
 	case r.bucket != "":

@@ -132,6 +132,11 @@ var vendors = []Dialect{
 	// devforum.zoom.us/t/18928: Retry-After is an ISO date when the day is used up
 	{Host: "api.zoom.us", RetryAfter: "Retry-After"},
 
+	// discord.com/developers/docs/topics/rate-limits, Invalid Request Limit: Cloudflare stops an
+	// address before Discord sees it, by a 429 without any of its fields
+	{Host: "*discord.com", Global: true},
+	{Host: "*discordapp.com", Global: true},
+
 	// linear.app/developers/rate-limiting: throttles with 400; Retry-After as its SDK
 	// reads it, packages/sdk/src/error.ts
 	{Host: "api.linear.app", Refusal: 400, RetryAfter: "Retry-After"},
