@@ -105,15 +105,26 @@ func (f *Fault) check() error {
 // isStatus reports whether an answer can have the status: 1xx are none.
 func isStatus(code int) bool { return 200 <= code && code <= 999 }
 
-// A Span is a random time.
+// A Span is a random time: uniform, or exponential as the gaps and the service times of the textbooks are.
+//
+// Three of 100 ms on average: Span{Min: 100 ms} always takes that, Span{Min: 50 ms, Max: 150 ms} anything
+// in between, and Span{Min: 20 ms, Mean: 80 ms} now and then half a second.
 type Span struct {
 	Min, Max time.Duration // uniform from Min to Max; always Min if Max is not above it
+	Mean     time.Duration // not 0: Min and an exponential time of this mean, at most Max if Max is above Min
 }
 
 // draw returns one such time.
 // Both ends are included: Min 1 ms and Max 2 ms may give either. Nothing is drawn if there is no
 // choice.
 func (s Span) draw(r *rand.Rand) time.Duration {
+	if s.Mean > 0 {
+		d := s.Min + time.Duration(r.ExpFloat64()*float64(s.Mean))
+		if s.Max > s.Min {
+			d = min(d, s.Max)
+		}
+		return d
+	}
 	if s.Max <= s.Min {
 		return s.Min
 	}

@@ -136,7 +136,7 @@ func (s *Server) check() error {
 			return fmt.Errorf("throttletest: Faults[%d]: %w", i, err)
 		}
 	}
-	if s.Latency.Min < 0 || s.Work.Min < 0 || s.Status != 0 && !isStatus(s.Status) {
+	if min(s.Latency.Min, s.Latency.Mean, s.Work.Min, s.Work.Mean) < 0 || s.Status != 0 && !isStatus(s.Status) {
 		return fmt.Errorf("throttletest: negative Latency %v or Work %v, or a Status %d that no answer has", s.Latency, s.Work, s.Status)
 	}
 	return nil

@@ -290,6 +290,7 @@ func TestNonsense(t *testing.T) {
 		"Faults[0]: a Status of 99":         {Faults: []throttletest.Fault{{Status: 99}}},
 		"Status 1000":                       {Status: 1000},
 		"Latency":                           {Latency: throttletest.Span{Min: -1}},
+		"-1ns":                              {Work: throttletest.Span{Mean: -1}},
 		"Work":                              {Work: throttletest.Span{Min: -1}},
 	} {
 		req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL(), nil)
