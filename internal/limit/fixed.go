@@ -23,6 +23,17 @@ func (w *FixedWindow) Adjust(n int) {
 	change(w, func(now time.Time) { w.s.adjust(now, n) })
 }
 
+// SetLimit changes the window from now on. The units of the open window stay used, and it ends per after it
+// began. Example: 100 per minute, 60 used since 0 s. At 20 s the limit becomes 50 per 30 s: nothing is left
+// until 30 s, and 10 units of the next window are used already.
+func (w *FixedWindow) SetLimit(n int, per time.Duration) {
+	change(w, func(now time.Time) {
+		start, used := w.s.at(now)
+		w.s.init("SetLimit", n, per)
+		w.s.start, w.s.used, w.s.changed = start, used, true
+	})
+}
+
 // fixedCount is the state of a FixedWindow: a window opens with the first unit after the last one ended.
 //
 // used may be more than n: the surplus is a debt that fills the windows after this one, without a gap.
@@ -118,7 +129,7 @@ func (s *fixedCount) available(now time.Time) float64 {
 // fresh implements state: without a window open nothing of the past counts.
 func (s *fixedCount) fresh(now time.Time) bool {
 	_, used := s.at(s.lift(now))
-	return used == 0
+	return used == 0 && !s.changed
 }
 
 // spent implements state: all used units are back when the last window that they fill ends.

@@ -176,17 +176,6 @@ func (s *Set) Available(now time.Time) float64 {
 	return fewest
 }
 
-// Watchers counts the watchers of all accounts.
-func (s *Set) Watchers() int {
-	s.lock()
-	defer s.unlock()
-	n := 0
-	for _, a := range s.accounts {
-		n += len(guardOf(a).watchers)
-	}
-	return n
-}
-
 // Fresh reports whether all accounts are as new. It knows nothing of foreign limiters.
 func (s *Set) Fresh(now time.Time) bool {
 	fresh := true

@@ -28,6 +28,12 @@ func (w *SlidingWindow) Adjust(n int) {
 	change(w, func(now time.Time) { w.s.adjust(now, n) })
 }
 
+// SetLimit changes the window from now on: units stay used until they are per old. What the old window had
+// forgotten stays forgotten.
+func (w *SlidingWindow) SetLimit(n int, per time.Duration) {
+	change(w, func(now time.Time) { w.s.setLimit(now, n, per) })
+}
+
 // slidingLog is the state of a SlidingWindow: a stamp, the moment of its start, for each unit until per
 // has passed. There are n places; a unit may start when a place is empty or its stamp is per old.
 //
@@ -113,6 +119,25 @@ func (s *slidingLog) adjust(now time.Time, n int) {
 	}
 }
 
+// setLimit is SetLimit at now. If more units are in use than the new window has, the oldest are dropped: the
+// next unit may start when fewer than n are in the window, and that is when the oldest of the newest n
+// leaves it. Example: 5 units at 1, 2, 3, 4 and 5 s, and at 6 s the limit becomes 2 per 10 s. The next unit
+// starts at 14 s, when that of 4 s is 10 s old. A debt is booked again in the new windows.
+func (s *slidingLog) setLimit(now time.Time, n int, per time.Duration) {
+	fresh := s.window
+	fresh.init("SetLimit", n, per) // it may panic, and then nothing has changed
+	var debt int64
+	if s.n > 0 {
+		debt = s.settle(now)
+	}
+	s.window = fresh
+	s.log.drop(max(0, s.log.len()-n))
+	s.changed = true
+	if debt > 0 {
+		s.consume(now, int(debt))
+	}
+}
+
 // periods is how many windows ahead of now a stamp is, rounded up: what it stands for in owed units.
 func (s *slidingLog) periods(stamp, now int64) int64 {
 	return (stamp - now + int64(s.per) - 1) / int64(s.per)
@@ -175,14 +200,17 @@ func (s *slidingLog) available(now time.Time) float64 {
 }
 
 // fresh implements state: with all stamps expired nothing of the past counts.
-func (s *slidingLog) fresh(now time.Time) bool {
+func (s *slidingLog) fresh(now time.Time) bool { return s.empty(now) && !s.changed }
+
+// empty reports whether all stamps have expired.
+func (s *slidingLog) empty(now time.Time) bool {
 	return s.expired(s.stamp(s.lift(now))) == s.log.len()
 }
 
 // spent implements state: all units are back when the last stamp expires.
 func (s *slidingLog) spent(now time.Time) Spent {
 	now = s.lift(now)
-	if s.fresh(now) {
+	if s.empty(now) {
 		return Spent{}
 	}
 	log := s.log.live()

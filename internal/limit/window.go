@@ -12,6 +12,8 @@ type window struct {
 	clock
 	n   int64 // 0: the zero window, which no constructor has made
 	per time.Duration
+
+	changed bool // SetLimit was called, so the window is not fresh any more
 }
 
 // init panics for nonsense, as time.NewTicker does; caller is the constructor that the message names.

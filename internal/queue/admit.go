@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // This file is what happens when a call arrives: it goes, is refused, or joins the line. All of it is called
@@ -79,6 +81,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	w := new(waiter)
 	*w = o.waiter
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
+	w.route = upstream.RouteOf(o.host, o.path)
 	// A clock that runs only while the gate is closed. What it has advanced by when w leaves is what w
 	// has waited for the upstream, see pausedByLocked.
 	w.arrived = q.up.ClosedTime(now)
@@ -125,13 +128,17 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	if wait, yes := q.outOfPatienceLocked(o.paused, o.scope, true, now); yes {
 		return q.errorOf(o.attempts, wait, q.pausedLocked(now))
 	}
-	if o.deadline == 0 && opts.MaxWait == 0 {
+	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.maxWait != 0
+	if o.maxWait != 0 {
+		most = max(0, o.maxWait)
+	}
+	if o.deadline == 0 && !bounded {
 		return nil
 	}
 	switch wait := q.predictLocked(o, now); {
 	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(&o.waiter) > o.deadline:
 		return q.errorOf(o.attempts, wait, q.common.Errors.Deadline)
-	case opts.MaxWait > 0 && wait > opts.MaxWait:
+	case bounded && wait > most:
 		return q.errorOf(o.attempts, wait, q.common.Errors.TooLong)
 	}
 	return nil

@@ -19,11 +19,12 @@ type (
 
 // The outcomes of an attempt, see package upstream.
 const (
-	Success   = upstream.Success
-	Cancelled = upstream.Cancelled
-	Neutral   = upstream.Neutral
-	Failure   = upstream.Failure
-	Throttled = upstream.Throttled
+	Success    = upstream.Success
+	Cancelled  = upstream.Cancelled
+	Neutral    = upstream.Neutral
+	Failure    = upstream.Failure
+	Overloaded = upstream.Overloaded
+	Throttled  = upstream.Throttled
 )
 
 // ErrNoKey is what Call.Wait returns where its table has no such key: Add it, and wait again.
@@ -33,7 +34,8 @@ var ErrNoKey = errors.New("throttle: no such key")
 type Want struct {
 	Cost     int // units
 	Priority int32
-	Resend   bool // it can be sent again: good for a probe
+	Resend   bool          // it can be sent again: good for a probe
+	MaxWait  time.Duration // it may wait in place of Options.MaxWait; 0: that one holds; negative: not at all
 }
 
 // A Route is what advertised quotas may depend on.
@@ -77,7 +79,7 @@ type Call struct {
 func (c *Call) Init(t *Table, key string, w Want) {
 	c.table, c.key = t, key
 	o := &c.order
-	o.cost, o.prio, o.wants = w.Cost, w.Priority, takesTime
+	o.cost, o.prio, o.wants, o.maxWait = w.Cost, w.Priority, takesTime, w.MaxWait
 	if t.common.Options.MaxInFlight > 0 {
 		o.wants |= wantsSlot
 	}
@@ -107,8 +109,8 @@ func (c *Call) Under() bool { return c.under }
 // Wait stands in line until the next attempt may be sent. It returns how long that was, and whether
 // the call has had to wait at all.
 func (c *Call) Wait(ctx context.Context, r Route) (waited time.Duration, stood bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, false, c.table.common.Error(c.key, 0, c.order.attempts, err)
+	if ctx.Err() != nil {
+		return 0, false, c.table.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
 	}
 	l, w, err := c.arrive(ctx, r)
 	if err != nil {
@@ -116,7 +118,7 @@ func (c *Call) Wait(ctx context.Context, r Route) (waited time.Duration, stood b
 	}
 	if w != nil {
 		start := time.Now()
-		if err := l.sleep(ctx, w); err != nil {
+		if err := c.order.sleep(ctx, l, w); err != nil {
 			return 0, true, err
 		}
 		// From here on w is read only: it has left the line.
@@ -148,12 +150,20 @@ func (c *Call) arrive(ctx context.Context, r Route) (*line, *waiter, error) {
 		// A call pays its share once, at its first Wait. Its retries find entry set and pay nothing.
 		e.spent = t.common.Budget.deposit(e.spent)
 	}
-	q := &c.entry.queue
+	q, now := &c.entry.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()
 	c.srtt = trip.Smoothed
+	c.order.host, c.order.path = r.Host, r.Path
 	c.order.scope = q.up.Scope(r.Host, r.Path)
 	c.order.sample = trip.Measure
-	return q.admitLocked(ctx, &c.order, t.common.base.Add(since), nil)
+	if t.common.hosts != nil {
+		q.meetLocked(r.Host, now)
+	}
+	l, w, err := q.admitLocked(ctx, &c.order, now, nil)
+	if l != nil {
+		l.note(r.Host)
+	}
+	return l, w, err
 }
 
 // Quiet reports whether the attempt need not be reported if it is a success without a hint.
@@ -181,20 +191,24 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 	c.under = false
 	q, o := &c.entry.queue, &c.order
 	a := upstream.Answer{
-		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: &r.Hint, Trip: r.At.Sub(o.now), Sent: o.now,
+		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Trip: r.At.Sub(o.now), Sent: o.now,
 		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: o.cost,
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
+		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor,
 	}
 	o.wants &^= counted
 	// The order matters. First the gate learns of the answer. Then the waiters are put where it has
-	// moved them: the first quota of a key gives them a scope. Then those leave for whom the closing
+	// moved them, by their routes. Then those leave for whom the closing
 	// lasts too long, and only then may the head of those who are left go.
 	seen := q.up.Observe(&a, r.At)
 	if seen.Moved && q.line != nil {
-		q.line.move(seen.Scope)
+		q.line.move(q.up.ScopeOf)
 	}
 	if seen.Stopped {
 		q.expelLocked(r.At)
+	}
+	if r.Hint.Global && r.Outcome == Throttled && r.Hint.RetryAfter > 0 {
+		c.table.closeHostLocked(r.Route.Host, believed(r.Hint.RetryAfter, r.At), r.Status, r.At)
 	}
 	// While all is well an answer lets nobody go: units come with time, and slots by free.
 	if !q.up.Calm() {
@@ -204,8 +218,8 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 }
 
 // Retry decides whether the line would take the call again after that delay, and whether the budget
-// covers it: the budget is asked only after a failure while the gate is open, because a closed gate
-// bounds the attempts by itself. Then another Wait is due; wait is until when the next attempt is
+// covers it: the budget is asked only after a failure while the gate is open or closed briefly, because a
+// closing bounds the attempts by itself. Then another Wait is due; wait is until when the next attempt is
 // expected. The error is Errors.Budget if the budget is spent.
 //
 // The budget comes last, so that a retry that is not made for another reason takes nothing from it. An
@@ -217,6 +231,9 @@ func (c *Call) Retry(ctx context.Context, r Route, delay time.Duration, failed b
 	now := time.Now()
 	q := &c.entry.queue
 	c.order.scope = q.up.Scope(r.Host, r.Path)
+	if q.common.hosts != nil {
+		q.meetLocked(r.Host, now)
+	}
 	// A copy is asked: the call itself changes only when the retry is decided.
 	again := c.order
 	again.retry = true
@@ -231,7 +248,7 @@ func (c *Call) Retry(ctx context.Context, r Route, delay time.Duration, failed b
 	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
 		return 0, q.common.Errors.Deadline
 	}
-	if gate := q.up.Closing(now); failed && (gate.Cause == upstream.Open || gate.Over) {
+	if gate := q.up.Closing(now); failed && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
 		spent, ok := q.common.Budget.withdraw(c.entry.spent)
 		if !ok {
 			return 0, q.common.Errors.Budget
@@ -276,7 +293,7 @@ func (c *Call) BackOff(ctx context.Context, delay time.Duration, meanwhile func(
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return q.errorOf(c.order.attempts, 0, ctx.Err())
+		return q.errorOf(c.order.attempts, 0, endOf(ctx))
 	}
 }
 

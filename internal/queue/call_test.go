@@ -18,6 +18,7 @@ type client struct {
 	own      func(key string) *limit.Set                                // of a key; nil: none
 	answer   func(ctx context.Context, key, path string, n int) Outcome // to the n-th attempt of a call
 	after    time.Duration                                              // Retry-After of what is throttled; 0: none
+	host     func(key string) string                                    // of a key's calls; nil: the key
 	attempts int                                                        // at most, of a call; 0: 1
 	backOff  time.Duration                                              // before a retry
 }
@@ -48,6 +49,9 @@ func (c *client) call(ctx context.Context, key, path string, w Want) (Outcome, e
 	turn.Init(c.table, key, w)
 	defer turn.Done()
 	route := Route{Host: key, Path: path}
+	if c.host != nil {
+		route.Host = c.host(key)
+	}
 	for {
 		if _, _, err := turn.Wait(ctx, route); err == ErrNoKey {
 			c.add(key)
@@ -58,7 +62,8 @@ func (c *client) call(ctx context.Context, key, path string, w Want) (Outcome, e
 		turn.Sending()
 		r := Result{Outcome: c.answer(ctx, key, path, turn.Attempts()), Route: route, At: time.Now()}
 		if r.Outcome == Throttled {
-			r.Hint = hint.Hint{Throttled: true, RetryAfter: c.after}
+			r.Status = 429
+			r.Hint = hint.Hint{Throttled: true, RetryAfter: c.after, Global: path == "/global"}
 		}
 		if r.Outcome == Success && turn.Quiet() {
 			turn.End()

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -14,6 +16,23 @@ import (
 func (q *Queue) errorOf(attempts int, wait time.Duration, reason error) error {
 	return q.common.Error(q.key, wait, attempts, reason)
 }
+
+// endOf is why ctx has ended: its error, with its cause if that is another one. The cause of a wait that order.bound
+// has ended stands alone: the caller's own ctx goes on.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	var late tooLate
+	switch {
+	case cause == err:
+		return err
+	case errors.As(cause, &late):
+		return late.error
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// tooLate is the cause of a ctx that order.bound has ended.
+type tooLate struct{ error }
 
 // fail is the error of w, which ends because of err.
 func (q *Queue) fail(w *waiter, err error) error {
@@ -40,7 +59,7 @@ func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
 // lacksSlotLocked reports whether the head of the line could go if it had a slot.
 func (q *Queue) lacksSlotLocked(now time.Time) bool {
 	most := q.common.Options.MaxInFlight
-	if most == 0 || q.slots < most || q.line.asking != nil {
+	if most == 0 || int(q.slots) < most || q.line.asking != nil {
 		return false
 	}
 	if c := q.up.Closing(now); c.Cause != upstream.Open && !c.Over {

@@ -36,9 +36,14 @@ type mutex struct {
 	pause   int              // critical sections until the next look
 }
 
-// One look may visit so many keys and waiters. Where there are more, say k times as many, only each
-// k-th critical section is looked at, and not compared with the one before.
-const lookAtOnce = 256
+// One look may visit so many keys and waiters (lookAtOnce). Where there are more, so many critical sections
+// pass without a look that each has paid for lookShare of those visits, and a look is not compared with the
+// one before. Example: 100,000 calls wait. One look visits all of them, and the next follows 25,000
+// critical sections later; so filling and draining the line costs a few looks and not 200,000.
+const (
+	lookAtOnce = 256
+	lookShare  = 4
+)
 
 func guardTable(t *Table) { t.common.mu.table, t.common.mu.looks = t, map[*Queue]*look{} }
 func guardQueue(q *Queue) { q.common.mu.queue, q.common.mu.looks = q, map[*Queue]*look{} }
@@ -70,7 +75,8 @@ func (m *mutex) look(now time.Time) {
 	if m.table != nil {
 		n = m.lookAtTable(now)
 	}
-	if m.pause = n / lookAtOnce; m.pause > 0 {
+	if m.pause = 0; n > lookAtOnce {
+		m.pause = n / lookShare
 		clear(m.looks)
 		m.busiest = math.MaxInt / 2 // not known
 	}
@@ -98,7 +104,7 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 
 // checkCounts: slots are within their bounds, and each call is counted where it is.
 func (q *Queue) checkCounts(keyed bool) {
-	if most := q.common.Options.MaxInFlight; q.slots < 0 || most > 0 && q.slots > most || keyed && most == 0 && q.slots > 0 {
+	if most := q.common.Options.MaxInFlight; q.slots < 0 || most > 0 && int(q.slots) > most || keyed && most == 0 && q.slots > 0 {
 		broken("%q holds %d slots of %d", q.key, q.slots, most)
 	}
 	under := -1 // a bare queue does not count them
@@ -149,6 +155,7 @@ type look struct {
 	served  uint32
 	waiters []*waiter
 	plain   bool      // who goes next depends on priority and arrival alone
+	scope   uint8     // plain: that of all
 	head    *waiter   // who could go, and has not gone; nil: nobody
 	since   time.Time // when head was first seen
 }
@@ -158,7 +165,7 @@ func (s *look) take(q *Queue) {
 	l := q.line
 	probing := q.up.Closing(q.common.now()).Probing
 	s.line, s.served, s.waiters = l, l.served, s.waiters[:0]
-	s.plain = !probing && l.asking == nil && len(l.scopes) == 1
+	s.plain, s.scope = !probing && l.asking == nil && len(l.scopes) == 1, l.scopes[0].number
 	l.each(func(w *waiter) { s.waiters = append(s.waiters, w) })
 }
 
@@ -204,7 +211,7 @@ func (q *Queue) couldGo(now time.Time) *waiter {
 		return nil
 	}
 	w, most := q.headLocked(now), q.common.Options.MaxInFlight
-	if w.slot() && most > 0 && q.slots >= most || q.foreign != nil && q.foreign.next.After(now) {
+	if w.slot() && most > 0 && int(q.slots) >= most || q.foreign != nil && q.foreign.next.After(now) {
 		return nil
 	}
 	if m, err := q.limits.Ready(now, w.cost); err != nil || m.After(now) {
@@ -226,6 +233,8 @@ func (s *look) checkOrder(q *Queue) {
 	gone := 0
 	for _, w := range there {
 		switch {
+		case w.scope != s.scope: // an answer has moved it to the scope of its route, and others may go first now
+			return
 		case w.state == granted:
 			gone++
 		case w.index == -1: // cancelled or refused
@@ -261,7 +270,7 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 		if q.busyLocked() {
 			busy++
 		}
-		if t.keys[q.key] != e || e.place != i {
+		if t.keys[q.key] != e {
 			broken("key %q is not in its place, which is %d", q.key, i)
 		}
 		if b := t.common.Budget; e.spent < 0 || b.PerCall >= 0 && e.spent > b.Max+1e-6 {
@@ -279,6 +288,9 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 	}
 	if t.common.shared != nil {
 		t.common.shared.check(units)
+	}
+	if h := t.common.hosts; h != nil && (len(h) == 0 || len(h) > maxHosts) {
+		broken("%d closings of hosts are kept", len(h))
 	}
 	m.forget()
 	return n

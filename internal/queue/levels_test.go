@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/go-throttle/throttle/internal/upstream"
 	"time"
 )
 
@@ -106,7 +108,7 @@ func TestRanksAgainstPlainList(t *testing.T) {
 		for step := range 1500 {
 			switch n := rng.IntN(10); {
 			case n < 5 && (step/300)%2 == 0, n < 3, len(p) == 0: // more come, then more leave
-				w := &waiter{seq: uint64(2*step + 2), prio: int32(rng.IntN(prios)), scope: uint8(rng.IntN(scopes)), cost: rng.IntN(5)}
+				w := &waiter{seq: uint64(2*step + 2), prio: int32(rng.IntN(prios)), scope: uint8(rng.IntN(scopes)), route: upstream.Route(rng.IntN(8)), cost: rng.IntN(5)}
 				if len(left) > 0 && rng.IntN(3) == 0 { // a retry
 					i := rng.IntN(len(left))
 					w.seq = left[i].seq
@@ -126,8 +128,9 @@ func TestRanksAgainstPlainList(t *testing.T) {
 				p = slices.DeleteFunc(p, func(x *waiter) bool { return x == w })
 				left = append(left, w)
 			}
-			if len(r.scopes) == 1 && r.scopes[0].number == 0 && rng.IntN(100) == 0 {
-				r.move(uint8(rng.IntN(4)))
+			if rng.IntN(100) == 0 { // what is known of the routes has changed
+				now := upstream.Route(rng.IntN(4))
+				r.move(func(r upstream.Route) uint8 { return uint8((r + now) % 4) })
 			}
 			if err := p.check(&r, rng, prios); err != nil {
 				t.Fatalf("seed %d, step %d: %v", seed, step, err)

@@ -32,6 +32,7 @@ const fairEvery = 8
 //	refusal, then ctx the waiter is out already; it returns the reason for the refusal
 type line struct {
 	ranks
+	waitedFor
 	q       *Queue      // whose line it is
 	timer   *time.Timer // wakes the head; nil until one was needed
 	due     time.Time   // the moment that a limiter named for the head; zero: none
@@ -73,6 +74,9 @@ func asOf(due, now time.Time) time.Time {
 // advance lets go all who may go now, and plans when to look again. It is called after every event that
 // may change the answer, and is right to call at any time.
 func (l *line) advance(now time.Time) {
+	if l.count > 0 && l.q.common.hosts != nil {
+		l.q.lookLocked(now)
+	}
 	if l.count == 0 {
 		return
 	}
@@ -221,7 +225,7 @@ func (l *line) abandonLocked(ctx context.Context, w *waiter) (units int, back bo
 	l.q.common.mu.Lock()
 	defer l.q.common.mu.Unlock()
 	now := time.Now()
-	err = l.q.gaveUpLocked(w, ctx.Err(), now)
+	err = l.q.gaveUpLocked(w, endOf(ctx), now)
 	switch w.state {
 	case refused:
 		return 0, false, l.reasonLocked(w)

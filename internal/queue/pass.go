@@ -115,7 +115,7 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 // readyLocked asks the slots, the gate and the learned limits whether w may go at now, and as of when. Nothing is
 // taken.
 func (q *Queue) readyLocked(w *waiter, at, now time.Time) (time.Time, decision) {
-	if most := q.common.Options.MaxInFlight; w.slot() && most > 0 && q.slots >= most {
+	if most := q.common.Options.MaxInFlight; w.slot() && most > 0 && int(q.slots) >= most {
 		return at, decision{verdict: block}
 	}
 	at, exact, ok := q.up.Ready(w.scope, w.cost, at, now)

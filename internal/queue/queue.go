@@ -1,6 +1,7 @@
 // Package queue is the waiting line before the limiters: who goes, when, and who is refused.
 //
 //	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
+//	hosts.go                   hosts that are closed as a whole, for the calls of all keys
 //	call.go, budget.go         one call of a Transport, with its attempts and retries
 //	tasks.go                   calls of a Group, which wait without a goroutine each
 //	queue.go                   a Queue: limiters, line and upstream, under one lock
@@ -46,7 +47,8 @@ type Queue struct {
 	retried uint64        // attempts
 	refused uint64        // calls
 	resting atomic.Int64  // calls in their own backoff
-	slots   int           // in-flight slots held
+	met     time.Duration // when its first call came, counted from common.base
+	slots   int32         // in-flight slots held
 	crowded atomic.Bool   // somebody waits and all is well, so quick is the way into the line; only a hint
 	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
 }
@@ -65,6 +67,8 @@ type Config struct {
 	Budget   Budget        // of each key
 	Shared   *limit.Set    // paid by the calls of all keys; nil: none
 	Errors   Errors
+	// WindowFactor is how much faster than evenly an advertised long window is used.
+	WindowFactor float64
 	// Error makes the error of a call of key that is ended on this side because of reason.
 	Error func(key string, wait time.Duration, attempts int, reason error) error
 }
@@ -81,10 +85,11 @@ type Errors struct {
 // common is what queues that share a lock have in common: all those of a Table, or a bare Queue alone.
 type common struct {
 	Config
-	mu       mutex       // guards all the queues
-	base     time.Time   // offsets count from here
-	arrivals uint64      // of calls so far, the source of waiter.seq
-	shared   *sharedLine // nil if no limiter is shared by all queues
+	mu       mutex                   // guards all the queues
+	base     time.Time               // offsets count from here
+	arrivals uint64                  // of calls so far, the source of waiter.seq
+	shared   *sharedLine             // nil if no limiter is shared by all queues
+	hosts    map[string]*hostClosing // by hostName; nil while no host is closed as a whole
 }
 
 // New returns a Queue of its own before l.
@@ -103,22 +108,23 @@ func (r *common) now() time.Time { return r.base.Add(time.Since(r.base)) }
 // queue's calls pay. met is when its first call comes, counted from r.base.
 func (q *Queue) init(r *common, l, own *limit.Set, met time.Duration) {
 	q.common, q.limits, q.own = r, l, own
-	q.up.Init(l, r.base.Add(met))
+	q.up.Init(l)
+	q.met = met
 	if l.Foreign() > 0 {
 		q.foreign = new(foreignView)
 	}
 }
 
 // Wait waits for a start that takes no slot.
-func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
-	if ctx.Err() == nil {
+func (q *Queue) Wait(ctx context.Context, want Want) error {
+	if ctx.Err() == nil && want.MaxWait == 0 {
 		var w *waiter
 		var now time.Time
 		if q.crowded.Load() {
-			w = &waiter{wake: make(chan struct{}, 1), cost: cost, prio: prio}
+			w = &waiter{wake: make(chan struct{}, 1), cost: want.Cost, prio: want.Priority}
 			now = time.Now()
 		}
-		switch l, ok := q.quick(ctx, w, cost, now); {
+		switch l, ok := q.quick(ctx, w, want.Cost, now); {
 		case ok:
 			return nil
 		case l != nil:
@@ -129,7 +135,7 @@ func (q *Queue) Wait(ctx context.Context, cost int, prio int32) error {
 			return err
 		}
 	}
-	return q.waitInLine(ctx, cost, prio)
+	return q.waitInLine(ctx, want)
 }
 
 // quick is Wait in the two common cases: nobody waits and the units are there; or all is well, the deadline is
@@ -164,8 +170,8 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 }
 
 // waitInLine is Wait in all other cases.
-func (q *Queue) waitInLine(ctx context.Context, cost int, prio int32) error {
-	o := order{waiter: waiter{cost: cost, prio: prio}}
+func (q *Queue) waitInLine(ctx context.Context, want Want) error {
+	o := want.order(0)
 	err := q.enter(ctx, &o)
 	if err == nil && q.up.Alert() {
 		q.finish(o.epoch)
@@ -174,8 +180,8 @@ func (q *Queue) waitInLine(ctx context.Context, cost int, prio int32) error {
 }
 
 // Do waits for a start, then calls fn with an in-flight slot.
-func (q *Queue) Do(ctx context.Context, cost int, prio int32, fn func(context.Context) error) error {
-	o := order{waiter: waiter{cost: cost, prio: prio, wants: wantsSlot | takesTime}}
+func (q *Queue) Do(ctx context.Context, want Want, fn func(context.Context) error) error {
+	o := want.order(wantsSlot | takesTime)
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
@@ -191,8 +197,14 @@ func (q *Queue) Pause(d time.Duration) {
 	})
 }
 
-// Resume opens a closed gate now, and lets one call ask a quota that is spent.
-func (q *Queue) Resume() { q.change(q.up.Resume) }
+// Resume opens a closed gate now, and lets one call ask a quota that is spent. A host that is closed as a whole
+// goes on to be for other keys.
+func (q *Queue) Resume() {
+	q.change(func(now time.Time) {
+		q.resumeHostsLocked()
+		q.up.Resume(now)
+	})
+}
 
 // finish ends a call whose result says nothing of an upstream.
 func (q *Queue) finish(epoch uint32) {
@@ -258,7 +270,7 @@ func (q *Queue) Stats() Stats {
 	now := time.Now()
 	sent, throttled := q.up.Counts()
 	s := Stats{
-		InFlight: q.slots,
+		InFlight: int(q.slots),
 		Tokens:   q.limits.Available(now), Limit: q.limits.Rate(),
 		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
@@ -295,33 +307,16 @@ func (q *Queue) Known() []upstream.Known {
 // Key is the key of the queue; "" if it is a bare one.
 func (q *Queue) Key() string { return q.key }
 
-// An order is what a caller wants of a queue: the waiter that will stand in line if it must, and what need
-// not be kept there. It lives on the caller's stack; a waiter is allocated only if the call has to wait.
-type order struct {
-	waiter
-	attempts int       // sent before
-	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
-	now      time.Time // when it was granted
-	sample   bool      // its round trip is to be measured
-	waited   bool      // it has stood in the line
-}
-
-// fill copies what w was granted.
-// The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
-func (o *order) fill(w *waiter) {
-	o.waiter, o.now, o.waited = *w, time.Now(), true
-}
-
 // enter waits for a start. If it returns an error, the call holds nothing.
 func (q *Queue) enter(ctx context.Context, o *order) (err error) {
-	if err := ctx.Err(); err != nil {
-		return q.errorOf(o.attempts, 0, err)
+	if ctx.Err() != nil {
+		return q.errorOf(o.attempts, 0, endOf(ctx))
 	}
 	l, w, err := q.arrive(ctx, o)
 	if err != nil || w == nil {
 		return err
 	}
-	if err := l.sleep(ctx, w); err != nil {
+	if err := o.sleep(ctx, l, w); err != nil {
 		return err
 	}
 	o.fill(w)

@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
@@ -70,8 +70,38 @@ func conserved(t *testing.T, q *Queue) {
 		if q.line != nil || q.crowded.Load() || q.busyLocked() || q.resting.Load() != 0 {
 			t.Errorf("line %v, slots %d, begun %d, ended %d, resting %d", q.line, q.slots, q.begun, q.ended.Load(), q.resting.Load())
 		}
-		if n := q.limits.Watchers(); n != 0 {
-			t.Errorf("the limiters are still watched by %d", n)
+	})
+}
+
+// A watchedBucket counts those who watch it.
+type watchedBucket struct {
+	*limit.Bucket
+	watchers atomic.Int32
+}
+
+func (b *watchedBucket) Notify(changed func()) (stop func()) {
+	unwatch := b.Bucket.Notify(changed)
+	b.watchers.Add(1)
+	return func() { b.watchers.Add(-1); unwatch() }
+}
+
+// A line watches its limiters while somebody waits, and no longer: a limiter that lives on must not hold
+// the queues that it once served.
+func TestLimitersAreWatchedWhileSomebodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &watchedBucket{Bucket: bucket(1, 1)}
+		q := New(testConfig(Options{}), setOf(b))
+		for range 2 {
+			go q.Wait(t.Context(), Want{Cost: 1})
+		}
+		synctest.Wait()
+		if n := b.watchers.Load(); n != 1 {
+			t.Errorf("%d watchers while a call waits", n)
+		}
+		time.Sleep(time.Minute)
+		conserved(t, q)
+		if n := b.watchers.Load(); n != 0 {
+			t.Errorf("%d watchers after the last call has gone", n)
 		}
 	})
 }
@@ -108,7 +138,7 @@ func (j *journal) wait(q *Queue, ctx context.Context, id int) {
 	if j.start.IsZero() {
 		j.start = time.Now()
 	}
-	j.wg.Go(func() { j.add(id, q.Wait(ctx, 1, 0)) })
+	j.wg.Go(func() { j.add(id, q.Wait(ctx, Want{Cost: 1})) })
 	synctest.Wait()
 }
 
@@ -127,11 +157,11 @@ func TestGrantMeetsCancel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := bucket(1, 1)
 			q := New(testConfig(Options{MaxInFlight: 5}), setOf(b))
-			q.Wait(t.Context(), 1, 0)
+			q.Wait(t.Context(), Want{Cost: 1})
 			var log journal
 			ctx, cancel := context.WithCancel(t.Context())
 			log.wg.Go(func() {
-				if q.Do(ctx, 1, 0, func(context.Context) error { return nil }) == nil {
+				if q.Do(ctx, Want{Cost: 1}, func(context.Context) error { return nil }) == nil {
 					log.add(0, nil)
 				}
 			})
@@ -182,7 +212,7 @@ func TestGrantMeetsCancelReopening(t *testing.T) {
 				var log journal
 				ctx, cancel := context.WithCancel(t.Context())
 				log.wg.Go(func() {
-					if q.Do(ctx, 1, 0, func(context.Context) error { time.Sleep(sec); log.add(0, nil); return nil }) != nil {
+					if q.Do(ctx, Want{Cost: 1}, func(context.Context) error { time.Sleep(sec); log.add(0, nil); return nil }) != nil {
 						won++
 					}
 				})
@@ -223,7 +253,7 @@ func TestOrderOfReasons(t *testing.T) {
 				c.Options.MaxWait = sec / 2
 			}
 			q := New(c, setOf(bucket(1, 1)))
-			q.Wait(t.Context(), 1, 0)
+			q.Wait(t.Context(), Want{Cost: 1})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if late {
@@ -268,11 +298,13 @@ func TestMaxPauseClock(t *testing.T) {
 		c.MaxPause = time.Minute
 		q := New(c, setOf())
 		var wg sync.WaitGroup
-		wg.Go(func() { q.Do(t.Context(), 1, 0, func(context.Context) error { time.Sleep(200 * sec); return nil }) })
+		wg.Go(func() {
+			q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
+		})
 		synctest.Wait()
 		q.Pause(sec)
 		wg.Go(func() {
-			if err := q.Do(t.Context(), 1, 0, func(context.Context) error { return nil }); err != nil {
+			if err := q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { return nil }); err != nil {
 				t.Error("behind closed gates for 2 s:", err)
 			}
 		})
@@ -292,18 +324,20 @@ func TestMaxPauseSpent(t *testing.T) {
 		q := New(c, setOf(bucket(100, 1)))
 		begin := time.Now()
 		var wg sync.WaitGroup
-		wg.Go(func() { q.Do(t.Context(), 1, 0, func(context.Context) error { time.Sleep(200 * sec); return nil }) })
+		wg.Go(func() {
+			q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
+		})
 		synctest.Wait()
 		locked(q.common, func() {
 			for call := range uint64(8) {
-				a := upstream.Answer{Outcome: Failure, Call: call, Epoch: q.up.Epoch(), Sent: time.Now(), Hint: new(hint.Hint)}
+				a := upstream.Answer{Outcome: Failure, Call: call, Epoch: q.up.Epoch(), Sent: time.Now()}
 				q.up.Observe(&a, time.Now())
 			}
 		})
 		if s := q.Stats(); s.Cause != "failing" {
 			t.Errorf("not closed: %+v", s)
 		}
-		err := q.Do(t.Context(), 1, 0, func(context.Context) error { return nil })
+		err := q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { return nil })
 		if d := time.Since(begin); d != 10*sec || !errors.Is(err, errPaused) {
 			t.Errorf("left after %v, %v", d, err)
 		}
@@ -426,7 +460,7 @@ func (r *randomRun) call() {
 	r.wg.Go(func() {
 		defer cancel()
 		if !do {
-			err := r.q.Wait(ctx, cost, prio)
+			err := r.q.Wait(ctx, Want{Cost: cost, Priority: prio})
 			if err == nil {
 				r.went(cost)
 			}
@@ -438,7 +472,7 @@ func (r *randomRun) call() {
 				panic(x)
 			}
 		}()
-		r.ended(r.q.Do(ctx, cost, prio, func(context.Context) error {
+		r.ended(r.q.Do(ctx, Want{Cost: cost, Priority: prio}, func(context.Context) error {
 			r.went(cost)
 			r.fly(1)
 			defer r.fly(-1)
@@ -476,7 +510,7 @@ func (r *randomRun) look() {
 	now := time.Now()
 	locked(r.q.common, func() {
 		q := r.q
-		if q.slots > r.slots || q.slots < 0 {
+		if int(q.slots) > r.slots || q.slots < 0 {
 			r.Errorf("seed %d: %d slots of %d", r.seed, q.slots, r.slots)
 		}
 		if q.line == nil {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // ranks orders waiters: by priority, then by arrival, with every fairEvery-th turn for the oldest.
@@ -116,13 +118,19 @@ func (r *ranks) top() int32 {
 	return prio
 }
 
-// move puts all into one scope; they are in number 0.
-// This happens once for a line at most: before a key's first advertised quota all routes are one scope.
-func (r *ranks) move(number uint8) {
-	for i := range r.scopes {
-		r.scopes[i].number = number
+// move puts each call into the scope that its route falls under now.
+func (r *ranks) move(scopeOf func(upstream.Route) uint8) {
+	var moved []*waiter
+	r.each(func(w *waiter) {
+		if scopeOf(w.route) != w.scope {
+			moved = append(moved, w)
+		}
+	})
+	for _, w := range moved {
+		r.remove(w)
+		w.scope = scopeOf(w.route)
+		r.push(w)
 	}
-	r.each(func(w *waiter) { w.scope = number })
 }
 
 // ahead counts the units that go before one of that priority and place, and those of

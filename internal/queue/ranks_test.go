@@ -30,8 +30,8 @@ func TestOrderedAcrossLanes(t *testing.T) {
 
 // TestWaiterSize: the number of waiters is what memory goes to.
 func TestWaiterSize(t *testing.T) {
-	if n := unsafe.Sizeof(waiter{}); n > 88 {
-		t.Errorf("a waiter has %d bytes, want at most 88", n)
+	if n := unsafe.Sizeof(waiter{}); n > 96 { // the size class that 88 fall into too
+		t.Errorf("a waiter has %d bytes, want at most 96", n)
 	}
 }
 

@@ -41,7 +41,6 @@ type Table struct {
 // An entry is a queue in a table.
 type entry struct {
 	used  time.Duration // when last, counted from common.base
-	place int           // in Table.order
 	spent float64       // of the retry budget
 	queue Queue
 }
@@ -78,7 +77,7 @@ func (e *entry) unused(now time.Time) time.Duration { return now.Sub(e.queue.com
 // From the least:
 //
 //	0  open, and unused for a minute: its limiter is all that is lost, and dropped keeps what it had spent
-//	1  closed by failures: the next call there would find out anew
+//	1  closed until a probe succeeds that may go now: the next call there would find out anew
 //	2  closed for a time that the upstream or the user has named: a new key would call too early
 //	3  open and in use
 func (e *entry) worth(now time.Time) int {
@@ -87,6 +86,8 @@ func (e *entry) worth(now time.Time) int {
 		return 0
 	case gate.Cause == upstream.Open || gate.Over:
 		return 3
+	case gate.Probing && gate.Left == 0:
+		return 1
 	case gate.Cause == upstream.ForRetryAfter, gate.Cause == upstream.ForPause:
 		return 2
 	}
@@ -132,7 +133,7 @@ func (t *Table) sweepLocked(now time.Time) {
 		if !e.idle(now) {
 			return
 		}
-		t.dropLocked(e)
+		t.dropLocked(t.hand)
 	}
 }
 
@@ -144,24 +145,25 @@ func (t *Table) sweepLocked(now time.Time) {
 // all 16 are busy the table grows by one for now.
 func (t *Table) evictLocked(now time.Time) {
 	var least *entry
+	at := 0 // the place of least
 	for range min(evictTries, len(t.order)) {
 		e := t.nextLocked()
 		if !e.queue.busyLocked() && (least == nil || cmp.Or(cmp.Compare(e.worth(now), least.worth(now)), cmp.Compare(e.used, least.used)) < 0) {
-			least = e
+			least, at = e, t.hand
 		}
 	}
 	if least != nil {
 		t.dropped.keep(&least.queue, t.most, now)
-		t.dropLocked(least)
+		t.dropLocked(at)
 	}
 }
 
-// dropLocked takes e out of the table. Its place in order goes to the last one.
+// dropLocked takes the entry at that place in order out of the table. Its place goes to the last one.
 // An example: of a, b, c, d the table drops b. The last, d, takes its place: a, d, c. Nothing else
 // moves, so it costs the same with 65,536 keys.
-func (t *Table) dropLocked(e *entry) {
-	last := len(t.order) - 1
-	t.order[e.place], t.order[last].place = t.order[last], e.place
+func (t *Table) dropLocked(place int) {
+	e, last := t.order[place], len(t.order)-1
+	t.order[place] = t.order[last]
 	t.order[last] = nil
 	t.order = t.order[:last]
 	delete(t.keys, e.queue.key)
@@ -222,7 +224,6 @@ func (t *Table) addLocked(key string, all, own *limit.Set, now time.Time) *entry
 		}
 	}
 	e.queue.up.FirstContact(full, now)
-	e.place = len(t.order)
 	t.keys[e.queue.key], t.order, t.recent = e, append(t.order, e), e
 	return e
 }

@@ -18,6 +18,23 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
+// A key that was told to wait twice, and whose time is over, is worth less than one whose time is not.
+func TestWorthOfAKeyThatWaitsForAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome { return Throttled })
+		c.after = 10 * time.Second
+		for _, key := range []string{"twice", "twice", "once"} {
+			c.get(t.Context(), key)
+			time.Sleep(11 * time.Second)
+		}
+		c.get(t.Context(), "now")
+		worth := func(key string) int { return c.table.keys[key].worth(time.Now()) }
+		if a, b, c := worth("twice"), worth("once"), worth("now"); a != 1 || b != 3 || c != 2 {
+			t.Errorf("told twice %d, once %d, just now %d; want 1, 3 and 2", a, b, c)
+		}
+	})
+}
+
 // Above the bound the key goes that is worth least, and of equals the least recently used: first those
 // that are open and unused, then what is closed for a time that nobody advertised, then what is closed
 // for an advertised one; never a key that is busy.

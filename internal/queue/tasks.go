@@ -34,8 +34,9 @@ type task struct {
 	order order
 	ctx   context.Context
 	fn    func(context.Context) error
-	line  *line       // where it waits
-	stop  func() bool // ends the watch on ctx; nil if that of all tasks is enough
+	line  *line           // where it waits
+	waits context.Context // while it waits: ctx, or less
+	stop  func()          // ends waits, and the watch on it
 }
 
 // NewTasks returns Tasks that end with ctx. spawn must start a goroutine that runs its argument, and
@@ -47,9 +48,9 @@ func NewTasks(ctx context.Context, q *Queue, spawn func(func() error)) *Tasks {
 }
 
 // Go puts a task into the line and returns at once.
-func (g *Tasks) Go(ctx context.Context, cost int, prio int32, fn func(context.Context) error) {
+func (g *Tasks) Go(ctx context.Context, want Want, fn func(context.Context) error) {
 	g.left.Add(1)
-	g.join(&task{order: order{waiter: waiter{cost: cost, prio: prio, wants: wantsSlot | takesTime}}, ctx: ctx, fn: fn})
+	g.join(&task{order: want.order(wantsSlot | takesTime), ctx: ctx, fn: fn})
 }
 
 // Wait blocks until all tasks have ended, or have been refused.
@@ -70,19 +71,20 @@ func (g *Tasks) Wait() {
 func (g *Tasks) join(t *task) {
 	g.q.common.mu.Lock()
 	defer g.q.common.mu.Unlock()
-	err := t.ctx.Err()
-	if err == nil {
-		err = g.ctx.Err()
+	for _, ctx := range []context.Context{t.ctx, g.ctx} {
+		if ctx.Err() != nil {
+			g.fail(g.q.errorOf(0, 0, endOf(ctx)))
+			return
+		}
 	}
-	if err != nil {
-		g.fail(g.q.errorOf(0, 0, err))
-		return
-	}
+	t.waits, t.stop = t.order.bound(t.ctx, g.q)
 	l, w, err := g.q.admitLocked(t.ctx, &t.order, time.Now(), func(w *waiter, err error) { g.settledLocked(t, w, err) })
 	switch {
 	case err != nil:
+		t.stop()
 		g.fail(err)
 	case w == nil:
+		t.stop()
 		g.start(t, nil)
 	// It waits, or its turn to ask has come at once. Otherwise settledLocked has dealt with it already.
 	case w.state <= asking:
@@ -90,10 +92,16 @@ func (g *Tasks) join(t *task) {
 			t.line = l
 		}
 		g.waiting[w] = t
-		// Tasks with the group's own ctx need no watch each: leaveAll is one for all of them.
-		if own := t.ctx.Done(); own != nil && own != g.ctx.Done() {
-			t.stop = context.AfterFunc(t.ctx, func() { g.leave(w, t.ctx.Err()) })
-		}
+		g.watch(t, w)
+	}
+}
+
+// watch takes w out of the line when its ctx ends, or when it has waited for as long as it may. Tasks with the
+// group's own ctx need no watch each: leaveAll is one for all of them.
+func (g *Tasks) watch(t *task, w *waiter) {
+	if own := t.waits.Done(); own != nil && own != g.ctx.Done() {
+		stop, cancel := context.AfterFunc(t.waits, func() { g.leave(w, endOf(t.waits)) }), t.stop
+		t.stop = func() { stop(); cancel() }
 	}
 }
 
@@ -108,9 +116,7 @@ func (g *Tasks) settledLocked(t *task, w *waiter, err error) {
 		return
 	}
 	delete(g.waiting, w)
-	if t.stop != nil {
-		t.stop()
-	}
+	t.stop()
 	if w.state == refused {
 		g.fail(err)
 		return
@@ -149,12 +155,12 @@ func (g *Tasks) bound(ctx context.Context) (context.Context, func()) {
 // answer. If that is "not yet", the goroutine ends, and the timer's next turn starts another.
 func (g *Tasks) ask(t *task, w *waiter) {
 	g.listen.Do(func() { g.stop = g.q.watchForeign() })
-	ctx, cancel := g.bound(t.ctx)
+	ctx, cancel := g.bound(t.waits)
 	defer cancel()
 	t.line.askFor(ctx, w, nil)
 	// leave has found the state asking, and has left it to this.
 	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
-		g.leave(w, ctx.Err())
+		g.leave(w, endOf(ctx))
 	}
 }
 
@@ -196,7 +202,7 @@ func (g *Tasks) leaveAll() {
 	defer g.q.common.mu.Unlock()
 	var l *line
 	for w, t := range g.waiting {
-		if g.leaveLocked(w, t, g.ctx.Err()) {
+		if g.leaveLocked(w, t, endOf(g.ctx)) {
 			l = t.line
 		}
 	}

@@ -1,6 +1,11 @@
 package queue
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/upstream"
+)
 
 type waitState uint8
 
@@ -22,7 +27,7 @@ const (
 // A waiter is one call in a line. The line's lock guards its fields. Once woken, its own goroutine may
 // read them without the lock, because nobody changes a waiter that has left the line.
 //
-// It has 88 bytes: 100,000 callers may wait at once, so moments are offsets from the base that all queues
+// It has 96 bytes: 100,000 callers may wait at once, so moments are offsets from the base that all queues
 // of a lock share instead of a time.Time of 24 bytes.
 type waiter struct {
 	wake     chan struct{}        // buffered by one; nil: left is called instead
@@ -34,6 +39,7 @@ type waiter struct {
 	taken    time.Duration        // once granted: the moment for which its units were taken
 	arrived  time.Duration        // what the gate's closed-time clock showed when it joined the line
 	paused   time.Duration        // closed time it had waited for before it joined; once granted: in all
+	route    upstream.Route       // of its request
 	prio     int32
 	index    int32  // place in its level; -1: not in a line
 	epoch    uint32 // of the gate, when it was granted
@@ -68,6 +74,52 @@ func (w *waiter) settle(s waitState, err error) {
 		return
 	}
 	w.wake <- struct{}{} // never blocks: a waiter is settled again only after it has received
+}
+
+// An order is what a caller wants of a queue: the waiter that will stand in line if it must, and what need
+// not be kept there. It lives on the caller's stack; a waiter is allocated only if the call has to wait.
+type order struct {
+	waiter
+	attempts int       // sent before
+	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
+	now      time.Time // when it was granted
+	sample   bool      // its round trip is to be measured
+	waited   bool      // it has stood in the line
+	host     string    // of its route
+	path     string
+
+	maxWait time.Duration // as Want.MaxWait
+}
+
+// order is what a caller wants that has that and wishes.
+func (w Want) order(wishes wish) order {
+	return order{waiter: waiter{cost: w.Cost, prio: w.Priority, wants: wishes}, maxWait: w.MaxWait}
+}
+
+// fill copies what w was granted.
+// The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
+func (o *order) fill(w *waiter) {
+	o.waiter, o.now, o.waited = *w, time.Now(), true
+}
+
+// sleep is line.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
+// less was predicted.
+func (o *order) sleep(ctx context.Context, l *line, w *waiter) error {
+	if o.maxWait == 0 {
+		return l.sleep(ctx, w)
+	}
+	ctx, cancel := o.bound(ctx, l.q)
+	defer cancel()
+	return l.sleep(ctx, w)
+}
+
+// bound returns ctx, which ends also when the call has waited for as long as it may. One nanosecond more lets a grant
+// at the last moment win.
+func (o *order) bound(ctx context.Context, q *Queue) (context.Context, context.CancelFunc) {
+	if o.maxWait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, max(0, min(o.maxWait, 1<<62))+1, tooLate{q.common.Errors.TooLong})
 }
 
 // A decision is what a queue says about the head of its line.

@@ -14,6 +14,8 @@ type Closing struct {
 	// Over: its time is over, and the next call that asks Ready finds the gate open. Nothing else ends a closing,
 	// because there is no timer.
 	Over bool
+	// Brief: the upstream is overloaded, and it lasts for one round trip. It bounds no retries.
+	Brief bool
 	// Probing: it ends with the answer to a probe, and nobody knows when.
 	Probing bool
 	// Left is the time until the gate opens, or until the next probe is due.
@@ -24,7 +26,7 @@ type Closing struct {
 	Status uint16
 	// Probes counts those sent since the closing began.
 	Probes uint32
-	// Count is how many closings were begun or extended so far. If it has changed, the gate has closed meanwhile.
+	// Count is how many closings but brief ones were begun or extended so far. If it has changed, the gate has closed meanwhile.
 	Count uint32
 }
 
@@ -36,7 +38,7 @@ func (s *State) Closing(now time.Time) Closing {
 	}
 	left := max(0, g.until.Sub(now))
 	return Closing{
-		Cause: g.cause, Over: left == 0 && !g.probing, Probing: g.probing, Left: left,
+		Cause: g.cause, Over: left == 0 && !g.probing, Brief: g.brief, Probing: g.probing, Left: left,
 		Age: max(0, now.Sub(g.since)), Status: g.status, Probes: g.probes, Count: g.closings,
 	}
 }

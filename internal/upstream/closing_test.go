@@ -18,13 +18,13 @@ func newState(pace rate.Limit) *State {
 		b.Init("test", pace, 1)
 		limits.Join(b)
 	}
-	s.Init(limits, zero)
+	s.Init(limits)
 	return s
 }
 
 // answers observes an attempt of the current epoch.
 func answers(s *State, o Outcome, h hint.Hint, call uint64, now time.Time) Observation {
-	return s.Observe(&Answer{Outcome: o, Status: 503, Epoch: s.Epoch(), Call: call, Cost: 1, Sent: now, Hint: &h}, now)
+	return s.Observe(&Answer{Outcome: o, Status: 503, Epoch: s.Epoch(), Call: call, Cost: 1, Sent: now, Hint: h}, now)
 }
 
 // failing is a state whose gate eight failures have closed at zero.

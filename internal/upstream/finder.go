@@ -4,47 +4,64 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// The constants of the finder, found by simulation; docs/decisions.md has what they reach.
+// The constants of the finder. Each was chosen by TestFinder with THROTTLE_FULL=1, unless another test is named:
+// 32 workers before limits of 10, 100 and 1,000/s, with and without Retry-After.
 const (
 	// The ramp begins at rampStart units a second, or at what was served for longEnough before, and doubles every
-	// rampDouble: from 20 to 160 a second takes half a second. In less than longEnough a burst would count for a
-	// rate.
+	// rampDouble: from 20 to 160 a second takes half a second (TestFinderShortRuns). In less than longEnough a burst
+	// would count for a rate. rampKeep of the rate that it shows is held first: with 0.95, which is all of it but for
+	// chance, 400 calls at 100/s take 1.8 times the ideal time, with 0.8 1.6 times.
 	rampStart  = 20.0
 	rampDouble = 160 * time.Millisecond
 	longEnough = 2 * time.Second
+	rampKeep   = 0.8
 
-	// probeDouble is the time in which a probe doubles the rate. It rises slowly at first, so few calls go above
-	// the limit, and a limit that has doubled is still found within seconds.
-	probeDouble = 5 * time.Second
+	// A probe raises the rate to w ÷ (1 − t/probeTime): twice as much after half of it, ten times after nine tenths.
+	// It rises slowly at first, so few calls go above the limit. Of a limit that has become ten times as high 73 %
+	// are used in the first 30 s, and 58 % where each doubling took 5 s (TestTenfoldLimitIsFound).
+	probeTime = 7 * time.Second
 
-	// A hold lasts until one more probe costs at most throttledShare of the units sent, and its closing at most
-	// closedShare of the time; at most longestHold seconds.
+	// A hold lasts until one more probe costs at most throttledShare of the units sent, but not more than longestHold
+	// seconds for that, and until its closing costs at most closedShare of the time. With 0.055 of the time 0.69 % of
+	// the calls are throttled under Retry-After 1, with 0.045 0.57 %. smooth is how fast it follows what probes cost.
 	throttledShare = 0.01
-	closedShare    = 0.045
 	longestHold    = 120.0
+	closedShare    = 0.045
+	smooth         = 0.3
 
-	// keepMost is the share of a throttled rate that may be kept at most, keepWindow that of the rate of a window
-	// which the first throttled answer suggests.
-	keepMost   = 0.985
-	keepWindow = 0.95
+	// While less than half of the highest rate of late is held, the limit may come back soon: closings may cost twice
+	// their share. That rate fades to bestFades of it with each probe. After a limit has fallen to a tenth and come
+	// back, 55 % of it are used in the first 30 s under Retry-After 1 instead of 40 (TestTenfoldLimitIsFound).
+	bestFades = 0.9
 
-	// leastRate is the lowest rate, in units per second: what is throttled at random would drive it to nothing.
+	// A rate is probably too low if it is below shortBelow of what was held before a row of cuts. Then its hold lasts for
+	// shortHold round trips, or closings (TestFinderHalved).
+	shortBelow = 0.75
+	shortHold  = 5.0
+
+	// The share of a throttled rate to keep is keepFirst, and grows by learn of what is missing to keepMost with each
+	// probe. A cut of a hold lowers it to keepLoss of it at most, and not below keepLeast. If learn is 0.3 1.2 % are
+	// throttled, if it is 0.03 88.6 % of 1,000/s are used under Retry-After 1 instead of 91; without keepLoss the rate
+	// stays at 60 % for long.
+	keepFirst, keepLeast, keepMost = 0.88, 0.6, 0.985
+	learn, keepLoss                = 0.07, 0.9
+
+	// A cut leaves at most leastCut of the rate. Where what was accepted says little, because it is less than enough
+	// units or a burst came back in an advertised pause, a cut goes by cutUnits of what was accepted.
+	leastCut = 0.99
+	enough   = 20.0
+	cutUnits = 4.0
+
+	// A throttled answer belongs to the last event for so many round trips, or units.
+	sameEvent = 4.0
+
+	// leastRate is the lowest rate, in units a second: what is throttled at random would drive it to nothing.
 	leastRate = 0.1
-
-	// A bucket that has filled up again hides that a probe is above its rate. So near the rate that was found a
-	// probe creeps: what came back is spent at a few per cent of it a second, and no second sees more than 1.05 of
-	// the limit.
-	creepFrom    = 1.01  // of that rate, where a probe begins
-	creepGrow    = 0.006 // a second
-	creepMost    = 0.03  // and no further
-	creepPays    = 0.02  // of that rate, on average: so fast a probe spends what came back
-	creepSlack   = 0.05  // seconds of that rate, for what is not known exactly
-	longestCreep = 8.0   // seconds
-	creepLeast   = 20.0  // units per second: below, one unit is more than 1/20 of a second's
-	firstSecond  = 1.02  // of that rate may be sent in the first second of a reopening
 )
 
 // A findPhase is what a finder does now.
@@ -54,6 +71,7 @@ const (
 	ramping findPhase = iota // from the first throttled answer to the second: the rate doubles again and again
 	holding                  // the rate stays
 	probing                  // it rises slowly, until an answer is throttled
+	aside                    // nothing is held back, because being slower has not helped
 )
 
 // A finder searches for a limit that is not advertised: only throttled answers show it. It begins with the
@@ -66,120 +84,70 @@ const (
 //	                          └────────────────────────────────┘
 //
 // Example: a limit of 100/s. The ramp begins at 20/s and is throttled at 160/s. About 100/s were accepted
-// meanwhile; 95 % of that are held for half a second. The probe, which would double the rate in 5 s, is throttled
+// meanwhile; 80 % of that are held for five round trips. The probe, which would double the rate in 3.5 s, is throttled
 // at 110/s; the finder holds 0.88 of that, 97/s, for longer, and a larger share once probes have shown that it can.
 //
 // The law is our own; simulation has chosen it and its constants.
 type finder struct {
 	phase findPhase
-	w     float64       // the rate that is held, units per second
+	w     float64       // the rate that is held, units per second; where the ramp begins
 	since time.Time     // when the phase began; a hold counts from the reopening
 	hold  float64       // how long it lasts, in seconds
 	next  time.Time     // when the next call may start
 	step  time.Duration // by which next was moved last
 
 	// What earlier cuts have taught.
-	keep, gain float64 // share of a throttled rate to keep, and how fast that grows
-	good, top  float64 // the last rate held in full; the rate before a row of cuts
-	row        int     // cuts in short order
-	short      bool    // w is far below top: it is probably too low, so the hold is short
+	keep      float64 // share of a throttled rate to keep
+	best      float64 // the highest rate that was held lately
+	good, top float64 // the last rate held in full; the rate before a row of cuts
+	row       int     // cuts in short order
+	short     bool    // w is far below top: it is probably too low, so the hold is short
 
 	// What has come since the last cut, or before the first.
-	from      float64 // the rate at which the ramp begins
-	burst     float64 // accepted at once before the first throttled answer
-	window    float64 // within so many seconds, the advertised pause included; +Inf: none was advertised
-	pause     float64 // the last closing, in seconds
+	burst     float64 // accepted before the first throttled answer
 	units     float64 // accepted since the last cut
 	current   float64 // accepted in this epoch
 	idle      float64 // seconds in which nobody used the rate, since the last cut
 	throttled float64 // answers since the last probe
 	usual     float64 // the same between two probes, smoothed
 	lastCut   time.Time
-	accepted  bool   // something was, since the last cut
-	cuts      uint64 // how often a throttled answer has lowered the rate
+	accepted  bool // something was, since the last cut
 
-	// Near a rate that is known well.
-	measured float64 // the rate between two throttled answers: a probe creeps there; 0: not known
-	creep    float64 // for how long it does, in seconds
-	double   float64 // seconds in which the first search doubles
-	outage   *outage // nil unless the first throttled answer came in the first second of a reopening
+	check check // whether all this helps
 }
 
-// A firstThrottle is the throttled answer that begins a search, and what came before it.
-type firstThrottle struct {
-	until      time.Time // for which the gate is closed
-	burst      float64   // units accepted before
-	window     float64   // within so many seconds, the advertised pause included; +Inf: none was advertised
-	servedRate float64   // units per second that were served for longer; 0: not known
-
-	// Of a reopening without a known limit that is younger than a second, else zero:
-	opened       time.Time
-	sent, served int           // in it
-	srtt         time.Duration // smoothed round trip
-}
-
-// newFinder starts from a first throttled answer.
-func newFinder(now time.Time, r firstThrottle) *finder {
+// newFinder ramps up from w when the gate opens, or holds it.
+func newFinder(phase findPhase, w float64, now, until time.Time) *finder {
 	f := &finder{
-		from: max(rampStart, r.servedRate), window: r.window, pause: r.until.Sub(now).Seconds(), since: r.until, next: r.until, lastCut: now,
-		keep: 0.88, gain: 0.3, usual: 1, burst: r.burst, throttled: 1, double: rampDouble.Seconds(),
+		phase: phase, w: max(w, leastRate), since: until, next: until, lastCut: now,
+		keep: keepFirst, throttled: 1, usual: 1, check: newCheck(),
 	}
-	if !r.opened.IsZero() {
-		f.outage = &outage{began: r.opened, sent: float64(r.sent), before: r.burst - float64(r.served), closed: f.pause, srtt: r.srtt}
-		f.double = max(f.double, 3*r.srtt.Seconds()) // otherwise many are on their way when it is throttled
-	}
-	f.suppose()
-	return f
-}
-
-// newFinderAt holds a rate that is thought to be about right, from when the gate opens.
-func newFinderAt(w float64, now, until time.Time) *finder {
-	f := newFinder(now, firstThrottle{until: until, window: math.Inf(1)})
-	w = max(w, leastRate)
-	f.phase, f.w, f.top, f.short = holding, w, w, true
+	f.top, f.best, f.short = f.w, f.w, true
 	f.plan(0)
 	return f
 }
 
-// held is the rate that is held, or was before the probe that is under way.
-func (f *finder) held() float64 { return f.w }
-
-// cutCount is how often a throttled answer has lowered it.
-func (f *finder) cutCount() uint64 { return f.cuts }
-
-// suppose holds what was accepted before the first throttled answer, if that is more than a bucket's burst is
-// likely to be. It is taken for a window, as long as the time it took and the advertised pause: 100 calls
-// in 0.2 s and a pause of 0.8 s make 95 % of 100 a second.
-func (f *finder) suppose() {
-	if w := keepWindow * f.burst / f.window; w >= 4*rampStart {
-		f.phase, f.w, f.top, f.hold, f.short = holding, w, w, 5*f.pause, true
-	}
-}
+// over reports whether the finder was put aside, and that time is over.
+func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After(f.check.until) }
 
 // rate is the rate at which calls may start at now, in units per second. It begins the probe when the hold is
 // over.
 func (f *finder) rate(now time.Time) float64 {
 	if hold := time.Duration(f.hold * 1e9); f.phase == holding && now.Sub(f.since) >= hold {
-		if f.measured > 0 { // what has come back since the last throttled answer, and the slack
-			came := max(0, f.measured*now.Sub(f.lastCut).Seconds()-f.units)
-			f.creep = min(longestCreep, (came/f.measured+creepSlack)/creepPays)
-		}
 		f.phase, f.since = probing, now
 		if !f.short {
-			f.usual += 0.3 * (f.throttled - f.usual)
+			f.usual += smooth * (f.throttled - f.usual)
 		}
 		f.throttled = 0
 	}
-	t := max(0, now.Sub(f.since))
+	t := float64(max(0, now.Sub(f.since)))
 	switch f.phase {
+	case aside:
+		return float64(rate.Inf)
 	case ramping:
-		return f.from * math.Exp2(min(40, t.Seconds()/f.double))
+		return f.w * math.Exp2(min(40, t/float64(rampDouble)))
 	case probing:
-		if f.measured > 0 {
-			fast := max(0, t.Seconds()-f.creep) / probeDouble.Seconds()
-			return max(f.w, creepFrom*f.measured) * math.Exp(min(creepGrow*t.Seconds(), creepMost)) * math.Exp2(min(40, fast))
-		}
-		return f.w * math.Exp2(min(40, t.Seconds()/probeDouble.Seconds()))
+		return f.w / max(1e-9, 1-t/float64(probeTime))
 	}
 	return f.w
 }
@@ -195,75 +163,182 @@ func (f *finder) sentAt(sent time.Time) float64 {
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
 // raised: the time in which nobody asked does not count for the ramp or the probe.
 func (f *finder) take(n int, at time.Time) {
-	r := f.rate(at)
-	if f.outage != nil {
-		f.outage.sent += float64(n)
+	if f.phase == aside {
+		return
 	}
+	r := f.rate(at)
 	if idle := at.Sub(f.next); idle > limit.MaxLate {
 		f.idle += idle.Seconds()
 		if f.phase != holding {
 			f.since = limit.Earliest(f.since.Add(idle), at)
 		}
 	}
-	f.step = time.Duration(min(float64(n)/r*1e9, float64(time.Hour)))
+	f.step = limit.UnitTime(n, rate.Limit(r))
 	f.next = limit.Latest(f.next, at.Add(-limit.MaxLate)).Add(f.step)
 }
 
 // undo takes back the last start.
 func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
-// accept notes that a call of n units, sent then, has been served. What was sent before the first throttled answer
-// and served after it belongs to the burst that met it, and says nothing of the rate since.
-func (f *finder) accept(n int, sent time.Time, current bool) {
-	f.units += float64(n)
-	if !current && f.cuts == 0 && !f.accepted && (f.outage == nil || f.outage.inBurst(sent)) {
-		f.burst += float64(n)
-		f.units -= float64(n)
-		f.suppose()
+// accept notes that a call of n units, sent then, has been served.
+func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.Duration) {
+	f.check.note(n, false)
+	switch {
+	case f.phase == aside:
+		if f.check.worse(n, false) {
+			f.goOnSearching(now, now, srtt)
+		}
+	case f.phase != holding && !sent.Before(f.since):
+		f.check.above(n, false)
+	case f.phase == holding && current && !f.goesOn(now, srtt):
+		f.check.served(n)
 	}
+	// What was sent before the first throttled answer is the burst that met it. What was sent after it counts, also in a
+	// later epoch: throttled answers mostly come back sooner than served ones, and the ramp would never end.
+	if f.phase == ramping && !sent.After(f.lastCut) {
+		f.burst += n
+		return
+	}
+	f.units += n
 	if current {
-		f.current += float64(n)
-		f.accepted = true
+		f.current += n
 	}
+	f.accepted = f.accepted || current || sent.After(f.lastCut)
 }
 
 // throttle notes a throttled answer to a call sent at sent, for which the gate is closed until then.
 // advertised: the answer named that time. Only an answer of the current epoch may cut the rate, and only if the
-// event is a new one: something was accepted since the last cut, and that is not just over. Example: held at 100/s,
-// with round trips of 20 ms, another answer of an event comes up to max(4·20 ms, 3/100 s) = 80 ms after the cut.
+// event is a new one: something was accepted since the last cut, and that is not just over.
 func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration) (cut bool) {
 	f.throttled++
-	if f.outage != nil && f.outage.throttledAt.IsZero() {
-		f.outage.throttledAt = sent
+	f.check.note(0, true)
+	if f.phase == aside {
+		if f.check.worse(0, true) {
+			f.goOnSearching(now, until, srtt)
+		}
+		return false
 	}
-	rs := f.sentAt(sent)
 	if current {
-		since := now.Sub(f.lastCut)
-		same := !f.accepted || !advertised && f.phase == holding && since.Seconds() < max(4*srtt.Seconds(), 3/f.w)
-		if !same {
+		// A rate that nobody could use is none to hold a share of: with few calls a ramp would run away from them.
+		served := f.units / max(1e-3, now.Sub(f.since).Seconds())
+		rs := min(f.sentAt(sent), max(f.w, 4*rampStart, 4*served))
+		if cut = f.accepted && (advertised || f.phase != holding || !f.goesOn(now, srtt)); cut {
+			if held := f.phase == holding || f.phase == probing && sent.Before(f.since); !held {
+				f.check.above(0, true)
+			} else if f.check.pointless() {
+				f.putAside(now)
+				return false
+			}
 			f.cut(rs, now, advertised)
-			f.w = max(f.w, leastRate)
-			f.plan(max(until.Sub(now).Seconds(), srtt.Seconds(), 1/f.w))
-			f.phase, f.lastCut, f.units, f.idle, f.accepted = holding, now, 0, 0, false
-			f.cuts++
+			f.begin(now, until, srtt)
 		}
 		f.current = 0
-		f.pause = until.Sub(now).Seconds()
-		cut = !same
 	}
 	if until.After(now) && f.phase != probing {
 		f.since = until
 	}
-	f.next = limit.Latest(f.next, until.Add(f.weight()))
+	f.next = limit.Latest(f.next, until)
 	return cut
 }
 
-// weight is how much longer than the advertised pause the first burst counts at an upstream that takes the last
-// window for part of this one, and counts what it throttles, as HAProxy does: previous·(1 − elapsed/window)
-// + current.
-func (f *finder) weight() time.Duration {
-	if f.phase != holding || f.cuts > 0 {
-		return 0
+// begin begins a hold when the gate opens.
+func (f *finder) begin(now, until time.Time, srtt time.Duration) {
+	f.plan(max(until.Sub(now).Seconds(), srtt.Seconds(), 1/f.w))
+	f.phase, f.since, f.lastCut, f.units, f.idle, f.accepted = holding, now, now, 0, 0, false
+}
+
+// plan sets how long to hold: cost is the time that the next throttled answer costs. At 100/s, with one throttled
+// answer a probe and 20 ms, until a probe costs 1 % of the units: 1 s. With an advertised second, until closings cost
+// 4.5 % of the time: 22 s. A hold that is probably too low lasts for shortHold of these costs.
+func (f *finder) plan(cost float64) {
+	f.hold = shortHold * cost
+	switch {
+	case f.short:
+	case f.w < f.best/2:
+		cost /= 2
+		fallthrough
+	default:
+		f.hold = max(min(max(1, f.usual)/(throttledShare*f.w), longestHold), cost/closedShare)
 	}
-	return time.Duration(min(0.25, f.throttled/(f.throttled+f.burst)) * f.pause * 1e9)
+}
+
+// cut lowers the rate for a throttled call that went at rs. advertised: its answer named a time.
+//
+// A ramp ends at rampKeep of what was accepted in it. After an advertised pause that holds too little: for most of the
+// time the gate was closed. There the rate x follows from the burst that had come back and was spent above it:
+// burst = τ·(rs − x)²/2x, about, with τ the time in which the ramp grows by e. Example: a burst of 10, τ = 0.23 s and
+// a call that went at 205/s: 102/s.
+//
+// A probe has found the limit between the rate that was held and rs: the finder holds a share of rs, because a burst
+// lets a probe overshoot. That share (keep) grows with each full hold between two probes, and shrinks with each cut
+// of a hold.
+func (f *finder) cut(rs float64, now time.Time, advertised bool) {
+	acc := f.units / max(1e-9, now.Sub(f.lastCut).Seconds()-f.idle) // without the time in which nobody used the rate
+	switch f.phase {
+	case ramping:
+		if advertised {
+			c := math.Sqrt(2 * f.burst * math.Ln2 / rampDouble.Seconds())
+			x := (math.Sqrt(c*c+4*rs) - c) / 2
+			acc = max(acc, x*x)
+		}
+		f.w, f.short, f.throttled = rampKeep*min(rs, acc), true, 1 // the first burst says nothing of what a probe costs
+	case holding:
+		f.lower(acc, now, advertised)
+	case probing:
+		if !f.short {
+			f.good = f.w
+			f.keep += learn * max(0, keepMost-f.keep)
+		}
+		f.w = leastCut * min(max(rs, f.w*leastCut), max(f.w, f.keep*rs)/leastCut)
+		f.row, f.top, f.short = 0, f.w, false
+		f.best = max(f.w, f.best*bestFades)
+	}
+	f.w = max(f.w, leastRate)
+}
+
+// lower cuts a rate that was held: acc is the rate that has been accepted since the last cut. Without an
+// advertised time two throttled answers bracket the true rate, so acc is close to it. With one, what was
+// accepted also counts the burst that came back in the pause; the rate goes down by a share that grows when
+// cuts follow each other.
+func (f *finder) lower(acc float64, now time.Time, advertised bool) {
+	if held := now.Sub(f.since).Seconds(); held < f.hold/2 || f.short {
+		f.row = min(f.row+1, 10) // 2^10 times the first share is all
+	} else {
+		f.row, f.top = 0, f.w
+	}
+	most := 0.5 // to go down by; a twentieth, say, if it was throttled after 80 units, more after fewer
+	if advertised || f.units < enough {
+		most = min(most, max(cutUnits/max(enough, f.current), 1-leastCut)*math.Exp2(float64(f.row)))
+	}
+	w := min(leastCut*f.w, max(keepMost*acc, (1-most)*f.w))
+	switch f.row {
+	case 0:
+	case 1: // back to the last rate that was held
+		w = min(leastCut*f.w, max(w, f.good))
+	default:
+		f.good = 0
+	}
+	if f.row <= 1 {
+		f.keep = max(keepLeast, f.keep*max(keepLoss, w/f.w))
+	}
+	f.w, f.short = w, w < shortBelow*f.top
+}
+
+// goesOn reports whether an event without an advertised time still goes on. Example: held at 100/s, with round trips
+// of 20 ms, another answer of it comes up to 4·20 ms after the cut.
+func (f *finder) goesOn(now time.Time, srtt time.Duration) bool {
+	return now.Sub(f.lastCut).Seconds() < sameEvent*max(srtt.Seconds(), 1/f.w)
+}
+
+// putAside ends the search until it turns out to be needed.
+func (f *finder) putAside(now time.Time) {
+	f.check.putAside(now)
+	f.phase, f.next, f.step, f.units, f.lastCut = aside, time.Time{}, 0, 0, now
+}
+
+// goOnSearching goes on with the search where it was put aside, from when the gate opens.
+func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
+	f.throttled, f.usual, f.row, f.current, f.next = 1, 1, 0, 0, until
+	f.begin(now, until, srtt)
+	f.since = until
 }

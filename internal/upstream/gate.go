@@ -37,7 +37,7 @@ const (
 	firstCalls    = 4
 	firstPatience = time.Second
 
-	// sampleEvery: one round trip in so many is measured, and the first so many. A measured attempt has to be
+	// sampleEvery: one round trip in so many is measured, and all until the first is known. A measured one has to be
 	// observed, under the lock; the others end without it unless something is wrong.
 	sampleEvery = 16
 
@@ -59,7 +59,7 @@ const (
 	Open Cause = ""
 	// ForRetryAfter: the upstream has throttled a call, or failed, and advertised how long not to send.
 	ForRetryAfter Cause = "retry-after"
-	// ForThrottling: the upstream has throttled a call, and advertised no time.
+	// ForThrottling: the upstream has throttled a call, or said that it is overloaded, and advertised no time.
 	ForThrottling Cause = "throttled"
 	// ForFailures: failuresToClose attempts in a row have failed.
 	ForFailures Cause = "failing"
@@ -86,8 +86,8 @@ const (
 //
 //	open ── throttled, or paused ─────────────▶ closed ── its time is over ──▶ open: paced or slow start
 //	 └───── 8 failures in a row,                                                   ▲
-//	        the third throttled answer in a row                                    │
-//	        that names no time ───────────────▶ probing ── the probe succeeds ─────┘
+//	        the third throttled answer in a row that names no time,                │
+//	        the second that names one ────────▶ probing ── the probe succeeds ─────┘
 //	                                             │   ▲
 //	                                             └───┘ the probe fails: another one, later
 //
@@ -112,6 +112,9 @@ const (
 // Otherwise it is a slow start: one call goes; its success lets two be in flight, the next one three. Both
 // end when the line has been empty, see lineEmpty. The limiters are never drained for it.
 //
+// After a brief closing the gate is as it was before, because an upstream that is overloaded for a moment says
+// nothing of our rate (closeBriefly).
+//
 // All but alert is guarded by the lock of the State's owner.
 type gate struct {
 	alert      atomic.Bool   // a success must be observed too, see setAlert
@@ -134,6 +137,7 @@ type breaker struct {
 	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
 	since  time.Time     // when this closing began
 	total  time.Duration // time spent closed before since
+	brief  bool          // for an overloaded answer: it reopens as it was
 	status uint16        // of the last answer that closed the gate or kept it closed; 0: there was no answer
 
 	// The probes.
@@ -142,16 +146,18 @@ type breaker struct {
 	probes   uint32 // sent since the closing began
 
 	// The row of failures that may close the gate. Probes are spaced by the age of outageSince, the moment of its
-	// first failure, or of the latest closing without an advertised time.
+	// first failure, of the first closing in a row with an advertised time, or of the latest one without.
 	failures      int    // counted failures without a success between
 	failureCall   uint64 // the call of the first of them
 	failuresMixed bool   // there are some of another call
+	briefs        uint32 // brief closings since the last other one: their epochs are no reason not to count a failure
 	outageSince   time.Time
 
-	// The row of closings without an advertised time. It ends with a success that was sent after the first of
-	// them: one that was sent before says nothing of the time since.
-	unadvertised      int    // closings in it
-	unadvertisedEpoch uint32 // the epoch that the first of them began
+	// The row of closings for throttled answers. It ends with a success that was sent after the first of them: one
+	// that was sent before says nothing of the time since.
+	advertised   int    // closings in it whose time was advertised
+	unadvertised int    // and whose was not
+	rowEpoch     uint32 // the epoch that the first of them began
 
 	// The reopening.
 	mode       reopening
@@ -190,11 +196,15 @@ func (g *gate) setAlert() {
 
 // unsettled reports whether a success would change the gate.
 func (g *gate) unsettled() bool {
-	return g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.mode == meeting || g.unadvertised > 0 || g.failures > 0)
+	return g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.mode == meeting || g.inRow())
 }
 
-// sample reports whether the round trip of a call is to be measured, before which that many were sent.
-func (g *gate) sample(sent uint64) bool { return sent < sampleEvery || sent%sampleEvery == 0 }
+// inRow reports whether a row of failures or of closings has begun, which the next success ends.
+func (b *breaker) inRow() bool { return b.failures > 0 || b.advertised > 0 || b.unadvertised > 0 }
+
+// sample reports whether the round trip of a call is to be measured, before which that many were sent. A
+// call that has waited is measured in any case, so an overloaded upstream is known well.
+func (g *gate) sample(sent uint64) bool { return g.srtt == 0 || sent%sampleEvery == 0 }
 
 // answerTime is how long after its start a call is expected to have its answer; 0: nothing is known. With a
 // round trip of 50 ms and a deviation of 10 ms that is 80 ms.
@@ -274,7 +284,7 @@ func (g *gate) lineEmpty(now time.Time) {
 		return
 	}
 	g.mode, g.inFlight, g.unused = reopened, 0, false
-	if g.unadvertised == 0 && g.failures == 0 {
+	if !g.inRow() {
 		g.breaker = nil // all is well again
 	}
 	g.setAlert()

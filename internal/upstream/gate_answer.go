@@ -35,6 +35,7 @@ type report struct {
 	wait    time.Duration // Throttled: the advertised time not to send; 0: none
 	trip    time.Duration // its round trip; 0: not measured
 	cut     bool          // the caller's deadline ended it: the round trip would have been longer
+	random  bool          // Throttled: calls are throttled at random, as far as is known
 }
 
 // An Outcome is what an attempt says of the upstream.
@@ -51,6 +52,9 @@ const (
 	Neutral
 	// Failure: a 502, 503 or 504, or no answer.
 	Failure
+	// Overloaded: a 529 or 418 without a time. The upstream has refused the attempt for a trouble of its own, which
+	// says nothing of our rate.
+	Overloaded
 	// Throttled: the upstream has refused the attempt for a limit.
 	Throttled
 )
@@ -58,7 +62,7 @@ const (
 // observe takes in a report and returns whether a closing began or grew. An answer that would change nothing
 // does not even make the breaker. Otherwise a closing whose time is over ends first, so that the answer meets the gate
 // as the calls at this moment would. What the answer does then depends on whether it is stale: a stale failure
-// and a stale neutral answer do nothing at all.
+// and a stale neutral answer do nothing at all, unless nothing but brief closings came since.
 func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	g.measure(r)
 	if r.outcome <= Neutral && !g.unsettled() {
@@ -69,7 +73,7 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 	}
 	g.settle(now, pace)
 	defer g.setAlert()
-	current := r.epoch == g.epoch
+	current, recent := r.epoch == g.epoch, g.recent(r.epoch)
 	g.ended(r, current)
 	switch r.outcome {
 	case Success:
@@ -86,11 +90,19 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 			g.probeFailed(now)
 		}
 	case Failure:
-		return current && g.failed(r, now)
+		return recent && g.failed(r, now)
+	case Overloaded:
+		return recent && g.overloaded(r, current, now)
 	case Throttled:
 		return g.throttle(r, current, now, pace)
 	}
 	return false
+}
+
+// recent reports whether nothing but brief closings came since that epoch: what is sent to an upstream that has become
+// overloaded meanwhile still shows whether it fails.
+func (g *gate) recent(epoch uint32) bool {
+	return epoch == g.epoch || g.breaker != nil && g.epoch-epoch <= g.briefs
 }
 
 // ended takes an attempt out of those in flight, ends first contact by any answer, and remembers the status
@@ -103,7 +115,7 @@ func (g *gate) ended(r report, current bool) {
 	case (g.mode == slowStart || g.mode == meeting) && current:
 		g.inFlight = max(0, g.inFlight-1)
 	}
-	if r.outcome == Throttled || current && (r.outcome > Cancelled || r.outcome == Cancelled && r.status != 0) {
+	if r.outcome >= Overloaded || current && (r.outcome > Cancelled || r.outcome == Cancelled && r.status != 0) {
 		g.status = r.status
 	}
 }
@@ -134,12 +146,10 @@ func (g *gate) measure(r report) {
 // fourth success counts in a slow start: at 20/s before and round trips of 100 ms, 2 calls were in flight, so
 // after the first four successes 2, 3, 4 and 5 may be, and 6 after the eighth.
 func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
-	if g.unadvertised > 0 && r.epoch >= g.unadvertisedEpoch {
-		g.unadvertised = 0
+	if r.epoch >= g.rowEpoch {
+		g.advertised, g.unadvertised = 0, 0
 	}
-	if g.cause == Open {
-		g.failures = 0
-	}
+	g.failures = 0
 	if r.epoch != g.epoch {
 		return
 	}
@@ -166,11 +176,11 @@ func (g *gate) probeFailed(now time.Time) {
 	}
 }
 
-// failed notes a failure of the current epoch and reports whether it closes the gate: the eighth in a row
+// failed notes a recent failure and reports whether it closes the gate: the eighth in a row
 // does, if they are of two calls at least. One call's own retries say little of the upstream: its request may be
 // what the upstream fails at. While the gate is closed, the failure is the probe's, and plans the next.
 func (g *gate) failed(r report, now time.Time) (stopped bool) {
-	if g.cause != Open {
+	if g.cause != Open && !g.brief {
 		g.probeFailed(now)
 		return false
 	}
@@ -188,10 +198,33 @@ func (g *gate) failed(r report, now time.Time) (stopped bool) {
 	return true
 }
 
+// overloaded notes that the upstream is in trouble, and reports whether that closes the gate for failures: it counts
+// as one. Otherwise the gate is closed for one round trip, once an epoch, so that the upstream need not turn away all
+// that is sent meanwhile, and reopens as it was.
+//
+// Example: every 20th answer is a 529, whatever the rate; 8 workers, round trips of 20 ms. 50 ms of calls, 20 ms of
+// rest, and so on: more than 200/s. A slow start after each rest would leave 190/s.
+func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) {
+	if g.failed(r, now) {
+		return true
+	}
+	if current && g.cause == Open {
+		g.epoch++
+		g.briefs++
+		g.closeBriefly(now.Add(g.roundTrip(r.trip)), now)
+	}
+	return false
+}
+
 // throttle closes the gate for a throttled answer, and begins an epoch: for the advertised time and its
-// jitter, or else for unadvertisedWait. From the third closing without a time on, a probe goes when that is
-// over, because a time that was drawn at random says nothing of the upstream. An advertised time is believed, so
-// all go after it, unless it is longer than limit.MaxBelief.
+// jitter, or else for unadvertisedWait.
+//
+// What is advertised is believed, so all go after it, unless it is longer than limit.MaxBelief, or the last such
+// closing was followed by no success either: calls that all went again, second by second, would spend their
+// attempts. Then a probe goes. So it does from the third closing without a time on, because a time that was drawn
+// at random says nothing of the upstream. Example: an upstream is down for 7 s and answers 503 with Retry-After: 1.
+// One call after the other tries it, seven in all, and each of them once. Where calls are throttled
+// at random, those in a row say no more than the first: it is noticed elsewhere if they become more frequent.
 func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	if !current {
 		return g.throttleStale(r, now)
@@ -200,19 +233,27 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 	if g.probing { // until was the probe's time, and it has been used
 		g.probeAt(now)
 	}
+	if g.advertised+g.unadvertised == 0 {
+		g.rowEpoch = g.epoch
+	}
 	if wait := min(r.wait, limit.MaxBelief); wait > 0 {
-		g.probing = r.wait > limit.MaxBelief
+		if g.advertised++; g.advertised == 1 {
+			g.outageSince = now
+		}
+		g.probing = g.advertised >= 2 || r.wait > limit.MaxBelief
 		jittered := limit.Jittered(wait)
 		if g.closeUntil(ForRetryAfter, now.Add(jittered), now) {
 			g.jitter = jittered - wait
 		}
 		return true
 	}
-	if g.unadvertised++; g.unadvertised == 1 {
-		g.unadvertisedEpoch = g.epoch
+	g.unadvertised++
+	row := g.unadvertised
+	if r.random {
+		row = 1
 	}
-	g.probing = g.unadvertised >= 3
-	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(r.trip, pace)), now)
+	g.probing = row >= 3
+	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(row, r.trip, pace)), now)
 	g.outageSince = now
 	return true
 }
@@ -236,7 +277,7 @@ func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
 	return true
 }
 
-// unadvertisedWait is how long to close for a throttled answer without a time. Example, with 100/s known
+// unadvertisedWait is how long to close for a throttled answer without a time, by its place in a row. Example, with 100/s known
 // and round trips of 80 ms: the first closing in a row lasts for one unit's time, 10 ms; the second for a
 // round trip, 80 ms; the third up to 160 ms, the fourth up to 320, then up to 30 s, at random. Where the
 // limit is not known the first one lasts for a round trip too.
@@ -244,20 +285,25 @@ func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
 // The first is so short because it is mostly a stray one, two units that came closer to each other on the
 // way. At 1,000/s with a burst of 10 and delays that vary by 22.5 ms, 99.3 % of the limit is used by it,
 // 91.7 % if it lasts for a round trip, and 83.5 % with a probe.
-func (g *gate) unadvertisedWait(trip time.Duration, pace rate.Limit) time.Duration {
-	srtt := g.srtt
-	if srtt <= 0 { // no sample yet: the throttled attempt's own
-		srtt = max(trip, time.Millisecond)
-	}
+func (g *gate) unadvertisedWait(row int, trip time.Duration, pace rate.Limit) time.Duration {
+	srtt := g.roundTrip(trip)
 	switch {
-	case g.unadvertised == 1 && pace > 0 && pace != rate.Inf:
+	case row == 1 && pace > 0 && pace != rate.Inf:
 		return limit.UnitTime(1, pace)
-	case g.unadvertised <= 2:
+	case row <= 2:
 		return srtt
 	}
 	ceiling := maxUnadvertised
-	if k := g.unadvertised - 2; k < 32 && srtt < maxUnadvertised>>k {
+	if k := row - 2; k < 32 && srtt < maxUnadvertised>>k {
 		ceiling = srtt << k
 	}
 	return 1 + limit.Jitter(ceiling)
+}
+
+// roundTrip is the smoothed round trip. Before the first sample it is that of the attempt at hand.
+func (g *gate) roundTrip(trip time.Duration) time.Duration {
+	if g.srtt <= 0 {
+		return max(trip, time.Millisecond)
+	}
+	return g.srtt
 }

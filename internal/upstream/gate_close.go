@@ -34,10 +34,20 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 		g.floor = limit.Latest(g.floor, until)
 	}
 	g.until = limit.Latest(limit.Latest(g.until, until), g.floor)
-	g.cause, g.mode, g.probeOut, g.failures, g.unused = c, reopened, false, 0, false
+	g.cause, g.brief, g.briefs, g.mode, g.probeOut, g.failures, g.unused = c, false, 0, reopened, false, 0, false
 	g.closings++
 	g.setAlert()
 	return longest
+}
+
+// closeBriefly closes an open gate until then, for an upstream that is overloaded. The row of failures goes on, the
+// closing is not counted, because it bounds no retries, and reopen finds the reopening that was under way. Example:
+// a slow start with three of four calls in flight is closed for 20 ms. Then four may be in flight, beside those that
+// have no answer yet.
+func (g *gate) closeBriefly(until, now time.Time) {
+	g.cause, g.brief, g.since, g.until, g.floor, g.jitter, g.probes = ForThrottling, true, now, until, time.Time{}, 0, 0
+	g.inFlight = 0
+	g.setAlert()
 }
 
 // closed reports whether the gate stops calls at now. pace is the rate to reopen at if the closing is
@@ -58,14 +68,28 @@ func (g *gate) settle(now time.Time, pace rate.Limit) {
 // reopen ends a closing as of at, whatever it was for.
 func (g *gate) reopen(at time.Time, pace rate.Limit) {
 	g.total += max(0, at.Sub(g.since))
+	if g.probing && pace == unpaced { // a probe's success says little
+		pace = 0
+	}
 	g.cause, g.probing, g.probeOut = Open, false, false
-	g.open(at, pace)
+	if !g.brief {
+		g.open(at, pace)
+		return
+	}
+	g.brief, g.next = false, limit.Latest(g.next, at)
+	g.setAlert()
 }
+
+// unpaced is the pace of a reopening that holds nobody back.
+const unpaced rate.Limit = -1
 
 // open lets the first calls through from at on: paced at that rate, or by slow start if it is not known.
 func (g *gate) open(at time.Time, pace rate.Limit) {
 	g.mode, g.next, g.unused = paced, at, false
-	if pace <= 0 || pace == rate.Inf {
+	switch {
+	case pace == unpaced:
+		g.mode = reopened
+	case pace <= 0 || pace == rate.Inf:
 		g.mode, g.allowed, g.inFlight, g.successes, g.opened = slowStart, 1, 0, 0, at
 	}
 	g.setAlert()
@@ -85,24 +109,43 @@ func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
 	if d <= 0 {
 		return
 	}
-	c := ForPause
+	g.hold(ForPause, now.Add(min(d, 1<<62)), now, pace)
+}
+
+// holdUntil closes the gate for a time that the upstream has advertised, but not to a call of this gate, and reports
+// whether the gate did not know it. The jitter is its own: the keys of a host do not begin again at one moment.
+func (g *gate) holdUntil(until time.Time, status uint16, now time.Time, pace rate.Limit) (longer bool) {
+	if !until.After(now) || g.closed(now, pace) && !until.After(g.floor) {
+		return false
+	}
+	jittered := now.Add(limit.Jittered(until.Sub(now)))
+	if g.hold(ForRetryAfter, jittered, now, pace) {
+		g.jitter = jittered.Sub(until)
+	}
+	g.status = status
+	return true
+}
+
+// hold closes the gate until then for a reason that no answer to a call of its own has shown, and reports whether that
+// decides when the closing ends.
+func (g *gate) hold(c Cause, until, now time.Time, pace rate.Limit) (longest bool) {
 	if !g.closed(now, pace) {
 		g.epoch++
 	} else if g.probing {
 		c = g.cause
 	}
-	until := now.Add(min(d, 1<<62))
-	g.closeUntil(c, until, now)
+	longest = g.closeUntil(c, until, now)
 	g.floor = limit.Latest(g.floor, until)
+	return longest
 }
 
-// resume ends any closing now. The row of closings without a time begins anew, so that the next one is short
+// resume ends any closing now. The row of closings begins anew, so that the next one without a time is short
 // again. It lets the first calls in paced, or by slow start: somebody who resumes a gate by hand may be wrong.
 func (g *gate) resume(now time.Time, pace rate.Limit) {
 	if !g.closed(now, pace) {
 		return
 	}
-	g.floor, g.unadvertised = time.Time{}, 0
+	g.floor, g.advertised, g.unadvertised = time.Time{}, 0, 0
 	g.reopen(now, pace)
 }
 

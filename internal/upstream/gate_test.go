@@ -48,12 +48,18 @@ func throttles(epoch uint32, trip time.Duration) func(*gateRun) {
 	return reports(Throttled, epoch, 0, 0, trip)
 }
 func fails(epoch uint32, call uint64) func(*gateRun) { return reports(Failure, epoch, call, 0, 0) }
-func isNothing(epoch uint32) func(*gateRun)          { return reports(Neutral, epoch, 0, 0, 0) }
+func overloads(epoch uint32, call uint64) func(*gateRun) {
+	return reports(Overloaded, epoch, call, 0, 80*ms)
+}
+func isNothing(epoch uint32) func(*gateRun) { return reports(Neutral, epoch, 0, 0, 0) }
 func pauses(d time.Duration) func(*gateRun) {
 	return func(g *gateRun) { g.gate.pause(d, g.now, g.pace) }
 }
-func resumes(g *gateRun)         { g.resume(g.now, g.pace) }
-func goes(g *gateRun)            { g.gate.start(1, g.now, g.now, g.pace) }
+func resumes(g *gateRun) { g.resume(g.now, g.pace) }
+func goes(g *gateRun) {
+	g.closed(g.now, g.pace) // as whoever asks whether it may
+	g.gate.start(1, g.now, g.now, g.pace)
+}
 func nothing(*gateRun)           {}
 func lineEmpties(g *gateRun)     { g.lineEmpty(g.now) }
 func costs(n int) func(*gateRun) { return func(g *gateRun) { g.gate.start(n, g.now, g.now, g.pace) } }
@@ -306,10 +312,80 @@ func TestGateScripts(t *testing.T) {
 			{2 * sec, nothing, passes},
 			{2 * sec, goes, full},
 			{2 * sec, throttledFor(1, sec), inEpoch(2, until(3*sec, 3050*ms, ForRetryAfter))},
-			{4 * sec, nothing, passes},
+			{4 * sec, goes, probeAt(5 * sec)}, // the second in a row
+			{4 * sec, succeeds(1), probeAt(5 * sec)},
+			{4 * sec, succeeds(2), inEpoch(3, passes)},
 			{4 * sec, goes, full},
-			{4 * sec, succeeds(1), full}, // of before
-			{4 * sec, succeeds(2), passes},
+		}},
+		{"from the second advertised closing in a row on one call goes first", 100, []gateStep{
+			{0, throttledFor(0, sec), inEpoch(1, until(sec, 1050*ms, ForRetryAfter))},
+			{2 * sec, goes, spaced(2010 * ms)},
+			{2 * sec, goes, spaced(2020 * ms)},
+			{2 * sec, throttledFor(1, sec), inEpoch(2, until(3*sec, 3050*ms, ForRetryAfter))},
+			{2 * sec, throttledFor(1, 2*sec), inEpoch(2, probeAt(4*sec))}, // stale
+			{5 * sec, goes, probeAt(6 * sec)},
+			{5 * sec, throttledFor(2, sec), inEpoch(3, until(6*sec, 6050*ms, ForRetryAfter))},
+			{7 * sec, goes, probeAt(8 * sec)},
+			{7 * sec, fails(3, 1), probeAt(7250 * ms)}, // as after an outage
+			{8 * sec, goes, probeAt(9 * sec)},
+			{8 * sec, succeeds(3), inEpoch(4, passes)},
+			{8 * sec, throttledFor(4, sec), until(9*sec, 9050*ms, ForRetryAfter)}, // a new row
+			{10 * sec, nothing, passes},
+		}},
+		{"a success ends the row of advertised closings", 100, []gateStep{
+			{0, throttledFor(0, sec), until(sec, 1050*ms, ForRetryAfter)},
+			{2 * sec, goes, spaced(2010 * ms)},
+			{2 * sec, succeeds(0), spaced(2010 * ms)}, // of before: it does not
+			{2 * sec, succeeds(1), spaced(2010 * ms)},
+			{3 * sec, throttledFor(1, sec), until(4*sec, 4050*ms, ForRetryAfter)},
+			{5 * sec, goes, spaced(5010 * ms)},
+			{5 * sec, goes, spaced(5020 * ms)},
+		}},
+		{"overloaded: a round trip of rest, once an epoch, and then as before", rate.Inf, []gateStep{
+			{0, reports(Success, 0, 0, 0, 80*ms), passes},
+			{0, overloads(0, 1), inEpoch(1, until(80*ms, 80*ms, ForThrottling))},
+			{50 * ms, overloads(0, 2), inEpoch(1, until(80*ms, 80*ms, ForThrottling))},
+			{60 * ms, succeeds(0), inEpoch(1, until(80*ms, 80*ms, ForThrottling))},
+			{80 * ms, goes, passes},
+			{80 * ms, goes, passes}, // no slow start
+			{sec, overloads(1, 3), inEpoch(2, until(1080*ms, 1080*ms, ForThrottling))},
+			{sec, throttledFor(2, sec), inEpoch(3, until(2*sec, 2050*ms, ForRetryAfter))},
+			{3 * sec, goes, full},
+		}},
+		{"overloaded in a slow start", 0, []gateStep{
+			{0, reports(Success, 0, 0, 0, 80*ms), passes},
+			{0, throttledFor(0, sec), until(sec, 1050*ms, ForRetryAfter)},
+			{2 * sec, goes, full},
+			{2 * sec, succeeds(1), passes},
+			{2 * sec, goes, passes},
+			{2 * sec, goes, full},
+			{2 * sec, overloads(1, 1), inEpoch(2, until(2080*ms, 2080*ms, ForThrottling))},
+			{3 * sec, goes, passes},
+			{3 * sec, goes, full},
+			{3 * sec, succeeds(2), passes},
+		}},
+		{"overloaded in a paced reopening", 10, []gateStep{
+			{0, reports(Success, 0, 0, 0, 80*ms), passes},
+			{0, throttledFor(0, sec), until(sec, 1050*ms, ForRetryAfter)},
+			{2 * sec, goes, spaced(2100 * ms)},
+			{2 * sec, overloads(1, 1), inEpoch(2, until(2080*ms, 2080*ms, ForThrottling))},
+			{2080 * ms, nothing, spaced(2100 * ms)},
+			{2100 * ms, goes, spaced(2200 * ms)},
+		}},
+		{"overloaded answers and failures are one row", 100, []gateStep{
+			{0, func(g *gateRun) {
+				for i := range uint64(7) {
+					g.now = g.start.Add(time.Duration(i) * sec)
+					reports([]Outcome{Failure, Overloaded}[i%2], g.epoch, i, 0, 80*ms)(g)
+					g.now = g.now.Add(500 * ms)
+					g.closed(g.now, g.pace)
+				}
+			}, passes},
+			{8 * sec, overloads(0, 8), inEpoch(4, probeAt(8250*ms))}, // brief closings do not make it stale
+			{9 * sec, goes, probeAt(10 * sec)},
+			{9 * sec, overloads(4, 9), inEpoch(4, probeAt(9250*ms))},
+			{10 * sec, goes, probeAt(11 * sec)},
+			{10 * sec, succeeds(4), passes},
 		}},
 		{"resume", 100, []gateStep{
 			{0, throttledFor(0, hour), until(hour, hour+sec, ForRetryAfter)},
@@ -592,10 +668,10 @@ func (g *gateFuzz) run(script []byte) {
 		if got := g.closedTime(g.now); got != clock {
 			g.Fatalf("step %d (%d, %d): the closed-time clock jumped from %v to %v", i/2, what, much, clock, got)
 		}
-		if g.breaker != nil && (g.inFlight < 0 || g.failures < 0 || g.unadvertised < 0 || g.total < 0) {
+		if g.breaker != nil && (g.inFlight < 0 || g.failures < 0 || g.total < 0) {
 			g.Fatalf("step %d: %+v", i/2, *g.breaker)
 		}
-		if alert := g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.unadvertised > 0 || g.failures > 0); alert != g.alert.Load() {
+		if alert := g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.failures+g.advertised+g.unadvertised > 0); alert != g.alert.Load() {
 			g.Fatalf("step %d: alert %t, want %t", i/2, g.alert.Load(), alert)
 		}
 	}
@@ -637,7 +713,7 @@ func (g *gateFuzz) answer(which int, much byte) {
 	g.out[which] = g.out[len(g.out)-1]
 	g.out = g.out[:len(g.out)-1]
 	r.trip = time.Duration(much/4) * ms
-	switch r.outcome = Outcome(much % 4); {
+	switch r.outcome = Outcome(much % 6); {
 	case r.outcome == Throttled && much >= 240:
 		r.wait = 1 << 62
 	case r.outcome == Throttled && much >= 128:

@@ -29,19 +29,19 @@ func (s *State) Learned(now time.Time) []Known {
 	return s.learned.known(now)
 }
 
-// known lists each quota once, although several scopes may share it, and the finder.
+// known lists each quota that has not lapsed once, although several scopes may share it, and the finder.
 func (l *learner) known(now time.Time) (all []Known) {
 	seen := map[*quota]bool{}
 	for _, a := range l.scopes {
 		for _, q := range a.quotas {
-			if !seen[q] {
+			if !seen[q] && !q.lapsed(now) {
 				seen[q] = true
 				q.turn(now)
 				all = append(all, q.view(now, l.slack(q)))
 			}
 		}
 	}
-	if l.finder != nil {
+	if l.finder != nil && l.finder.phase != aside {
 		all = append(all, l.finder.view(now))
 	}
 	return all

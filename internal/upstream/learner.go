@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +23,9 @@ const maxWindow = 31 * 24 * time.Hour
 type learner struct {
 	scopes []*scope // by number; 0 has no quotas
 
-	// routes has the scopes of routes and of their prefixes, by hash: a route is host and path, and paths may
-	// hold what must not be kept. nil while there is only one scope with quotas: then it is everybody's.
-	routes map[uint64]uint8
-	seed   maphash.Seed // of those hashes
+	routes      map[Route]beginning // which of them calls fall under
+	throttled   throttledRoute      // the route that was throttled last
+	silentFirst bool                // the key's first answers advertised nothing: its unknown routes are free
 
 	// finder searches for a limit; nil until a throttled answer came that no quota explains.
 	finder *finder
@@ -39,7 +37,7 @@ type learner struct {
 
 // newLearner returns a learner that knows nothing.
 func newLearner() *learner {
-	return &learner{scopes: []*scope{{}}, seed: maphash.MakeSeed()}
+	return &learner{scopes: []*scope{{}}}
 }
 
 // spread is by how much calls may come closer to each other on their way: two that start 100 ms apart, with
@@ -68,8 +66,8 @@ func (l *learner) slack(q *quota) time.Duration { return min(l.spread(), q.windo
 
 // ready returns when a call of n units may go in that scope, not before at.
 func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
-	for _, q := range l.scopes[id].quotas {
-		at = q.ready(n, at, now, l.slack(q))
+	for _, q := range l.scope(id).quotas {
+		at = q.ready(n, at, now, l.slack(q), id < unspaced)
 	}
 	if l.finder != nil {
 		at = limit.Latest(at, l.finder.next)
@@ -80,10 +78,10 @@ func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
 // take counts a start in all quotas of the scope, and in the finder. Its end must be noted by ended, or the start
 // taken back by undo.
 func (l *learner) take(id uint8, n int, at time.Time) {
-	a := l.scopes[id]
+	a := l.scope(id)
 	a.inFlight++
 	for _, q := range a.quotas {
-		q.take(n, at, l.slack(q))
+		q.take(n, at, l.slack(q), id < unspaced)
 	}
 	if l.finder != nil {
 		l.finder.take(n, at)
@@ -92,7 +90,7 @@ func (l *learner) take(id uint8, n int, at time.Time) {
 
 // undo takes back a start as of at that was not used.
 func (l *learner) undo(id uint8, n int, at time.Time) {
-	a := l.scopes[id]
+	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
 		q.undo(n, at)
@@ -104,7 +102,7 @@ func (l *learner) undo(id uint8, n int, at time.Time) {
 
 // ended notes that a call has ended, whatever its answer.
 func (l *learner) ended(id uint8, n int) {
-	a := l.scopes[id]
+	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
 		q.ended(n)
@@ -114,7 +112,7 @@ func (l *learner) ended(id uint8, n int) {
 // spent returns until when a quota of the scope has nothing left; zero if all have something. Of several it is the
 // latest, because a call pays them all.
 func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
-	for _, q := range l.scopes[id].quotas {
+	for _, q := range l.scope(id).quotas {
 		until = limit.Latest(until, q.spent(now))
 	}
 	return until
@@ -125,7 +123,7 @@ func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
 // scope; a quota at 10/s lets it go in 5 s, a finder at 10/s in 7 s.
 func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Time {
 	at := from
-	for _, q := range l.scopes[id].quotas {
+	for _, q := range l.scope(id).quotas {
 		at = limit.Latest(at, q.after(from, before.Scope, n, l.slack(q)))
 	}
 	if l.finder != nil {
@@ -135,23 +133,28 @@ func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Tim
 	return at
 }
 
-// observe takes in the quotas that the answer to an attempt of scope id has advertised. It returns the scope
-// that they make, and those that observers should know of: new ones, and those whose limit or header field has
-// changed. before is how many attempts the key has sent: they may all have been under a quota that is new.
-func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (in uint8, news []Known) {
+// observe takes in what the answer to an attempt of scope id advertises, or that it advertises nothing. It returns
+// the scope that its quotas make, those that observers should know of (new ones, and those whose limit or header
+// field has changed), and whether calls that wait may fall under another scope now. before is how many attempts the
+// key has sent: they may all have been under a quota that is new.
+func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (in uint8, news []Known, moved bool) {
+	if len(a.Hint.Quotas) == 0 {
+		return id, nil, a.Outcome == Success && l.missing(id, a, now)
+	}
 	advertised := slices.DeleteFunc(slices.Clone(a.Hint.Quotas), func(t hint.Quota) bool { return !useful(&t) })
 	if len(advertised) == 0 {
-		return id, nil
+		return id, nil, false
 	}
 	for i := range advertised {
 		if advertised[i].Window > maxWindow {
 			advertised[i].Window = 0
 		}
 	}
-	own := l.scopes[id]
+	own := l.scope(id)
+	id %= unspaced
 	if !own.matches(advertised) { // its route is advertised other quotas than those that it started under
-		if id, own = l.scopeFor(advertised, now); own == nil {
-			return 0, nil
+		if id, own = l.scopeFor(advertised, a.WindowFactor, now); own == nil {
+			return 0, nil, false
 		}
 	}
 	for i, q := range own.quotas {
@@ -168,8 +171,26 @@ func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (i
 			news = append(news, q.view(now, l.slack(q)))
 		}
 	}
-	l.setRoute(a.Host, a.Path, id)
-	return id, news
+	r := RouteOf(a.Host, a.Path)
+	if a.Outcome == Success {
+		l.throttled.wasServed(r)
+	}
+	return id, news, l.advertised(r, id)
+}
+
+// missing takes in an answer that advertises nothing, to an attempt of scope id.
+func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
+	if len(l.routes) == 0 && l.throttled.row == 0 {
+		return false
+	}
+	r := RouteOf(a.Host, a.Path)
+	l.throttled.wasServed(r)
+	if b := l.routes[r]; b.own {
+		for _, q := range l.scope(b.scope).quotas {
+			q.missing(a.Counted && id == b.scope, a.Cost, now)
+		}
+	}
+	return l.silent(r)
 }
 
 // useful reports whether a quota can be kept. It must say how much there is, a limit or what remains, and over
@@ -192,27 +213,27 @@ func useful(t *hint.Quota) bool {
 //	429, Retry-After: 5, and it names the quota "search"   that quota is closed for 5 s, others go on
 //	429, Retry-After: 5                                    the gate's: it does not say which quota
 //	429, and 0 remain, reset in 8 s                        that quota is closed for 8 s
-//	429, and 0 remain of a rolling quota                   closed for askAgain: units come back one by one
+//	429, and 0 remain of a rolling quota                   closed for a moment: units come back one by one
 //	429, and some remain                                   the gate's: the quota does not explain it
 //
 // A Retry-After gets jitter, because all who share the quota have got the same; a reset does not, or a part of
 // each window would be lost.
 func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool) {
-	for _, q := range l.scopes[id].quotas {
-		if q.found { // it may be longer than any reset that was advertised
-			q.found, q.longer = false, time.Second
+	for _, q := range l.scope(id).quotas {
+		if q.left < 1 && q.alone(now) {
+			q.longer = now.Add(notASecond)
 		}
 	}
 	if h.Scope == "" && h.RetryAfter > 0 {
 		return false
 	}
-	for _, q := range l.scopes[id].quotas {
+	for _, q := range l.scope(id).quotas {
 		switch {
 		case h.Scope != "" && q.Name != h.Scope, h.Scope == "" && q.left >= 1, len(h.Quotas) == 0:
 		case h.RetryAfter > 0:
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(limit.Jittered(h.RetryAfter))), true
 		case q.rolling:
-			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(askAgain)), true
+			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(q.pause)), true
 		case q.until.After(now):
 			q.closedUntil, done = limit.Latest(q.closedUntil, q.until), true
 		}
@@ -237,5 +258,5 @@ func (l *learner) resume(now time.Time) {
 // explains reports whether a quota of that scope explains a throttled answer: nothing is left of it, or it is
 // closed. Then no search is needed; the quota is known and only what others took of it was not.
 func (l *learner) explains(id uint8, now time.Time) bool {
-	return slices.ContainsFunc(l.scopes[id].quotas, func(q *quota) bool { return q.left < 1 || q.closedUntil.After(now) })
+	return slices.ContainsFunc(l.scope(id).quotas, func(q *quota) bool { return q.left < 1 || q.closedUntil.After(now) })
 }

@@ -1,15 +1,9 @@
 package upstream
 
 import (
-	"fmt"
-	"math"
-	"reflect"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
-
-	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
 )
@@ -21,8 +15,9 @@ func named(name string) hint.Quota {
 
 // advertise is an answer that advertises those quotas.
 func advertise(l *learner, quotas []hint.Quota, id uint8, a Answer, before float64, now time.Time) (uint8, []Known) {
-	a.Hint = &hint.Hint{Quotas: quotas}
-	return l.observe(id, &a, before, now)
+	a.Hint = hint.Hint{Quotas: quotas}
+	id, news, _ := l.observe(id, &a, before, now)
+	return id, news
 }
 
 // learnerOf is a learner of one scope for each of the names, advertised at zero.
@@ -53,51 +48,6 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A call of a scope pays all its quotas and the rate that was found, goes when all let it, and gives all back.
-func TestScopePaysAllItsQuotas(t *testing.T) {
-	l := newLearner()
-	a, b := advertised(10, 10), advertised(100, 60)
-	l.scopes = append(l.scopes, &scope{quotas: []*quota{a, b}})
-	l.finder = &finder{phase: holding, w: 10, since: zero, next: at(1), hold: 5}
-	a.next, b.next = at(2), at(3)
-	for _, c := range []struct {
-		change func()
-		scope  uint8
-		want   float64
-	}{
-		{func() {}, 1, 3},
-		{func() { a.next = at(4) }, 1, 4},
-		{func() { l.finder.next = at(5) }, 1, 5},
-		{func() {}, 0, 5},
-		{func() { l.finder.next = zero }, 0, 0.5},
-	} {
-		c.change()
-		if got := l.ready(c.scope, 1, at(0.5), at(0.5)); !got.Equal(at(c.want)) {
-			t.Errorf("scope %d: after %v, want %v", c.scope, got.Sub(zero), c.want)
-		}
-	}
-	nexts := func() [3]time.Time { return [3]time.Time{a.next, b.next, l.finder.next} }
-	was := nexts()
-	l.take(1, 2, at(0.6))
-	if now := nexts(); now[0].Equal(was[0]) || now[1].Equal(was[1]) || now[2].Equal(was[2]) || a.calls+b.calls+l.scopes[1].inFlight != 3 {
-		t.Errorf("next %v, was %v; %d and %d calls, %d out", now, was, a.calls, b.calls, l.scopes[1].inFlight)
-	}
-	l.undo(1, 2, at(0.6))
-	if now := nexts(); now[0] != was[0] || now[1] != was[1] || now[2].Sub(at(0.6)).Abs() > 10*time.Millisecond || a.calls+b.calls+l.scopes[1].inFlight != 0 {
-		t.Errorf("undone: next %v, was %v; %d and %d calls, %d out", now, was, a.calls, b.calls, l.scopes[1].inFlight)
-	}
-	l.take(1, 1, at(0.6))
-	if l.ended(1, 1); a.calls+b.calls+l.scopes[1].inFlight != 0 {
-		t.Errorf("landed: %d and %d calls, %d out", a.calls, b.calls, l.scopes[1].inFlight)
-	}
-	l.finder = nil
-	if got := l.ready(0, 1, at(0.5), at(0.5)); !got.Equal(at(0.5)) {
-		t.Errorf("nothing holds it back: after %v", got.Sub(zero))
-	}
-	l.take(1, 1, at(0.6))
-	l.undo(1, 1, at(0.6))
-}
-
 // A scope is spent until the last of its spent quotas ends.
 func TestSpentScope(t *testing.T) {
 	l := newLearner()
@@ -116,27 +66,6 @@ func TestSpentScope(t *testing.T) {
 	}
 	if got := l.spent(0, at(1)); !got.IsZero() {
 		t.Errorf("another scope: until %v", got)
-	}
-}
-
-// A prediction counts those of its own scope at its quotas, and all at the rate that was found.
-func TestPredictionOfAScope(t *testing.T) {
-	l := newLearner()
-	l.scopes = append(l.scopes, &scope{quotas: []*quota{with(advertised(100, 10), func(q *quota) { q.shared = at(99) }), advertised(1e6, 1)}})
-	for _, c := range []struct {
-		next   float64
-		before Before
-		want   float64
-	}{
-		{-1, Before{Scope: 50, All: 70}, 6}, {0, Before{Scope: 50, All: 70}, 8}, {3, Before{Scope: 50, All: 70}, 10},
-		{0, Before{Shared: 99}, 1}, {0, Before{Scope: 80, All: 70}, 9}, {0, Before{All: 1 << 40}, 3601},
-	} {
-		if l.finder = nil; c.next >= 0 {
-			l.finder = &finder{phase: holding, w: 10, since: zero, next: at(c.next), hold: 99}
-		}
-		if got := l.after(1, at(1), c.before, 1); got.Sub(at(c.want)).Abs() > time.Microsecond {
-			t.Errorf("%+v: after %v, want %v", c, got.Sub(zero), c.want)
-		}
 	}
 }
 
@@ -243,51 +172,8 @@ func TestWhatIsKeptOfAnAnswer(t *testing.T) {
 	if unsafe.StringData(l.scopes[2].quotas[0].Source) != unsafe.StringData(source) {
 		t.Error("what is advertised again is kept again")
 	}
-	if got := l.scopes[2].quotas[0]; got.Window != maxWindow || got.sent.sum(zero, 0) != 7 {
-		t.Errorf("a month: %v, sent before %v", got.Window, got.sent.sum(zero, 0))
-	}
-}
-
-// Sixteen scopes are kept; then the one that was advertised least recently is replaced, with what was known of its routes;
-// one in flight is not, and where all are nothing is learned.
-func TestScopesAreReplaced(t *testing.T) {
-	l := newLearner()
-	for i := range MaxScopes - 1 {
-		name := fmt.Sprint("q", i)
-		advertise(l, []hint.Quota{named(name)}, 0, Answer{Host: "a", Path: "/" + name, Sent: zero}, 0, at(float64(i)))
-	}
-	if len(l.scopes) != MaxScopes {
-		t.Fatalf("%d scopes", len(l.scopes))
-	}
-	l.scopes[1].inFlight = 1
-	advertise(l, []hint.Quota{named("q1")}, 2, Answer{Host: "a", Path: "/q1", Sent: at(20)}, 0, at(20))
-	id, _ := advertise(l, []hint.Quota{named("new")}, 0, Answer{Host: "a", Path: "/new", Sent: at(21)}, 0, at(21))
-	if id != 3 || len(l.scopes) != MaxScopes || l.scopes[3].quotas[0].Name != "new" {
-		t.Errorf("scope %d is replaced, want 3: the oldest that is not in flight", id)
-	}
-	if got := l.scopeOf("a", "/new"); got != 3 {
-		t.Errorf("its route falls under scope %d", got)
-	}
-	if got := l.scopeOf("a", "/q2"); got != 0 {
-		t.Errorf("a route of the scope that was replaced falls under scope %d", got)
-	}
-	if got := l.scopeOf("a", "/q1"); got != 2 {
-		t.Errorf("another route falls under scope %d, want 2", got)
-	}
-	for _, a := range l.scopes {
-		a.inFlight = 1
-	}
-	if id, news := advertise(l, []hint.Quota{named("more")}, 3, Answer{Host: "a", Path: "/more", Sent: at(22)}, 0, at(22)); id != 0 || news != nil || l.scopeOf("a", "/more") != 0 {
-		t.Errorf("no place: scope %d, %v", id, news)
-	}
-}
-
-// A scope was advertised last when one of its quotas was.
-func TestScopeIsAsOldAsItsLastQuota(t *testing.T) {
-	a := &scope{quotas: []*quota{advertised(1, 1), advertised(1, 1), advertised(1, 1)}}
-	a.quotas[1].leftAt = at(5)
-	if got := a.lastAdvertised(); !got.Equal(at(5)) {
-		t.Errorf("advertised after %v, want 5 s", got.Sub(zero))
+	if got := l.scopes[2].quotas[0]; got.Window != maxWindow {
+		t.Errorf("a month: %v", got.Window)
 	}
 }
 
@@ -324,39 +210,6 @@ func TestQuotasAreClosed(t *testing.T) {
 			t.Errorf("%s: the gate may stay open: %v; closed until %v", name, done, q.closedUntil.Sub(zero))
 		}
 	}
-	l := learnerOf("x")
-	q := l.scopes[1].quotas[0]
-	if l.closeQuotas(1, &hint.Hint{RetryAfter: 1}, at(1)); q.longer != 0 {
-		t.Error("a window that is advertised is in question")
-	}
-	q.found = true
-	if l.closeQuotas(1, &hint.Hint{RetryAfter: 1}, at(1)); q.found || q.longer != time.Second {
-		t.Errorf("after a throttled answer a found window is still found: %v, longer by %v", q.found, q.longer)
-	}
-}
-
-// Resume lets one call of each quota go at once, and the rate that was found.
-func TestResumeLetsOneGo(t *testing.T) {
-	l := learnerOf("x", "y")
-	for i, q := range []*quota{l.scopes[1].quotas[0], l.scopes[2].quotas[0]} {
-		q.closedUntil, q.next, q.left = at(60), at(50), float64(i)*7
-	}
-	l.scopes[2].quotas[0].next = at(0.5)
-	l.finder = &finder{since: at(30), next: at(40)}
-	l.resume(at(1))
-	x, y := l.scopes[1].quotas[0], l.scopes[2].quotas[0]
-	if !x.closedUntil.IsZero() || !x.next.Equal(at(1)) || x.left != 1 || !y.next.Equal(at(0.5)) || y.left != 7 {
-		t.Errorf("%v and %v left, next after %v and %v, closed until %v", x.left, y.left, x.next.Sub(zero), y.next.Sub(zero), x.closedUntil)
-	}
-	if !l.finder.since.Equal(at(1)) || !l.finder.next.Equal(at(1)) {
-		t.Errorf("the rate that was found: from %v, next after %v", l.finder.since.Sub(zero), l.finder.next.Sub(zero))
-	}
-	l.finder.since, l.finder.next = at(0.3), at(0.4)
-	if l.resume(at(2)); !l.finder.since.Equal(at(0.3)) || !l.finder.next.Equal(at(0.4)) {
-		t.Errorf("it was open: from %v, next after %v", l.finder.since.Sub(zero), l.finder.next.Sub(zero))
-	}
-	l.finder = nil
-	l.resume(at(2))
 }
 
 // A quota explains a throttled answer if less than one is left of it, or if it is closed.
@@ -371,48 +224,5 @@ func TestExplainedThrottling(t *testing.T) {
 		if got := l.explains(1, at(1)); got != c.want || l.explains(0, at(1)) {
 			t.Errorf("%+v: %v", c, got)
 		}
-	}
-}
-
-// What observers see: each quota once, as it is now, and the rate that was found.
-func TestWhatObserversSee(t *testing.T) {
-	l := learnerOf("x")
-	advertise(l, []hint.Quota{named("x"), named("y")}, 1, Answer{Host: "a", Path: "/both", Sent: zero}, 0, zero)
-	x, y := l.scopes[1].quotas[0], l.scopes[2].quotas[1]
-	x.shared, y.shared = at(99), time.Time{}
-	x.left, x.closedUntil = 45.9, at(12)
-	y.Remaining, y.until = -1, time.Time{}
-	l.finder = &finder{phase: holding, w: 7, hold: 99, since: zero}
-	want := []Known{
-		{Name: "x", Unit: "requests", Source: "Ratelimit", Limit: 100, Remaining: 45, Reset: span(11), Window: span(10), Rate: 5.1},
-		{Name: "y", Unit: "requests", Source: "Ratelimit", Limit: 100, Remaining: -1, Reset: -1, Window: span(10), Rate: 100 / 10.01},
-		{Source: "refusals", Limit: -1, Remaining: -1, Reset: -1, Rate: 7},
-	}
-	got := l.known(at(1))
-	for i := range got {
-		if near(float64(got[i].Rate), float64(want[i].Rate)) {
-			want[i].Rate = got[i].Rate
-		}
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	x.left, x.until, x.closedUntil = -3, at(0.5), time.Time{}
-	if got := x.view(at(1), 0); got.Remaining != 0 || got.Reset != 0 {
-		t.Errorf("overdrawn: %+v", got)
-	}
-	for left, want := range map[float64]int64{1 << 62: 1 << 62, 1 << 63: 1<<63 - 1024, math.MaxFloat64: 1<<63 - 1024} {
-		big := &quota{Quota: hint.Quota{Limit: math.MaxInt64, Remaining: math.MaxInt64}, size: left, left: left, leftAt: at(0), perCall: 1}
-		if got := big.view(at(1), 0).Remaining; got != want {
-			t.Errorf("%v left are shown as %d, want %d", left, got, want)
-		}
-	}
-	x.Remaining = 0
-	if got := advertised(100, 1).view(at(1), 0); got.Rate != rate.Inf || x.view(at(1), 0).Remaining != 0 {
-		t.Errorf("alone and short: %+v; nothing remaining: %+v", got, x.view(at(1), 0))
-	}
-	l.finder = nil
-	if got := l.known(at(11))[0]; got.Remaining != 100 || strings.Contains(got.Name, "y") {
-		t.Errorf("in the next window: %+v", got)
 	}
 }

@@ -16,7 +16,7 @@ type Answer struct {
 	Status  uint16        // of the answer; 0: there was none
 	Cut     bool          // the caller's deadline has ended it: the round trip would have been longer
 	Trip    time.Duration // the round trip; 0: not measured
-	Hint    *hint.Hint    // what the answer says of limits
+	Hint    hint.Hint     // what the answer says of limits; a value, so that it can stay on the stack
 
 	// How it began: what Start and Epoch said then.
 	Counted bool      // its quotas have counted its start
@@ -31,6 +31,10 @@ type Answer struct {
 
 	// InFlight is how many attempts of the key are under way, this one included.
 	InFlight int
+	// Known is how long ago the first call of the key came.
+	Known time.Duration
+	// WindowFactor is how much faster than evenly long windows are used.
+	WindowFactor float64
 }
 
 // An Observation is what has changed by an answer.
@@ -42,7 +46,7 @@ type Observation struct {
 	// Stopped: a closing began or grew, or a quota is spent, so calls that wait may have to leave because they
 	// may not wait that long.
 	Stopped bool
-	// Moved: all calls that wait fall under Scope now.
+	// Moved: calls that wait may fall under another scope now.
 	Moved bool
 	// Scope is that of the answer's route.
 	Scope uint8
@@ -59,55 +63,95 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	s.observeQuotas(a, &o, now)
 	pace := s.pace(now)
 	s.gate.settle(now, pace) // the rate that was found is the one to reopen at
+	alone := false           // the answer holds its route alone
 	r := report{outcome: a.Outcome, epoch: a.Epoch, call: a.Call, status: a.Status, trip: a.Trip, cut: a.Cut}
 	switch {
 	case a.Outcome == Throttled:
 		s.throttled++
-		o.Wait = advertisedWait(a.Hint)
+		o.Wait = advertisedWait(&a.Hint)
 		r.wait = o.Wait
-		pace = s.limits.Pace(now) // a rate that was found counts for a reopening, not for a closing's length
-		if s.learned != nil && s.learned.closeQuotas(o.Scope, a.Hint, now) {
+		pace, r.random = s.closingPace(a, now)
+		if s.learned != nil && s.learned.closeQuotas(o.Scope, &a.Hint, now) {
 			r.outcome = Success // the quota holds its calls back: others may go on
+		} else if alone = s.closeRoute(a, &o, now); alone {
+			r.outcome = Success // the route does
 		}
 	case a.Hint.Throttled: // and final for its own call
 		s.throttled++
 	}
 	before := s.gate.epoch
 	current := a.Epoch == before
+	recent := s.gate.recent(a.Epoch)
 	o.Stopped = s.gate.observe(r, now, pace)
-	s.gate.checkAnswer(before, current)
+	s.gate.checkAnswer(before, current || recent && (a.Outcome == Failure || a.Outcome == Overloaded))
 	if o.Stopped && s.gate.cause == ForFailures {
 		s.gate.servedRate = s.servedRate(a, now)
 	}
-	o.News = append(o.News, s.seek(a, o.Wait, o.Scope, current, now)...)
+	if !alone { // otherwise it says nothing of the rate
+		o.News = append(o.News, s.seek(a, o.Wait, o.Scope, current, now)...)
+	}
 	o.Stopped = o.Stopped || s.learned != nil && !s.learned.spent(o.Scope, now).IsZero()
 	return o
 }
 
 // observeQuotas ends the attempt in the quotas that have counted it, and takes in those that its answer
-// advertises. The first scope that is learned takes over all calls that wait: until more is known, all fall
-// under its quotas. Later ones leave them where they are.
+// advertises, or that it does not.
 func (s *State) observeQuotas(a *Answer, o *Observation, now time.Time) {
 	if a.Counted {
 		o.Scope = a.Scope
-		if s.learned != nil {
+		switch {
+		case s.learned == nil:
+		case a.Outcome == Overloaded && len(a.Hint.Quotas) == 0:
+			s.learned.forgive(a.Scope, a.Cost, a.Sent)
+		default:
 			s.learned.ended(a.Scope, a.Cost)
 		}
 	}
-	if len(a.Hint.Quotas) > 0 && s.teachable(a.Hint) {
-		known := len(s.learned.scopes)
-		o.Scope, o.News = s.learned.observe(o.Scope, a, float64(s.sent), now)
-		o.Moved = known == 1 && o.Scope > 0
+	if first := len(a.Hint.Quotas) > 0 && (s.learned == nil || len(s.learned.scopes) == 1); first && s.teachable(&a.Hint) {
+		s.learned.silentFirst = s.servedCount(a) >= outvoted
 	}
 	if s.learned != nil {
+		o.Scope, o.News, o.Moved = s.learned.observe(o.Scope, a, float64(s.sent), now)
 		s.learned.trip(a.Trip)
 	}
+}
+
+// forgive gives the units of an attempt back to the quotas that have counted it, because an upstream that was
+// overloaded has probably not counted it. If it has, the next answer advertises less. Example: 100 calls at 10/s
+// advertised, and five of them meet a 529. They take 9.5 s instead of 10.2.
+func (l *learner) forgive(id uint8, n int, sent time.Time) {
+	a := l.scope(id)
+	a.inFlight--
+	for _, q := range a.quotas {
+		q.undo(n, sent)
+	}
+}
+
+// closeRoute reports whether a throttled answer holds its route alone.
+func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
+	if a.Hint.RetryAfter <= 0 || a.Hint.Scope != "" || a.Host == "" {
+		return false
+	}
+	if s.learned == nil {
+		s.startLearning()
+	}
+	id, alone := s.learned.closeRoute(a, now)
+	if alone {
+		o.Scope, o.Moved = id, true
+	}
+	return alone
 }
 
 // Finish notes that a call has ended whose result says nothing of an upstream: its start, in that
 // epoch, stands for its answer. trip is how long it took, 0: not measured.
 func (s *State) Finish(epoch uint32, trip time.Duration, cut bool, now time.Time) {
 	s.gate.observe(report{outcome: Success, epoch: epoch, trip: trip, cut: cut}, now, s.pace(now))
+}
+
+// inTrouble reports whether a throttled answer says that the upstream is in trouble, and not that we are too fast. It
+// closes the gate for the time that it names, and starts no search.
+func (a *Answer) inTrouble() bool {
+	return a.Status == 503 || a.Status == 529 || a.Status == 418
 }
 
 // advertisedWait is how long a throttled answer asks to be left alone; 0: it does not say. Without a

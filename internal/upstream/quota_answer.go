@@ -12,23 +12,65 @@ import (
 // observe takes in what an answer has advertised. before is how many attempts have been sent so far: it counts
 // if the quota is advertised for the first time, because they may have been under it too.
 func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) {
-	first := q.leftAt.IsZero()
+	if q.lapsed(now) { // it begins anew
+		returns := 0
+		if at, _ := q.lapses(); q.refusals && now.Sub(at) < at.Sub(q.heard) {
+			returns = min(q.returns+1, mostReturns)
+		}
+		*q = quota{Quota: q.Quota, named: q.named, factor: q.factor, calls: q.calls, units: q.units, perCall: q.perCall, returns: returns}
+	}
+	first := q.heard.IsZero()
+	q.refusals = a.Outcome == Throttled && (first || q.refusals)
+	q.heard, q.silent = now, false
 	q.turn(now)
-	q.measure(&t, now, first)
+	q.measure(&t, first, now)
 	left := q.leftBy(&t, first)
 	var until time.Time
-	if t.Reset >= 0 {
+	switch {
+	case t.Reset >= limit.MaxBelief && t.Window <= 0 && t.Rate <= 0:
+		q.rolling = true // a month, or the upstream's clock is wrong: units are back when an answer says so
+	case t.Reset >= 0:
 		until = now.Add(max(minWindow, min(t.Reset, limit.MaxBelief)))
 	}
 	q.Quota = t
-	q.detectOthers(left, a.Sent, now, first)
 	if first {
-		q.begin(left, until, now, before)
+		q.first(left, until, now, before, a.InFlight)
 	} else {
-		q.answered(a.Outcome == Throttled, a.Sent)
-		q.takeRemaining(left, until, a.Sent, now)
+		q.detectOthers(left, a.Sent, now)
+		q.update(left, until, a.Sent, now)
 	}
-	q.guess(t.Reset)
+	switch {
+	case left >= 1 || q.pause == 0:
+		q.pause = askAgain
+	case q.calls == 0 && q.window == 0:
+		q.pause = min(2*q.pause, limit.MaxBelief)
+	}
+}
+
+// measure takes in the size and the window. Without a limit the size is the most that ever remained. A rate
+// with a limit means a bucket: 100 units at 10 a second take 10 s to come back, one by one.
+func (q *quota) measure(t *hint.Quota, first bool, now time.Time) {
+	switch {
+	case t.Limit > 0:
+		q.size = float64(t.Limit)
+	case first || float64(t.Remaining) > q.size:
+		q.size = max(1, float64(t.Remaining))
+	}
+	switch {
+	case t.Window > 0:
+		q.window = max(t.Window, minWindow)
+	case t.Rate > 0 && t.Limit > 0:
+		q.window = max(minWindow, time.Duration(min(float64(t.Limit)/t.Rate*1e9, float64(limit.MaxBelief))))
+		q.rolling = true
+	case t.Reset < limit.MaxBelief:
+		q.longest = max(q.longest, t.Reset)
+		switch q.window = max(q.longest, minWindow); {
+		case q.sure(now):
+			q.window = min(q.window, time.Second)
+		case q.rolling && q.longest > time.Second: // what remains says if it is longer after all
+			q.window = q.longest.Truncate(time.Second)
+		}
+	}
 }
 
 // leftBy is how much of the window is left by an answer. If it does not advertise what remains, own starts are all
@@ -48,109 +90,63 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 	return max(0, min(left, q.size))
 }
 
-// begin takes in the first answer that advertises the quota. If nothing is left although we have sent less than
-// three quarters of it, others have spent it. While the length of the window is not known, a sixteenth of the time
-// to the reset is granted as credit: a first few calls need not be spaced.
-func (q *quota) begin(left float64, until, now time.Time, before float64) {
-	q.left, q.leftAt, q.until = left, now, until
+// first takes in the first answer that advertises the quota. Others are taken to be there at first, because they take
+// a moment to be seen. If nothing is left although we have sent less than three quarters of it, others have spent it.
+func (q *quota) first(left float64, until, now time.Time, before float64, inFlight int) {
+	q.begin(now, until, left, now)
+	q.base -= float64(max(0, inFlight-1)) * q.weight(1) // nothing has counted them
+	q.next, q.shared = now, now.Add(min(q.window/8, shortWindow))
 	if left < 1 && before < q.size*3/4 {
 		q.shared = limit.Latest(q.shared, until)
 	}
-	q.count(before, now)
-	if q.next = now; !q.sure() && q.Reset > 0 {
-		q.next = now.Add(-until.Sub(now) / 16)
-	}
-}
-
-// measure takes in the size and the window. Without a limit the size is the most that ever remained. A rate
-// with a limit means a bucket: 100 units at 10 a second take 10 s to come back, one by one.
-func (q *quota) measure(t *hint.Quota, now time.Time, first bool) {
-	switch {
-	case t.Limit > 0:
-		q.size = float64(t.Limit)
-	case first || float64(t.Remaining) > q.size:
-		q.size = max(1, float64(t.Remaining))
-	}
-	switch {
-	case t.Window > 0:
-		q.window = max(t.Window, minWindow)
-	case t.Rate > 0 && t.Limit > 0:
-		q.window = max(minWindow, time.Duration(min(float64(t.Limit)/t.Rate*1e9, float64(limit.MaxBelief))))
-		q.rolling = true
-	case first && t.Reset <= 0:
-		q.window = 0
-	}
-	if first {
-		q.began = now
-	}
+	q.note(before, now)
 }
 
 // detectOthers finds out whether others draw on the quota: they do if less remains than our own starts explain.
-// Example: 100 a window, we have sent 30 and 60 remain: somebody else has sent about 10. At first
-// others are taken to be there, because they take a moment to be seen.
-func (q *quota) detectOthers(left float64, sent, now time.Time, first bool) {
-	w := max(q.window, time.Second)
-	switch {
-	case first:
-		q.shared = now.Add(min(w/8, shortWindow))
-	case left < q.size-q.sent.sum(sent, q.span()+now.Sub(sent))-q.weight(1):
-		q.shared, q.seen = now.Add(2*w), true
+// Example: 100 a window, we have sent 30 in the last one and 60 remain: somebody else has sent about 10.
+func (q *quota) detectOthers(left float64, sent, now time.Time) {
+	if _, own := q.startsAfter(sent.Add(-q.window - now.Sub(sent))); left < q.size-own-q.weight(1) {
+		q.shared = now.Add(max(2*q.window, 2*time.Second))
 	}
 }
 
-// takeRemaining takes in what remains, and until when. Within a window the least counts, because answers
-// arrive in any order; one sent in the window before says nothing of this one. More than before means that a
-// new window has begun, or, well before the reset, that the quota is rolling.
-func (q *quota) takeRemaining(left float64, until, sent, now time.Time) {
+// update takes in what remains, and until when. Within a window the least counts, because answers arrive in any
+// order; one sent in the window before says nothing of this one. More than before means that a new window has begun,
+// or, well before the reset, that the quota is rolling.
+func (q *quota) update(left float64, until, sent, now time.Time) {
+	early := now.Before(q.until.Add(-resetGrain)) && left < q.size*3/4
 	switch {
 	case q.rolling:
-		if !sent.Before(q.leftAt.Add(-limit.MaxLate)) || left < q.left {
-			q.left, q.leftAt = left, now
+		if sent.Before(q.leftAt.Add(-limit.MaxLate)) && left >= q.left {
+			return
 		}
+	case sent.Before(q.began):
 		return
-	case sent.Before(q.began): // of the window before
-		return
-	// The window has turned at its reset, and little remains: it did not return to the limit, so it is rolling.
+	// The window has turned at its reset, and little remains: it did not return to the limit.
 	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)):
 		q.rolling = true
-		q.left, q.leftAt = left, now
-		return
-	// The first answer of a window, as expected.
-	case q.fresh:
+	case q.fresh: // the first answer of a window, as expected
 		q.until, q.fresh = until, false
-	// More than before: units have come back, before the reset or at one that we did not expect.
+	case left > q.left+1 && sent.After(q.leftAt) && early:
+		q.rolling = true
 	case left > q.left+1 && sent.After(q.leftAt):
-		if now.Before(q.until.Add(-resetGrain)) && left < q.size*3/4 {
-			q.rolling = true // more remains before the reset
-		} else {
-			q.began, q.until, q.answers = sent, until, 0 // it has ended before we thought
+		q.begin(sent, until, left, now) // the window has ended before we thought
+		return
+	default:
+		if q.until.IsZero() || !until.IsZero() && until.Before(q.until) { // rounded up: the earliest is the best
+			q.until = until
 		}
-		q.left, q.leftAt = left, now
-		return
-	// An earlier end than was known: resets in whole seconds are rounded up, so the earliest is the best.
-	case !until.IsZero() && (q.until.IsZero() || until.Before(q.until)):
-		q.until = until
+		if left > q.left {
+			return
+		}
 	}
-	if left > q.left {
-		return
+	if q.counted() && q.answered > 0 && left <= q.left {
+		q.perCall = max(1e-3, q.perCall+((q.left-left)/float64(q.answered)-q.perCall)/8)
 	}
-	q.smooth(left, now)
-	q.left, q.leftAt, q.answers = left, now, 0
-}
-
-// smooth follows the rate of others, and what own calls take where only the upstream can count. Example: 80 remained,
-// 0.5 s later 65 do, and 5 own units were answered meanwhile: others took 10 in 0.5 s, 20 a second.
-func (q *quota) smooth(left float64, now time.Time) {
-	drop, dt := q.left-left, now.Sub(q.leftAt).Seconds()
-	if q.counted() && q.answers > 0 {
-		q.perCall = max(1e-3, q.perCall+(drop/q.answers*q.perCall-q.perCall)/8)
-		return
+	_, own := q.startsAfter(q.began)
+	taken := q.base - left - own
+	if dt := now.Sub(q.leftAt).Seconds(); dt > 0 {
+		q.others += min(1, dt/othersFade.Seconds()) * (max(0, taken-q.taken)/dt - q.others)
 	}
-	if dt <= 0 {
-		return
-	}
-	a := min(1, dt/othersFade.Seconds())
-	if q.others += a * (max(0, drop-q.answers)/dt - q.others); q.others < 0.5 {
-		q.others = 0
-	}
+	q.left, q.leftAt, q.taken, q.answered = left, now, taken, 0
 }

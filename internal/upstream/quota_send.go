@@ -2,59 +2,80 @@ package upstream
 
 import (
 	"math"
+	"sort"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// This file says when calls may start under a quota, and counts those that do. Two mechanisms do it, and a call
-// must pass those that apply:
-//
-//   - what remains: unless we are alone and know the window, the advertised remaining units, less those in
-//     flight, must cover the call (remaining, refill);
-//   - spacing: starts are 1/pace apart (next), or, alone on a short window, at most size of them lie within any
-//     window (log).
+// This file says when calls may start under a quota, and counts those that do. What remains, less what is in
+// flight, must cover the call (remaining, refill), and starts are 1/pace apart (next). Alone on a short window, at
+// most size of them lie within any window instead (log).
 
-// ready returns the moment, not before at, from which on a call of n units may go. Example: alone on 100 per second,
-// with round trips that vary by 30 ms, 100 starts between 0 and 0.1 s. The next call may go when the oldest start
-// is older than the window and the spread, at 1.03 s: the upstream may have received that start at 0.03 s.
-func (q *quota) ready(n int, at, now time.Time, spread time.Duration) time.Time {
+// ready returns the moment, not before at, from which on a call of n units may go. If it is not spaced, only what
+// remains holds it back.
+func (q *quota) ready(n int, at, now time.Time, spread time.Duration, spaced bool) time.Time {
+	end, ends := q.lapses()
+	if ends && !now.Before(end) {
+		return at
+	}
+	held := q.heldUntil(n, at, now, spread, spaced)
+	if ends {
+		held = limit.Earliest(held, end)
+	}
+	return limit.Latest(at, held)
+}
+
+// heldUntil is ready of a quota that does not lapse. Example: alone on 100 per second, with round trips that vary by
+// 30 ms, 100 starts between 0 and 0.1 s. The next call may go when the oldest start is older than the window and the
+// spread, at 1.03 s: the upstream may have received that start at 0.03 s.
+func (q *quota) heldUntil(n int, at, now time.Time, spread time.Duration, spaced bool) time.Time {
 	q.turn(now)
 	at = limit.Latest(at, q.closedUntil)
 	need := min(q.weight(n), q.size)
-	alone := q.alone(now)
-	if !alone || !q.sure() {
-		switch {
-		case q.remaining(now) >= need:
-		case q.asks(now, spread):
-			at = limit.Latest(at, q.due(spread))
-		default:
-			return limit.Latest(at, q.refill(need, now))
-		}
-	}
-	if !q.own(now) {
+	switch {
+	case spaced && q.aloneShort(now):
+		return q.logReady(need, at, now, spread)
+	case q.remaining(now) < need:
+		return limit.Latest(at, q.refill(need, now))
+	case spaced:
 		return limit.Latest(at, q.next)
-	}
-	if q.left <= 0 && !q.rolling && q.calls == 0 && now.Before(q.until) && q.sentInWindow(now) == 0 {
-		return limit.Latest(at, q.until) // all was spent before we came
-	}
-	if !q.logs() {
-		return limit.Latest(at, q.next)
-	}
-	sum := q.sum
-	for i := 0; i < len(q.log) && sum+need > q.size; i++ {
-		sum -= q.log[i].units
-		at = limit.Latest(at, q.log[i].at.Add(q.window+spread))
 	}
 	return at
 }
+
+// logReady is when own starts leave place for need units in a short window.
+func (q *quota) logReady(need float64, at, now time.Time, spread time.Duration) time.Time {
+	i, units := q.startsAfter(now.Add(-q.window - spread))
+	if units == 0 && q.left <= 0 && q.calls == 0 && now.Before(q.until) {
+		return limit.Latest(at, q.until) // all was spent before we came
+	}
+	if over := units + need - q.size; over > 0 && i < len(q.log) {
+		last := q.log[i].total - q.log[i].units + over // when those up to that have left the window, it may go
+		j := sort.Search(len(q.log)-1, func(j int) bool { return q.log[j].total >= last })
+		at = limit.Latest(at, q.log[j].at.Add(q.window+spread))
+	}
+	return at
+}
+
+// startsAfter returns the first own start after a moment, and the units of all that are.
+func (q *quota) startsAfter(t time.Time) (first int, units float64) {
+	first = sort.Search(len(q.log), func(i int) bool { return q.log[i].at.After(t) })
+	if first < len(q.log) {
+		units = q.log[len(q.log)-1].total - q.log[first].total + q.log[first].units
+	}
+	return first, units
+}
+
+// unitTime is the time in which a rolling quota gives one unit back; 0: its window is not known.
+func (q *quota) unitTime() time.Duration { return time.Duration(float64(q.window) / q.size) }
 
 // refill is when need units may be there again: of a rolling quota when the rate has made them, but soon if no
 // call is out whose answer could say; otherwise at the reset.
 func (q *quota) refill(need float64, now time.Time) time.Time {
 	switch {
 	case q.rolling && q.calls == 0:
-		return q.leftAt.Add(askAgain)
+		return q.leftAt.Add(max(q.pause, q.unitTime()))
 	case q.rolling && q.window > 0:
 		lack := need - q.remaining(now)
 		return now.Add(max(time.Millisecond, time.Duration(lack/q.size*float64(q.window))))
@@ -68,25 +89,24 @@ func (q *quota) refill(need float64, now time.Time) time.Time {
 
 // pace is the rate at which starts are spaced at now; +Inf: they are not. See quota for the law.
 func (q *quota) pace(now time.Time, spread time.Duration) float64 {
-	even := q.size / (q.window + spread + q.late()).Seconds() // +Inf while no window is known
-	if q.own(now) {
-		if q.logs() {
-			return math.Inf(1)
-		}
-		return even
-	}
-	left := q.remaining(now)
-	var h float64 // seconds to the reset
+	left, h := q.remaining(now), q.until.Sub(now).Seconds()
 	switch {
-	case q.alone(now): // what has not been spent shows that the window is shorter
-		return even * (1 + max(left, 0)/q.size)
+	case q.aloneShort(now):
+		return math.Inf(1)
+	case q.long():
+		return q.use(left, max(1e-3, h))
+	case q.rolling && q.alone(now) && q.sure(now):
+		return q.even(spread)
+	case q.rolling && q.alone(now): // what has not been spent shows that the window is shorter
+		return q.even(spread) * (1 + max(left, 0)/q.size)
 	case q.rolling && q.window > 0:
-		h = max(1e-3, q.window.Seconds()*(1-left/q.size))
-	case !q.until.IsZero():
-		h = max(1e-3, q.until.Sub(now).Seconds())
-	default:
-		return even
+		h = q.window.Seconds() * (1 - left/q.size)
+	case q.until.IsZero() || q.Remaining < 0:
+		return q.even(spread)
+	case !q.sure(now): // the reset is rounded up, by half a grain on average
+		h = max(h/2, h-resetGrain.Seconds()/2)
 	}
+	h = max(1e-3, h)
 	r := left / h
 	if q.Window > shortWindow { // advertised: no faster than that, whatever remaining and reset say
 		r = min(r, q.size/q.window.Seconds())
@@ -94,70 +114,62 @@ func (q *quota) pace(now time.Time, spread time.Duration) float64 {
 	return max(r, 2/h) // at the latest after half of the time
 }
 
-// take counts a start of n units at at, and moves the next one by their time at the pace. What nobody used may be
-// caught up with only as far as credit goes.
-func (q *quota) take(n int, at time.Time, spread time.Duration) {
-	u := q.weight(n)
-	if q.asks(at, spread) && q.remaining(at) < min(u, q.size) {
-		q.asked = at
+// even is the rate at which a window is used up evenly; +Inf while none is known.
+func (q *quota) even(spread time.Duration) float64 {
+	return q.size / (q.window + spread + q.late()).Seconds()
+}
+
+// use is the rate at which a long window is used that has so much left, h seconds before its reset; +Inf: at once.
+func (q *quota) use(left, h float64) float64 {
+	floor := reserve * q.size * min(1, h/q.window.Seconds())
+	switch {
+	case q.factor > 1 && left >= atOnce*q.size:
+		return math.Inf(1)
+	case left > floor:
+		return (floor + q.factor*(left-floor)) / h
 	}
+	return max(left, 2) / h
+}
+
+// take counts a start of n units at at, and moves the next one by their time at the pace. Of a late timer no more
+// may be caught up with than late says.
+func (q *quota) take(n int, at time.Time, spread time.Duration, spaced bool) {
+	u := q.weight(n)
 	q.step = 0
-	if r := q.pace(at, spread); !math.IsInf(r, 1) {
+	if r := q.pace(at, spread); spaced && !math.IsInf(r, 1) {
 		q.step = time.Duration(min(u/r*1e9, float64(limit.MaxBelief)))
-		q.next = limit.Latest(q.next, at.Add(-q.credit(u, at))).Add(q.step)
+		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)
 	}
 	q.calls++
 	q.units += u
-	q.trim(at, spread)
-	q.count(u, at)
+	q.note(u, at)
 }
 
-// count notes that units have been sent.
-func (q *quota) count(units float64, at time.Time) {
-	if q.sent.add(units, at, q.span()); q.logs() {
-		q.log = append(q.log, start{at, units})
-		q.sum += units
-	} else {
-		q.log, q.sum = nil, 0
+// note remembers a start, and forgets those that are two windows old.
+func (q *quota) note(units float64, at time.Time) {
+	last := len(q.log) - 1
+	if last >= 0 && at.Sub(q.log[last].at) < q.window/logGrain {
+		q.log[last] = start{limit.Latest(at, q.log[last].at), q.log[last].units + units, q.log[last].total + units}
+		return
 	}
+	total := units
+	if last >= 0 {
+		total += q.log[last].total
+	}
+	old, _ := q.startsAfter(at.Add(-2 * q.window))
+	q.log = append(q.log[old:], start{at, units, total})
 }
 
-// trim forgets the starts that are older than a window.
-func (q *quota) trim(now time.Time, spread time.Duration) {
-	for len(q.log) > 0 && !q.log[0].at.After(now.Add(-q.window-spread)) {
-		q.sum -= q.log[0].units
-		q.log = q.log[1:]
-	}
-	if len(q.log) == 0 {
-		q.sum = 0
-	}
-}
-
-// credit is how much of the time that nobody used may be caught up with: while nobody else is seen and only
-// what remains bounds the calls, 1/16 of the window.
-func (q *quota) credit(units float64, at time.Time) time.Duration {
-	if q.sure() || at.Before(q.shared) && q.seen || q.sentInWindow(at)+units > q.size*3/4 {
-		return q.late()
-	}
-	return q.window / 16
-}
-
-// undo takes back a start that was not used, at the moment that it was taken as of. It is not an answer: what others
-// take, and what a call costs, is computed from answers.
+// undo takes back a start that was not used, at the moment that it was taken as of.
 func (q *quota) undo(n int, at time.Time) {
-	u := q.weight(n)
 	q.ended(n)
-	q.answers -= u // it has none
+	q.answered-- // it has no answer
 	q.next = q.next.Add(-q.step)
 	q.step = 0
-	q.sent.add(-u, at, q.span())
-	if q.asked.Equal(at) {
-		q.asked = time.Time{}
-	}
 	for i := len(q.log) - 1; i >= 0; i-- {
-		if q.log[i].at.Equal(at) {
-			q.sum -= q.log[i].units
-			q.log = append(q.log[:i], q.log[i+1:]...)
+		q.log[i].total -= q.weight(n)
+		if i == 0 || q.log[i-1].at.Before(at) {
+			q.log[i].units -= q.weight(n)
 			return
 		}
 	}
@@ -169,13 +181,16 @@ func (q *quota) ended(n int) {
 	if q.units -= q.weight(n); q.calls == 0 || q.units < 0 {
 		q.units = 0
 	}
-	q.answers += q.weight(n)
+	q.answered++
 }
 
 // after predicts when a call of n units starts that has ahead units before it: spaced at the pace, and not before
 // the window in which they fit. Example: 20 remain of 100 per minute, and the reset is in 10 s. With 150 ahead a
 // call of 1 lacks 131 units, which is two windows: it starts in the second one, in 70 s.
 func (q *quota) after(from time.Time, ahead int64, n int, spread time.Duration) time.Time {
+	if q.lapsed(from) {
+		return from
+	}
 	m := limit.Latest(from, q.closedUntil)
 	if r := q.pace(from, spread); !math.IsInf(r, 1) {
 		m = limit.Latest(m, q.next).Add(time.Duration(min(float64(ahead)*q.weight(1)/r*1e9, float64(limit.MaxBelief))))

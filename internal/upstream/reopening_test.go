@@ -12,7 +12,7 @@ import (
 func observes(s *State, o Outcome, epoch uint32, retryAfter time.Duration, sent, now time.Time) {
 	a := Answer{
 		Outcome: o, Epoch: epoch, Call: uint64(sent.UnixNano()), Cost: 1, Sent: sent, Trip: now.Sub(sent), InFlight: 1,
-		Hint: &hint.Hint{Throttled: o == Throttled, RetryAfter: retryAfter},
+		Hint: hint.Hint{Throttled: o == Throttled, RetryAfter: retryAfter},
 	}
 	s.Observe(&a, now)
 }
@@ -22,7 +22,7 @@ func observes(s *State, o Outcome, epoch uint32, retryAfter time.Duration, sent,
 func TestLateProbeIsNoneOfTheReopening(t *testing.T) {
 	now := time.Now()
 	var s State
-	s.Init(new(limit.Set), now)
+	s.Init(new(limit.Set))
 	for i := range failuresToClose {
 		observes(&s, Failure, s.Epoch(), 0, now.Add(time.Duration(i)), now.Add(time.Second))
 	}
@@ -56,7 +56,7 @@ func TestLateProbeIsNoneOfTheReopening(t *testing.T) {
 func TestStaleThrottlingLeavesTheReopeningPaced(t *testing.T) {
 	sent := time.Now()
 	var s State
-	s.Init(new(limit.Set), sent)
+	s.Init(new(limit.Set))
 	stale := s.Epoch()
 	for range 2 {
 		s.Start(0, 1, sent, sent)

@@ -153,7 +153,7 @@ func TestManyRoutesAndQuotas(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if l := statsOf(tr).Learned; len(l) > 16 {
+		if l := statsOf(tr).Learned; len(l) > 64 {
 			t.Errorf("%d quotas are kept", len(l))
 		}
 		if d := time.Since(start); d > time.Minute {

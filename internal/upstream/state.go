@@ -5,9 +5,11 @@
 //	closing.go           how long calls are held back, and whether that is too long for them
 //	gate*.go             what stops all calls for what one of them has met, and lets them in again slowly
 //	learner.go scope.go  which calls fall under which advertised quotas
+//	route.go             which routes belong to which of them
+//	route_closed.go      a time that is meant for one route alone
 //	quota*.go            one advertised quota: how much of it may still be used, and when
 //	finder*.go           the search for a limit that is not advertised
-//	limit_too_high.go    whether the configured limit is higher than what the upstream accepts
+//	seek.go              when that search begins: where no limit is known, or a known one is too high
 //	known.go             what observers see of all this
 //
 // A call passes three of them: the gate, the quotas of its scope, the finder. It may start when the last
@@ -42,16 +44,15 @@ import (
 // A State is what a key knows of its upstream. Its owner makes it with Init.
 type State struct {
 	gate      gate
-	learned   *learner      // quotas and the finder; nil while nothing is known
-	tooHigh   *tooHighCheck // nil unless throttled answers come beside a configured limit
-	limits    *limit.Set    // what the key's calls pay
-	born      time.Time     // when the first call came
-	sent      uint64        // attempts
-	throttled uint64        // those of them that were throttled
+	learned   *learner   // quotas and the finder; nil while nothing is known
+	watch     *watch     // nil unless throttled answers come beside a known limit
+	limits    *limit.Set // what the key's calls pay
+	sent      uint64     // attempts
+	throttled uint64     // those of them that were throttled
 }
 
-// Init makes s the state of an unknown upstream, whose calls pay limits. born is when its first call comes.
-func (s *State) Init(limits *limit.Set, born time.Time) { s.limits, s.born = limits, born }
+// Init makes s the state of an unknown upstream, whose calls pay limits.
+func (s *State) Init(limits *limit.Set) { s.limits = limits }
 
 // FirstContact makes a new state careful with its first calls. Without a limit of ours four may go until the
 // first answer, see gate.firstContact. full: the table of keys is, so one call goes at once and those
@@ -100,10 +101,18 @@ func (s *State) AnswerTime() time.Duration { return s.gate.answerTime() }
 
 // Scope returns the scope of a route, by what is known now: the set of quotas that its calls fall under.
 func (s *State) Scope(host, path string) uint8 {
+	if s.learned == nil || len(s.learned.routes) == 0 {
+		return 0
+	}
+	return s.learned.scopeOf(RouteOf(host, path))
+}
+
+// ScopeOf is Scope of a route that a call has kept while it waits.
+func (s *State) ScopeOf(r Route) uint8 {
 	if s.learned == nil {
 		return 0
 	}
-	return s.learned.scopeOf(host, path)
+	return s.learned.scopeOf(r)
 }
 
 // Scopes is how many scopes there are; 0: nothing is learned. With more than one, a call of another scope may
@@ -196,6 +205,12 @@ func (s *State) Idle(now time.Time) bool {
 // Pause closes the gate for at least d.
 func (s *State) Pause(d time.Duration, now time.Time) { s.gate.pause(d, now, s.pace(now)) }
 
+// HoldUntil closes the gate for what the upstream has said under another key, and reports whether that is longer than
+// it is closed already. status is that of the answer.
+func (s *State) HoldUntil(until time.Time, status uint16, now time.Time) (longer bool) {
+	return s.gate.holdUntil(until, status, now, s.pace(now))
+}
+
 // Resume ends any closing now, and lets one call ask a quota that is spent.
 func (s *State) Resume(now time.Time) {
 	s.gate.resume(now, s.pace(now))
@@ -206,14 +221,28 @@ func (s *State) Resume(now time.Time) {
 
 // pace is the rate at which the gate lets calls through after a closing: of the slowest limiter, or what the
 // finder holds if that is less. It is looked up only where there has been a closing, because it takes the
-// limiters' locks.
+// limiters' locks. While a search is put aside it is unpaced, unless there is a limit of ours.
 func (s *State) pace(now time.Time) rate.Limit {
 	if s.gate.breaker == nil {
 		return 0
 	}
 	pace := s.limits.Pace(now)
 	if s.learned != nil && s.learned.finder != nil {
+		if s.learned.finder.phase == aside && pace == rate.Inf {
+			return unpaced
+		}
 		pace = min(pace, rate.Limit(s.learned.finder.rate(now)))
 	}
 	return pace
+}
+
+// closingPace is the rate by which the gate closes for one unit's time. A rate that was found does not count for
+// it. While a search is put aside, because calls are throttled at random, what is served does.
+func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
+	pace = s.limits.Pace(now)
+	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.phase == aside
+	if random && pace == rate.Inf {
+		pace = rate.Limit(s.servedRate(a, now))
+	}
+	return pace, random
 }

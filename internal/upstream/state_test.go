@@ -80,7 +80,7 @@ func TestThrottledAnswers(t *testing.T) {
 	} {
 		s := newState(0)
 		counted := s.Start(0, 1, zero, zero)
-		o := s.Observe(&Answer{Outcome: Throttled, Status: 429, Counted: counted, Cost: 1, Sent: zero, Hint: &c.h, Host: "a", Path: "/x", InFlight: 1}, at(0.05))
+		o := s.Observe(&Answer{Outcome: Throttled, Status: 429, Counted: counted, Cost: 1, Sent: zero, Hint: c.h, Host: "a", Path: "/x", InFlight: 1}, at(0.05))
 		if got := s.Closing(at(0.05)).Cause; got != c.cause || o.Wait != span(c.wait) || !o.Stopped {
 			t.Errorf("%s: closed for %q, want %q; wait %v, stopped %v", name, got, c.cause, o.Wait, o.Stopped)
 		}
@@ -93,23 +93,28 @@ func TestThrottledAnswers(t *testing.T) {
 	}
 }
 
-// What a round trip takes is known from the measured ones: the first sixteen, then one in sixteen.
+// Until the first answer every round trip is measured, then one in sixteen.
 func TestRoundTripOfAState(t *testing.T) {
 	s := newState(100)
-	measured := 0
-	for range 64 {
-		if s.RoundTrip().Measure {
-			measured++
+	measured := func() (n int) {
+		for range 64 {
+			if s.RoundTrip().Measure {
+				n++
+			}
+			s.Start(0, 1, zero, zero)
 		}
-		s.Start(0, 1, zero, zero)
+		return n
 	}
-	if measured != 16+3 {
-		t.Errorf("%d of 64 are measured, want 19", measured)
+	if n := measured(); n != 64 {
+		t.Errorf("%d of 64 are measured before the first answer", n)
 	}
 	if got := s.RoundTrip(); got.Smoothed != 0 || s.AnswerTime() != 0 {
 		t.Errorf("%+v without a sample", got)
 	}
 	s.Finish(s.Epoch(), span(0.08), false, zero)
+	if n := measured(); n != 4 {
+		t.Errorf("%d of 64 are measured after it, want 4", n)
+	}
 	if got := s.RoundTrip(); got.Smoothed != span(0.08) || s.AnswerTime() != span(0.08+3*0.04) {
 		t.Errorf("%+v after 80 ms", got)
 	}

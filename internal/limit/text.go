@@ -1,0 +1,110 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// This file writes limits as text, in the form that throttle.ParseLimit reads. A window keeps its length, so
+// its text says the same as the one that made it. A bucket keeps a rate alone: of 100 a minute, burst 20, it
+// knows 1.67 a second, and looks for the unit in which that is a whole number again. Examples:
+//
+//	Bucket 10/s                    10/s
+//	Bucket 1.6666…/s, burst 20     100/m burst 20
+//	Bucket 0.3/s                   18/m
+//	FixedWindow of 3 per 90 s      3/1m30s window
+//	both of the first              10/s, 100/m burst 20
+
+// perUnits are the units of time that a text names by one letter, the longest first.
+var perUnits = [...]struct {
+	letter string
+	length time.Duration
+}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+
+// FormatPer writes a time: one of a unit as its letter, whole days apart, and no zero parts. 90 s is 1m30s,
+// an hour h, and 36 hours 1d12h.
+func FormatPer(per time.Duration) string {
+	for _, u := range perUnits {
+		if per == u.length {
+			return u.letter
+		}
+	}
+	const day = 24 * time.Hour
+	days, text := "", (per % day).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	if per >= day {
+		days, text = fmt.Sprintf("%dd", per/day), strings.TrimPrefix(text, "0s")
+	}
+	return days + text
+}
+
+// formatRate writes a rate in the shortest unit in which it is a whole number, or else per second: 10/s, and
+// 100/m for 1.67 a second.
+func formatRate(limit rate.Limit) string {
+	for i := range perUnits {
+		u := perUnits[len(perUnits)-1-i]
+		n := float64(limit) * u.length.Seconds()
+		if whole := math.Round(n); whole >= 1 && whole < 1<<53 && math.Abs(n-whole) <= 1e-9*whole {
+			return strconv.FormatFloat(whole, 'f', 0, 64) + "/" + u.letter
+		}
+	}
+	return strconv.FormatFloat(float64(limit), 'f', -1, 64) + "/s"
+}
+
+// String is the bucket's limit as text.
+func (b *Bucket) String() (text string) {
+	b.UnderLock(func() {
+		switch text = formatRate(b.s.limit); {
+		case b.s.limit == rate.Inf:
+			text = "unlimited"
+		case b.s.burst > 1:
+			text += " burst " + strconv.Itoa(b.s.burst)
+		}
+	})
+	return text
+}
+
+// text is a window's limit; kind is its last word.
+func (w *window) text(kind string) string {
+	return strconv.FormatInt(w.n, 10) + "/" + FormatPer(w.per) + " " + kind
+}
+
+// String is the window's limit as text.
+func (w *FixedWindow) String() string {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	return w.s.text("window")
+}
+
+// String is the window's limit as text.
+func (w *SlidingWindow) String() string {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	return w.s.text("sliding")
+}
+
+// String joins the texts of all limiters. A foreign one that has no String shows its type.
+func (s *Set) String() string {
+	texts := []string{}
+	for _, a := range s.accounts {
+		texts = append(texts, fmt.Sprint(a))
+	}
+	for _, l := range s.foreign {
+		if t, ok := l.(fmt.Stringer); ok {
+			texts = append(texts, t.String())
+		} else {
+			texts = append(texts, fmt.Sprintf("%T", l))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
