@@ -88,6 +88,9 @@ func (b *Bucket) Adjust(n int) { b.bucket.Adjust(n) }
 // Notify implements [Notifier].
 func (b *Bucket) Notify(changed func()) (stop func()) { return b.bucket.Notify(changed) }
 
+// String returns the limit as [ParseLimit] reads it, such as "100/m burst 20".
+func (b *Bucket) String() string { return b.bucket.String() }
+
 // Limit returns the rate in units per second.
 func (b *Bucket) Limit() rate.Limit { return b.bucket.Limit() }
 

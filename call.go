@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type call struct {
 	err     error          // the last attempt's error; nil: it got a response
 	final   bool           // no retry will help, as the response or Retry.Check says
 	backoff Backoff        // nil until the first failure
+	most    int            // attempts; negative: no bound
 }
 
 // begin checks the request, and finds its key, cost and priority.
@@ -41,9 +43,11 @@ func (c *call) begin() error {
 		return errors.New("throttle: Request.URL is nil")
 	}
 	v := ctxValue(c.req.Context())
+	cost := v.cost
 	if t.Cost != nil && !v.hasCost {
-		v.cost = t.Cost(c.req)
+		cost = t.Cost(c.req)
 	}
+	c.most = cmp.Or(v.attempts, t.retry.MaxAttempts)
 	key := ""
 	if t.Key == nil {
 		key = ByHost(c.req)
@@ -51,7 +55,7 @@ func (c *call) begin() error {
 		key = t.Key(c.req)
 	}
 	resend := replayable(c.req) && idempotent(c.req)
-	c.turn.Init(t.table, bounded(key), queue.Want{Cost: v.cost, Priority: v.prio, Resend: resend})
+	c.turn.Init(t.table, bounded(key), queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait})
 	return nil
 }
 
@@ -116,8 +120,8 @@ func (c *call) observe() queue.Outcome {
 		r.Hint = hint.Parse(c.resp, r.At)
 	}
 	ctx := c.req.Context()
-	outcome := judge(ctx, c.resp, c.err, r.Hint.Throttled, r.At.Sub(c.turn.Started()), c.turn.RoundTrip())
-	r.Outcome, r.Hint.Throttled = outcome, outcome == queue.Throttled // a 429 is, even if Hint does not say so
+	outcome := judge(ctx, c.resp, c.err, &r.Hint, r.At.Sub(c.turn.Started()), c.turn.RoundTrip())
+	r.Outcome, r.Hint.Throttled = outcome, outcome >= queue.Overloaded // a 429 is, even if Hint does not say so
 	r.Cut = c.err != nil && ctx.Err() == context.DeadlineExceeded
 	if c.final = r.Hint.Final && outcome != queue.Success; c.final {
 		r.Outcome = queue.Cancelled // no wait cures it, so nobody else needs to wait
@@ -130,7 +134,7 @@ func (c *call) observe() queue.Outcome {
 	}
 	wait := c.report(&r, quiet && outcome <= queue.Neutral && len(r.Hint.Quotas) == 0)
 	switch {
-	case outcome == queue.Throttled:
+	case outcome >= queue.Overloaded:
 		c.notify(onThrottled, Event{Wait: wait})
 	case c.err != nil, outcome == queue.Failure, c.resp.StatusCode == http.StatusInternalServerError:
 		c.notify(onFailed, Event{})
@@ -195,6 +199,7 @@ func (c *call) giveUp(reason error) (*http.Response, error) {
 	}
 	c.notify(onRefused, refused)
 	if c.resp != nil && !c.gone() {
+		c.noteReason(reason)
 		resp := c.resp
 		c.resp = nil
 		return resp, nil
@@ -234,5 +239,5 @@ func (c *call) notify(place int, e Event) {
 			e.Err = c.err
 		}
 	}
-	hook(c.req.Context(), e)
+	hook(withAttempt(c.req.Context(), e.Attempt), e)
 }

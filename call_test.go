@@ -540,3 +540,53 @@ func TestPanicInStopLosesNoSlot(t *testing.T) {
 		}
 	})
 }
+
+// Whoever is handed the answer of a failed attempt can ask why there was no other attempt.
+func TestReason(t *testing.T) {
+	short := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, time.Second)
+	}
+	for name, c := range map[string]struct {
+		codes []int
+		retry throttle.Retry
+		ctx   func(context.Context) (context.Context, context.CancelFunc)
+		kv    []string
+		want  error // nil: there is no reason
+	}{
+		"success":             {codes: []int{200}},
+		"success at last":     {codes: []int{503, 200}},
+		"not to be retried":   {codes: []int{404}},
+		"final":               {codes: []int{503}, retry: throttle.Retry{Check: func(*http.Request, *http.Response, error) throttle.Verdict { return throttle.Final }}},
+		"attempts":            {codes: []int{503}, want: throttle.ErrMaxAttempts},
+		"budget":              {codes: []int{503}, retry: throttle.Retry{Budget: throttle.Budget{PerCall: 1e-9, Max: 1e-9}}, want: throttle.ErrRetryBudget},
+		"deadline":            {codes: []int{429}, kv: []string{"Retry-After", "30"}, ctx: short, want: context.DeadlineExceeded},
+		"upstream paused":     {codes: []int{429}, kv: []string{"Retry-After", "300"}, want: throttle.ErrPaused},
+		"canceled in backoff": {codes: []int{503}, retry: throttle.Retry{Backoff: func() throttle.Backoff { return constant(10 * time.Second) }}, ctx: short, want: throttle.ErrWaitTooLong},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+				return reply(req, c.codes[min(n, len(c.codes))-1], c.kv...), nil
+			})
+			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			if c.ctx != nil {
+				ctx, cancel = c.ctx(ctx)
+			}
+			defer cancel()
+			resp, err := (&throttle.Transport{Base: up, Retry: c.retry}).RoundTrip(request(ctx, "GET", "http://x/"))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			defer resp.Body.Close()
+			var e *throttle.Error
+			switch reason := throttle.Reason(resp); {
+			case c.want == nil && reason != nil, c.want != nil && !errors.Is(reason, c.want):
+				t.Errorf("%s: %v, want %v", name, reason, c.want)
+			case c.want != nil && (!errors.As(reason, &e) || e.Key != "x" || e.Attempts != len(up.times())):
+				t.Errorf("%s: %+v after %d attempts", name, reason, len(up.times()))
+			}
+		})
+	}
+	if err := errors.Join(throttle.Reason(nil), throttle.Reason(&http.Response{})); err != nil {
+		t.Errorf("of no call's response: %v", err)
+	}
+}

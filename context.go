@@ -3,26 +3,38 @@ package throttle
 import (
 	"context"
 	"math"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// ctxOrder is what WithPriority and WithCost put into a ctx: one value for both, so that a call looks it
-// up once.
+// ctxOrder is what WithPriority and the others put into a ctx: one value for all, so that a call looks it up
+// once.
 type ctxOrder struct {
-	cost    int
-	hasCost bool // WithCost has set cost; otherwise Transport.Cost may
-	prio    int32
+	cost     int
+	hasCost  bool // WithCost has set cost; otherwise Transport.Cost may
+	prio     int32
+	attempts int           // of WithMaxAttempts; 0: as Retry says
+	maxWait  time.Duration // of WithMaxWait; 0: as QueueOptions says; negative: none
+}
+
+// want is what a call of a Queue or Group wants.
+func (v *ctxOrder) want() queue.Want {
+	return queue.Want{Cost: v.cost, Priority: v.prio, MaxWait: v.maxWait}
 }
 
 // ctxKey is the key of that value.
 type ctxKey struct{}
 
-// ctxValue returns what ctx says, or the defaults.
-func ctxValue(ctx context.Context) ctxOrder {
-	v, _ := ctx.Value(ctxKey{}).(*ctxOrder)
-	if v == nil {
-		return ctxOrder{cost: 1}
+// noOrder is what a ctx without any of them says. Nobody changes it.
+var noOrder = ctxOrder{cost: 1}
+
+// ctxValue returns what ctx says, or the defaults. It must not be changed.
+func ctxValue(ctx context.Context) *ctxOrder {
+	if v, ok := ctx.Value(ctxKey{}).(*ctxOrder); ok {
+		return v
 	}
-	return *v
+	return &noOrder
 }
 
 // WithPriority returns a ctx whose calls go before those of a lower priority in the same line. The default
@@ -31,7 +43,7 @@ func ctxValue(ctx context.Context) ctxOrder {
 // 87.5 % of the starts and the others share the rest equally. Use few different priorities: each one in
 // use makes the line slower.
 func WithPriority(ctx context.Context, p int) context.Context {
-	v := ctxValue(ctx)
+	v := *ctxValue(ctx)
 	v.prio = int32(min(max(p, math.MinInt32), math.MaxInt32))
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
@@ -42,7 +54,43 @@ func WithPriority(ctx context.Context, p int) context.Context {
 // take an estimate and correct it through the limiter's Adjust, as the tokens example of Transport does.
 // If the upstream does not charge for what it throttles, give those units back in the hook Throttled.
 func WithCost(ctx context.Context, n int) context.Context {
-	v := ctxValue(ctx)
+	v := *ctxValue(ctx)
 	v.cost, v.hasCost = n, true
 	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// WithMaxAttempts returns a ctx whose calls make at most n attempts, the first included, in place of
+// Retry.MaxAttempts. Negative: as many as fit until ctx ends. 0: as Retry says. A Group and a Queue, which make
+// one attempt, ignore it.
+func WithMaxAttempts(ctx context.Context, n int) context.Context {
+	v := *ctxValue(ctx)
+	v.attempts = n
+	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// WithMaxWait returns a ctx whose calls wait for at most d, in place of QueueOptions.MaxWait: each attempt starts
+// within d or fails with ErrWaitTooLong. A call that is predicted to wait longer fails at once. With d ≤ 0 it
+// starts at once or not at all. Retry.MaxPause holds too.
+func WithMaxWait(ctx context.Context, d time.Duration) context.Context {
+	v := *ctxValue(ctx)
+	if v.maxWait = d; d <= 0 {
+		v.maxWait = -1
+	}
+	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// attemptKey is the key of the number of the attempt under way.
+type attemptKey struct{}
+
+// withAttempt returns a ctx of that attempt.
+func withAttempt(ctx context.Context, n int) context.Context {
+	return context.WithValue(ctx, attemptKey{}, n)
+}
+
+// Attempt returns the number of the attempt that ctx belongs to: the last one sent in [Retry].Check and [Hooks],
+// 0 before the first, and the one under way in Transport.Base, from the second on. The first attempt sends the
+// caller's own request, so Attempt is 0 there, as in any ctx that is not of a call.
+func Attempt(ctx context.Context) int {
+	n, _ := ctx.Value(attemptKey{}).(int)
+	return n
 }

@@ -2,13 +2,16 @@ package throttle_test
 
 import (
 	"context"
+	"errors"
 	"math"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"golang.org/x/time/rate"
 )
 
 // Cost and priority in one ctx do not disturb each other, and the latest of each counts.
@@ -47,6 +50,158 @@ func TestPrioritiesBeyond32Bits(t *testing.T) {
 		log.wg.Wait()
 		if got, want := log.ids(), []int{3, 4, 6, 2, 5, 0, 1}; !slices.Equal(got, want) {
 			t.Errorf("order %v, want %v", got, want)
+		}
+	})
+}
+
+// One call makes as many attempts as its ctx says, whatever Retry says.
+func TestWithMaxAttempts(t *testing.T) {
+	for name, c := range map[string]struct {
+		retry, call int // MaxAttempts of each
+		timeout     time.Duration
+		want        int
+	}{
+		"as Retry says":            {retry: 3, want: 3},
+		"fewer":                    {retry: 3, call: 1, want: 1},
+		"more":                     {retry: 3, call: 6, want: 6},
+		"until the ctx ends":       {retry: 3, call: -1, timeout: 595 * time.Second, want: 60},
+		"all until their ctx ends": {retry: -1, timeout: 595 * time.Second, want: 60},
+		"all but one":              {retry: -1, call: 2, timeout: 595 * time.Second, want: 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(10*time.Second, always(500))
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{
+				MaxAttempts: c.retry, Budget: throttle.Budget{PerCall: -1}, Backoff: func() throttle.Backoff { return constant(0) },
+			}}
+			ctx := throttle.WithMaxAttempts(throttle.WithPriority(t.Context(), 3), c.call)
+			if c.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.timeout)
+				defer cancel()
+			}
+			code, err := status(tr, ctx, "http://x/")
+			if n := len(up.times()); n != c.want || code != 500 || err != nil {
+				t.Errorf("%s: %d attempts end with %d, %v; want %d", name, n, code, err, c.want)
+			}
+		})
+	}
+}
+
+// Attempt counts where somebody may ask: in Check and hooks the attempt that was sent last, in Base the one under
+// way, from the second on.
+func TestAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent, checked, retrying []int
+		up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+			sent = append(sent, throttle.Attempt(req.Context()))
+			return reply(req, 503), nil
+		})
+		tr := &throttle.Transport{
+			Base: up,
+			Retry: throttle.Retry{MaxAttempts: 3, Check: func(req *http.Request, _ *http.Response, _ error) throttle.Verdict {
+				checked = append(checked, throttle.Attempt(req.Context()))
+				return throttle.Default
+			}},
+			Hooks: throttle.Hooks{Retrying: func(ctx context.Context, e throttle.Event) {
+				retrying = append(retrying, throttle.Attempt(ctx))
+			}},
+		}
+		status(tr, t.Context(), "http://x/")
+		if !slices.Equal(sent, []int{0, 2, 3}) || !slices.Equal(checked, []int{1, 2, 3}) || !slices.Equal(retrying, []int{1, 2}) {
+			t.Errorf("in Base %v, in Check %v, in Retrying %v", sent, checked, retrying)
+		}
+		if n := throttle.Attempt(t.Context()); n != 0 {
+			t.Errorf("%d outside of any call", n)
+		}
+	})
+}
+
+// A call waits for as long as its ctx allows: it fails at once if more is predicted, and when the time is over if
+// that could not be predicted.
+func TestWithMaxWait(t *testing.T) {
+	const s = time.Second
+	ways := map[string]func(ctx context.Context, q *throttle.Queue, fn func()) error{
+		"Wait": func(ctx context.Context, q *throttle.Queue, fn func()) error {
+			err := q.Wait(ctx)
+			if err == nil {
+				fn()
+			}
+			return err
+		},
+		"Do": func(ctx context.Context, q *throttle.Queue, fn func()) error {
+			return q.Do(ctx, func(context.Context) error { fn(); return nil })
+		},
+		"Group": func(ctx context.Context, q *throttle.Queue, fn func()) error {
+			g, _ := throttle.NewGroup(context.WithoutCancel(ctx), q)
+			g.Go(ctx, func(context.Context) error { fn(); return nil })
+			return g.Wait()
+		},
+	}
+	for name, c := range map[string]struct {
+		opts    throttle.QueueOptions
+		ahead   int // calls in line at 1/s
+		holders int // of in-flight slots, for an hour
+		most    time.Duration
+		err     error
+		after   time.Duration
+	}{
+		"enough":                    {ahead: 2, most: 3 * s, after: 3 * s},
+		"predicted to be longer":    {ahead: 2, most: 3*s - 1, err: throttle.ErrWaitTooLong},
+		"more than MaxWait":         {opts: throttle.QueueOptions{MaxWait: s}, ahead: 1, most: 5 * s, after: 2 * s},
+		"less than MaxWait":         {opts: throttle.QueueOptions{MaxWait: 9 * s}, ahead: 1, most: s, err: throttle.ErrWaitTooLong},
+		"as long as can be":         {ahead: 0, most: math.MaxInt64, after: s},
+		"none, and at once":         {ahead: -1, most: 0},
+		"none, and not at once":     {ahead: 0, most: -5, err: throttle.ErrWaitTooLong},
+		"not to be predicted":       {opts: throttle.QueueOptions{MaxInFlight: 1}, ahead: -2, holders: 1, most: 7 * s, err: throttle.ErrWaitTooLong, after: 7 * s},
+		"none, not to be predicted": {opts: throttle.QueueOptions{MaxInFlight: 1}, ahead: -2, holders: 1, most: 0, err: throttle.ErrWaitTooLong},
+	} {
+		for way, call := range ways {
+			if way == "Wait" && c.holders > 0 {
+				continue // it takes no slot
+			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				b := throttle.NewBucket(1, 1)
+				if c.ahead == -2 {
+					b = throttle.NewBucket(rate.Inf, 0)
+				}
+				q := throttle.NewQueue(b, c.opts)
+				for range c.holders {
+					go q.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
+				}
+				for range c.ahead + 1 {
+					go q.Wait(throttle.WithMaxWait(ctx, time.Hour))
+					synctest.Wait()
+				}
+				synctest.Wait()
+				start, ran := time.Now(), false
+				err := call(throttle.WithMaxWait(ctx, c.most), q, func() { ran = true })
+				if took := time.Since(start); !errors.Is(err, c.err) || ran != (c.err == nil) || took.Round(time.Microsecond) != c.after {
+					t.Errorf("%s, %s: %v after %v, ran: %v; want %v after %v", name, way, err, took, ran, c.err, c.after)
+				}
+				if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+					t.Errorf("%s, %s: %v is taken for the end of the ctx, %v", name, way, err, ctx.Err())
+				}
+				cancel()
+				synctest.Wait()
+			})
+		}
+	}
+}
+
+// Whoever cancels with a cause finds it in the errors of the calls that wait.
+func TestCauseOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopping := errors.New("stopping")
+		q := throttle.NewQueue(throttle.NewBucket(1, 1), throttle.QueueOptions{})
+		q.Wait(t.Context())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Millisecond, func() { cancel(stopping) })
+		for _, when := range []string{"while it waits", "before"} {
+			if err := q.Wait(ctx); !errors.Is(err, stopping) || !errors.Is(err, context.Canceled) {
+				t.Errorf("canceled %s: %v", when, err)
+			}
 		}
 	})
 }

@@ -131,7 +131,7 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 		{name: "Base returns both", set: func(w *world) {
 			w.up.answer = func(_ int, req *http.Request) (*http.Response, error) { return w.ans.reply(req, 200, 100), errTest }
 		}, err: errTest, sent: 4},
-		{name: "bad field", set: func(w *world) { w.tr.Retry.MaxAttempts = -1 }, err: errAny},
+		{name: "bad field", set: func(w *world) { w.tr.Retry.Budget.Max = -1 }, err: errAny},
 		{name: "limiter's error", set: func(w *world) { w.tr.Limiter = bare{err: errTest} }, err: errTest},
 		{name: "impossible cost", set: func(w *world) { w.ctx = throttle.WithCost(w.ctx, -1) }, err: errAny},
 		{name: "Key panics", set: func(w *world) { w.tr.Key = func(*http.Request) string { panic("test") } }},

@@ -30,6 +30,10 @@ var (
 	// ErrRetryBudget means that the last attempt got no response and Retry.Budget allows no retry. The
 	// error also matches the attempt's own error.
 	ErrRetryBudget = errors.New("throttle: retry budget spent")
+
+	// ErrMaxAttempts means that the call has made all attempts that Retry.MaxAttempts or WithMaxAttempts allows.
+	// Only [Reason] returns it.
+	ErrMaxAttempts = errors.New("throttle: all attempts made")
 )
 
 // An Error says that this side, not the upstream, ended a call, and why. If Attempts is 0, the upstream

@@ -30,14 +30,14 @@ func (t *Transport) addKey(key string) error {
 		return fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
 	}
 	own, err := tryFlatten(lim)
-	all := own
+	all := own // one object, as most keys share no limiter and there may be many keys
 	if err == nil && t.Limiter != nil {
 		all, err = tryFlatten(lim, t.Limiter)
 	}
 	if err != nil {
 		return fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
 	}
-	t.table.Add(key, &all, &own)
+	t.table.Add(key, all, own)
 	return nil
 }
 
@@ -79,16 +79,28 @@ func plain(host string) bool {
 // ByCredential is a Transport.Key for upstreams that count by API key. It returns the host and 64 bits
 // of the HMAC-SHA-256 of the Authorization header, under a random key of this process, so the credential
 // cannot be found from what observers see. For a request without that header it returns ByHost's key:
-// put the Transport below whatever sets the header. For a credential in another header or in the URL,
-// give Transport.Key a function of your own that returns a hash of it.
+// put the Transport below whatever sets the header. For a credential in another header there is [ByHeader];
+// for one in the URL, give Transport.Key a function of your own that returns a hash of it.
 func ByCredential(req *http.Request) string {
+	return byHeader(req, "Authorization")
+}
+
+// ByHeader returns a Transport.Key for upstreams that count by another header, such as X-Api-Key: the host and a
+// hash of that header, as [ByCredential] makes it. For a request without the header it is ByHost's key.
+func ByHeader(name string) func(*http.Request) string {
+	name = http.CanonicalHeaderKey(name)
+	return func(req *http.Request) string { return byHeader(req, name) }
+}
+
+// byHeader is ByCredential for any header.
+func byHeader(req *http.Request, name string) string {
 	host := ByHost(req)
-	auth := req.Header.Get("Authorization")
-	if auth == "" {
+	value := req.Header.Get(name)
+	if value == "" {
 		return host
 	}
 	mac := hmac.New(sha256.New, processKey())
-	mac.Write([]byte(auth))
+	mac.Write([]byte(value))
 	return host + "#" + hex.EncodeToString(mac.Sum(nil)[:8])
 }
 

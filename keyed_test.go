@@ -84,6 +84,25 @@ func TestByCredential(t *testing.T) {
 	}
 }
 
+// ByHeader tells credentials in a header of the upstream's own apart, and shows none of them.
+func TestByHeader(t *testing.T) {
+	byKey := throttle.ByHeader("x-api-key")
+	key := func(value string) string {
+		req := request(t.Context(), "GET", "http://API:80/")
+		if value != "" {
+			req.Header.Set("X-Api-Key", value)
+		}
+		return byKey(req)
+	}
+	a := key("secret-a")
+	if a != key("secret-a") || a == key("secret-b") || !strings.HasPrefix(a, "api#") || strings.Contains(a, "secret") {
+		t.Errorf("%q and %q", a, key("secret-b"))
+	}
+	if got := key(""); got != "api" {
+		t.Errorf("without the header: %q", got)
+	}
+}
+
 // Keys are cut to 256 bytes, and two that differ only behind that stay two.
 func TestLongKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

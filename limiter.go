@@ -58,7 +58,7 @@ func All(limiters ...Limiter) Limiter {
 }
 
 // all is the Limiter that All returns, if it is not the only one of its arguments.
-type all struct{ set limit.Set }
+type all struct{ set *limit.Set }
 
 // Take implements [Limiter] for all parts at once.
 func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a.set.Take(ctx, n) }
@@ -74,8 +74,11 @@ func (a *all) Notify(changed func()) (stop func()) {
 	return func() { stopOwn(); stopForeign() }
 }
 
+// String returns the limits of all parts, separated by commas.
+func (a *all) String() string { return a.set.String() }
+
 // flatten is tryFlatten for limiters that a program names itself: a mistake panics.
-func flatten(ls ...Limiter) limit.Set {
+func flatten(ls ...Limiter) *limit.Set {
 	s, err := tryFlatten(ls...)
 	if err != nil {
 		panic("throttle: All: " + err.Error())
@@ -86,7 +89,8 @@ func flatten(ls ...Limiter) limit.Set {
 // tryFlatten makes one set of limiters. It sorts them by kind, replaces each All by its parts, and drops
 // nil and the second mention of a limiter of this package. A nil pointer of a type of this package is an
 // error, and so is a second limiter of another package without Adjust.
-func tryFlatten(ls ...Limiter) (s limit.Set, err error) {
+func tryFlatten(ls ...Limiter) (s *limit.Set, err error) {
+	s = new(limit.Set)
 	for i, l := range ls {
 		if l == nil {
 			continue
@@ -94,7 +98,7 @@ func tryFlatten(ls ...Limiter) (s limit.Set, err error) {
 		if isNil(l) {
 			err = fmt.Errorf("limiters[%d] is a nil %T", i, l)
 		} else if a, nested := l.(*all); nested {
-			err = s.Merge(&a.set)
+			err = s.Merge(a.set)
 		} else if o, ours := asOwn(l); ours {
 			s.Join(o)
 		} else {

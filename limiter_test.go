@@ -33,6 +33,9 @@ func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 		"throttle: NewSlidingWindow: per -1s must":                   func() { throttle.NewSlidingWindow(1, -time.Second) },
 		"throttle: SetLimit: limit -3 must":                          func() { throttle.NewBucket(1, 1).SetLimit(-3) },
 		"throttle: SetLimit: limit NaN must":                         func() { throttle.NewLeaky(1).SetLimit(rate.Limit(math.NaN())) },
+		"throttle: SetLimit: n 0 must":                               func() { throttle.NewFixedWindow(1, 1).SetLimit(0, time.Second) },
+		"throttle: SetLimit: n -1 must":                              func() { throttle.NewSlidingWindow(1, 1).SetLimit(-1, time.Second) },
+		"throttle: SetLimit: per 0s must":                            func() { throttle.NewSlidingWindow(1, 1).SetLimit(1, 0) },
 		"throttle: SetLimit: burst 0 must":                           func() { throttle.NewBucket(rate.Inf, 0).SetLimit(3) },
 		"throttle: SetBurst: burst 0 must":                           func() { throttle.NewBucket(1, 1).SetBurst(0) },
 		"throttle_test.bare and throttle_test.bare both lack Adjust": func() { throttle.All(bare{}, throttle.NewLeaky(1), bare{}) },
@@ -154,6 +157,95 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { q.Wait(ctx); q.Stats() }); n != 0 {
 		t.Errorf("Wait and Stats allocate %v times", n)
 	}
+}
+
+// A window that is changed keeps what was used, and callers who sleep are timed anew.
+func TestWindowsSetLimit(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		make  func() throttle.Limiter
+		takes []time.Duration // one unit each, since the start
+		at    time.Duration   // of SetLimit
+		n     int
+		per   time.Duration
+		calls []time.Duration // when calls start that wait from then on
+	}{
+		"fixed, shorter":        {fixed(5, 60*s), []time.Duration{0, 0, 0, 0, 0}, 20 * s, 3, 30 * s, []time.Duration{30 * s, 60 * s, 60 * s, 60 * s}},
+		"fixed, over":           {fixed(2, 60*s), []time.Duration{0, 0}, 20 * s, 2, 10 * s, []time.Duration{20 * s, 20 * s, 30 * s}},
+		"fixed, more":           {fixed(2, 60*s), []time.Duration{0, 0}, 20 * s, 4, 60 * s, []time.Duration{20 * s, 20 * s, 60 * s}},
+		"fixed, longer":         {fixed(2, 10*s), []time.Duration{0, 0}, 5 * s, 2, 60 * s, []time.Duration{60 * s, 60 * s, 120 * s}},
+		"sliding, fewer":        {sliding(5, 10*s), []time.Duration{1 * s, 2 * s, 3 * s, 4 * s, 5 * s}, 6 * s, 2, 10 * s, []time.Duration{14 * s, 15 * s, 24 * s}},
+		"sliding, more":         {sliding(1, 10*s), []time.Duration{0}, 6 * s, 3, 10 * s, []time.Duration{6 * s, 6 * s, 10 * s, 16 * s}},
+		"sliding, shorter":      {sliding(2, 60*s), []time.Duration{0, 5 * s}, 6 * s, 2, 3 * s, []time.Duration{6 * s, 8 * s, 9 * s}},
+		"sliding, longer":       {sliding(2, 10*s), []time.Duration{0, 5 * s}, 6 * s, 2, 60 * s, []time.Duration{60 * s, 65 * s, 120 * s}},
+		"of no constructor":     {func() throttle.Limiter { return new(throttle.SlidingWindow) }, nil, 0, 1, s, []time.Duration{0, s}},
+		"fixed, no constructor": {func() throttle.Limiter { return new(throttle.FixedWindow) }, nil, 0, 1, s, []time.Duration{0, s}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start, l := time.Now(), c.make()
+			for _, at := range c.takes {
+				time.Sleep(at - time.Since(start))
+				if wait, err := l.Take(t.Context(), 1); wait != 0 || err != nil {
+					t.Fatalf("%s: at %v: %v, %v", name, at, wait, err)
+				}
+			}
+			time.Sleep(c.at - time.Since(start))
+			if c.takes != nil { // somebody sleeps already
+				q := throttle.NewQueue(l, throttle.QueueOptions{})
+				defer waitAll(t, name, start, q, c.calls)()
+				synctest.Wait()
+				l.(interface{ SetLimit(int, time.Duration) }).SetLimit(c.n, c.per)
+				return
+			}
+			l.(interface{ SetLimit(int, time.Duration) }).SetLimit(c.n, c.per)
+			waitAll(t, name, start, throttle.NewQueue(l, throttle.QueueOptions{}), c.calls)()
+		})
+	}
+}
+
+// A sliding window that is made smaller owes nothing for the units that it no longer has.
+func TestSmallerSlidingWindowOwesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := throttle.NewSlidingWindow(5, 10*time.Second)
+		w.Adjust(5)
+		w.SetLimit(2, 10*time.Second)
+		if n := left(w); n != 0 {
+			t.Errorf("%v units are left, want 0", n)
+		}
+		w.Adjust(1)
+		if wait, _ := w.Take(t.Context(), 1); wait != 10*time.Second || left(w) != -1 {
+			t.Errorf("with a debt of 1 a call waits for %v and %v units are left; want 10 s and -1", wait, left(w))
+		}
+	})
+}
+
+// waitAll has so many calls wait at q. The func that it returns fails unless they start at those moments
+// after start.
+func waitAll(t *testing.T, name string, start time.Time, q *throttle.Queue, want []time.Duration) func() {
+	started := make(chan time.Duration, len(want))
+	for range want {
+		go func() {
+			if err := q.Wait(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			started <- time.Since(start)
+		}()
+	}
+	return func() {
+		for i, w := range want {
+			if got := <-started; got != w {
+				t.Errorf("%s: call %d starts at %v, want %v", name, i, got, w)
+			}
+		}
+	}
+}
+
+func fixed(n int, per time.Duration) func() throttle.Limiter {
+	return func() throttle.Limiter { return throttle.NewFixedWindow(n, per) }
+}
+
+func sliding(n int, per time.Duration) func() throttle.Limiter {
+	return func() throttle.Limiter { return throttle.NewSlidingWindow(n, per) }
 }
 
 func TestNotifyOfEachChangeUntilItStops(t *testing.T) {

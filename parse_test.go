@@ -2,7 +2,11 @@ package throttle_test
 
 import (
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,6 +43,8 @@ func testParseLimit(t *testing.T) {
 		"100/250µs window":  throttle.NewFixedWindow(100, 250*time.Microsecond),
 		"3/ns window":       throttle.NewFixedWindow(3, 1),
 		"10/second":         throttle.NewBucket(10, 1),
+		"10 per second":     throttle.NewBucket(10, 1),
+		"unlimited":         throttle.NewBucket(rate.Inf, 0),
 		"10/sec even":       throttle.NewLeaky(10),
 		"60/30seconds":      throttle.NewBucket(2, 1),
 		"5/2secs":           throttle.NewBucket(2.5, 1),
@@ -117,7 +123,11 @@ func testParseLimit(t *testing.T) {
 		"0/s sliding":                     `units "0"`,
 		"99999999999999999999/s window":   `units "99999999999999999999"`,
 		"10 / s":                          `"10" is not units/time in one word, as in 10/s`,
-		"10 per second":                   `"10" is not units/time in one word, as in 10/s`,
+		"10 per fortnight":                `time "fortnight" is not a unit (`,
+		"10 per":                          `"10" is not units/time in one word, as in 10/s`,
+		"10/s, ":                          `"" is not units/time`,
+		"10/s, 5/q":                       `time "q"`,
+		"10/s, unlimited":                 `"unlimited" is not units/time`,
 		"10/s per key":                    `kind "per key" is none of: burst N, even, sliding, window`,
 		"10/s burst=5":                    `kind "burst=5" is none of: burst N, even, sliding, window`,
 	} {
@@ -146,9 +156,103 @@ func describe(l throttle.Limiter) string {
 	return fmt.Sprintf("%T of %d per %v, %v", l, n, per, err)
 }
 
-// Whatever the text, ParseLimit does not panic, and what it returns is a limit that works.
+// A Limit has one shortest form, which it prints, which it reads as the same Limit, and which its limiters
+// print.
+func TestLimitText(t *testing.T) {
+	for text, want := range map[string]string{
+		"unlimited":               "unlimited",
+		" 10/1s ":                 "10/s",
+		"10 per second":           "10/s",
+		"010.50/sec":              "10.5/s",
+		"100/60s burst 20":        "100/m burst 20",
+		"7/2days sliding":         "7/2d sliding",
+		"7/36h sliding":           "7/1d12h sliding",
+		"9/3mins window":          "9/3m window",
+		"3/24h0m1s window":        "3/1d1s window",
+		"3/1ms window":            "3/1ms window",
+		"10/s,1000/hour  sliding": "10/s, 1000/h sliding",
+		"5/s even , 2/100ms":      "5/s even, 2/100ms",
+	} {
+		var l, again throttle.Limit
+		if err := l.UnmarshalText([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if err := again.UnmarshalText([]byte(l.String())); l.String() != want || err != nil || again != l {
+			t.Errorf("%q prints %q and reads as %q, %v; want %q", text, l, again, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"100/1m burst 20":     "100/m burst 20",
+		"10/s, 1000/h":        "10/s, 1000/h",
+		"2/100ms":             "20/s",
+		"5/s even":            "5/s even",
+		"0.3/s":               "18/m",
+		"100/90s window":      "100/1m30s window",
+		"100/s window, 9/d":   "9/d, 100/s window",
+		"unlimited":           "unlimited",
+		"1/7d":                "0.0000016534391534391535/s",
+		"3/h sliding, 3/s":    "3/s, 3/h sliding",
+		"1000/2d even, 3/99h": "",
+	} {
+		l, err := throttle.ParseLimit(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprint(l)
+		if parts := strings.Split(got, ", "); len(parts) == 2 && want != "" && got != want { // in the order of random ranks
+			got = parts[1] + ", " + parts[0]
+		}
+		if want != "" && got != want {
+			t.Errorf("%q makes a limiter that prints %q, want %q", text, got, want)
+		}
+		if _, err := throttle.ParseLimit(got); err != nil {
+			t.Errorf("%q makes a limiter that prints %q: %v", text, got, err)
+		}
+	}
+}
+
+// A Limit is what JSON and flags make of a text, and each New is a limiter of its own.
+func TestLimitInConfiguration(t *testing.T) {
+	var config struct {
+		API, Bulk, None throttle.Limit
+	}
+	if err := json.Unmarshal([]byte(`{"API": "10/s burst 3", "Bulk": "2/s, 100/h"}`), &config); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(config)
+	if want := `{"API":"10/s burst 3","Bulk":"2/s, 100/h","None":"unlimited"}`; err != nil || string(out) != want {
+		t.Errorf("%s, %v; want %s", out, err, want)
+	}
+	err = json.Unmarshal([]byte(`{"API": ""}`), &config)
+	if err == nil || !strings.Contains(err.Error(), `throttle: Limit "": "" is not units/time`) || config.API.String() != "10/s burst 3" {
+		t.Errorf("an empty text: %v, and the limit is %v", err, config.API)
+	}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	var l throttle.Limit
+	flags.TextVar(&l, "limit", throttle.Limit{}, "")
+	if err := flags.Parse([]string{"-limit", "3/h window"}); err != nil || l.String() != "3/h window" {
+		t.Errorf("a flag: %v, %v", l, err)
+	}
+	if err := flags.Parse([]string{"-limit", "3/fortnight"}); err == nil || !strings.Contains(err.Error(), `time "fortnight"`) {
+		t.Errorf("a flag of nonsense: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		one, other := l.New(), l.New()
+		one.Take(t.Context(), 3)
+		if wait, _ := other.Take(t.Context(), 3); wait != 0 {
+			t.Errorf("two limiters of one Limit share their units: %v", wait)
+		}
+		if wait, _ := (throttle.Limit{}).New().Take(t.Context(), math.MaxInt); wait != 0 {
+			t.Errorf("the zero Limit makes a limiter that waits for %v", wait)
+		}
+	})
+}
+
+// Whatever the text, ParseLimit does not panic, and what it returns is a limit that works and prints itself.
 func FuzzParseLimit(f *testing.F) {
-	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h", "10/second", "100/minute burst 20", "7/2days window", "1/hundred"} {
+	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h", "10/second", "100/minute burst 20", "7/2days window", "1/hundred", "10/s, 1000/h", "10 per second", "unlimited"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -159,8 +263,15 @@ func FuzzParseLimit(f *testing.F) {
 			}
 			return
 		}
-		if s := throttle.NewQueue(l, throttle.QueueOptions{}).Stats(); !(s.Limit > 0 && s.Limit < rate.Inf) || s.Tokens < 1 {
+		if s := throttle.NewQueue(l, throttle.QueueOptions{}).Stats(); !(s.Limit > 0) || s.Tokens < 1 {
 			t.Fatalf("%q: %+v", text, s)
+		}
+		var limit, again throttle.Limit
+		if err := limit.UnmarshalText([]byte(text)); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if err := again.UnmarshalText([]byte(limit.String())); err != nil || again != limit {
+			t.Fatalf("%q prints %q and reads as %q: %v", text, limit, again, err)
 		}
 		for range 3 {
 			if wait, err := l.Take(context.Background(), 1); wait < 0 || err != nil {

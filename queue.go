@@ -62,8 +62,7 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 	if isNil(lim) {
 		panic(fmt.Sprintf("throttle: NewQueue: the limiter is a nil %T", lim))
 	}
-	l := flatten(lim)
-	return &Queue{queue.New(config(opts, -1), &l)}
+	return &Queue{queue.New(config(opts, -1), flatten(lim))}
 }
 
 // config is what all lines of this package have in common. The errors are declared here, in the root, and
@@ -80,7 +79,7 @@ func config(opts QueueOptions, maxPause time.Duration) queue.Config {
 // ends or the limiter fails.
 func (q *Queue) Wait(ctx context.Context) error {
 	v := ctxValue(ctx)
-	return q.q.Wait(ctx, v.cost, v.prio)
+	return q.q.Wait(ctx, v.want())
 }
 
 // Do waits as Wait does, then calls fn and returns its error. fn holds one of MaxInFlight slots while it
@@ -88,7 +87,7 @@ func (q *Queue) Wait(ctx context.Context) error {
 // calls before it took.
 func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
 	v := ctxValue(ctx)
-	return q.q.Do(ctx, v.cost, v.prio, fn)
+	return q.q.Do(ctx, v.want(), fn)
 }
 
 // Pause closes the gate for at least d: no call starts before that. It does not shorten a closing that

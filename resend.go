@@ -1,6 +1,8 @@
 package throttle
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -18,29 +20,29 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 	r := &c.t.retry
 	verdict := Default
 	if r.Check != nil {
-		verdict = r.Check(c.req, c.response(), c.err)
+		verdict = r.Check(c.req.WithContext(withAttempt(c.req.Context(), c.turn.Attempts())), c.response(), c.err)
 	}
 	if c.final && verdict == Default {
 		verdict = Final
 	}
 	c.final = verdict == Final
 	switch {
-	case verdict == Final, verdict == Default && outcome == queue.Success,
-		c.turn.Attempts() >= r.MaxAttempts, !replayable(c.req), c.req.Context().Err() != nil,
+	case verdict == Final, verdict == Default && outcome == queue.Success, !replayable(c.req),
 		verdict != Again && !resendable(c.req, c.resp, c.err, outcome):
+		return 0, false
+	case c.most > 0 && c.turn.Attempts() >= c.most:
+		c.noteReason(ErrMaxAttempts)
+		return 0, false
+	case c.req.Context().Err() != nil:
+		c.noteReason(c.req.Context().Err())
 		return 0, false
 	}
 	if outcome != queue.Throttled { // otherwise the gate alone says when
-		if c.backoff == nil {
-			if c.backoff = r.Backoff(); c.backoff == nil {
-				c.backoff = defaultBackoff()
-			}
-		}
-		if delay = c.backoff.NextBackOff(); delay < 0 {
+		if delay = c.nextBackOff(); delay < 0 {
 			return 0, false
 		}
 	}
-	next, err := withNewBody(c.req)
+	next, err := again(c.req, c.turn.Attempts()+1)
 	if err != nil {
 		if c.err != nil {
 			c.err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
@@ -50,6 +52,7 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 	c.next, c.sent = next, false // end closes its body if it is not sent
 	wait, err := c.turn.Retry(c.req.Context(), c.route(), delay, outcome != queue.Throttled)
 	if err != nil {
+		c.noteReason(err)
 		if err == ErrRetryBudget && c.err != nil {
 			err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
 			c.err = newError(c.turn.Key(), 0, c.turn.Attempts(), err)
@@ -58,6 +61,29 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 	}
 	c.notify(onRetrying, Event{Wait: wait})
 	return delay, true
+}
+
+// nextBackOff is the call's own delay before its next attempt; negative: there is none.
+func (c *call) nextBackOff() time.Duration {
+	if c.backoff == nil {
+		if c.backoff = c.t.retry.Backoff(); c.backoff == nil {
+			c.backoff = defaultBackoff()
+		}
+	}
+	return c.backoff.NextBackOff()
+}
+
+// noteReason puts the reason why there is no other attempt where Reason finds it: into the ctx of the request
+// that the last response, if there is one, names as its own.
+func (c *call) noteReason(reason error) {
+	if c.resp == nil || c.resp.Request == nil {
+		return
+	}
+	if !errors.As(reason, new(*Error)) {
+		reason = newError(c.turn.Key(), 0, c.turn.Attempts(), reason)
+	}
+	req := c.resp.Request
+	c.resp.Request = req.WithContext(context.WithValue(req.Context(), reasonKey{}, reason))
 }
 
 // response is the last attempt's response, or nil if the attempt failed without one.
@@ -78,4 +104,19 @@ func (c *call) keepResponse() {
 	if c.err == nil {
 		keep(c.resp)
 	}
+}
+
+// reasonKey is the key of what Reason returns, in the ctx of a response's request.
+type reasonKey struct{}
+
+// Reason returns why a response was handed out although its request would have been sent again: an [*Error] around
+// ErrMaxAttempts, ErrRetryBudget, ErrWaitTooLong, ErrPaused or ctx.Err(). It returns nil for any other response, such as a
+// success, or one that no retry would cure, and for one that did not come from a [Transport]. The response itself is
+// the upstream's, untouched.
+func Reason(resp *http.Response) error {
+	if resp == nil || resp.Request == nil {
+		return nil
+	}
+	err, _ := resp.Request.Context().Value(reasonKey{}).(error)
+	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
@@ -25,10 +26,11 @@ import (
 //
 // # Default rules
 //
-// A throttled request is sent again whatever its method; after a 503 only if that is safe. After a 500,
-// 502, 503, 504 or a network error, it is sent again only if that is safe: GET, HEAD, OPTIONS, TRACE, PUT
-// and DELETE, and requests with an Idempotency-Key or X-Idempotency-Key header. If the upstream could not
-// be dialled, nothing was sent, so any request is safe.
+// A throttled request is sent again whatever its method; after a 503 only if that is safe. A 529 or 418
+// says that the upstream is overloaded: without a Retry-After the delay and the budget are those of a
+// failure. After a 500, 502, 503, 504 or a network error, a request is sent again only if that is safe:
+// GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and requests with an Idempotency-Key or X-Idempotency-Key
+// header. If the upstream could not be dialled, nothing was sent, so any request is safe.
 //
 // Nothing is sent again after other responses, certificate errors, unknown hosts, and requests that
 // net/http rejects. A response that no wait cures (see Final in [hint.Hint]) goes to the caller at once
@@ -37,7 +39,8 @@ import (
 // A request with a body is sent again only if its GetBody is set. http.NewRequest sets it for a
 // bytes.Buffer, bytes.Reader and strings.Reader; for other bodies set it yourself.
 type Retry struct {
-	// MaxAttempts bounds the attempts of a call, the first included. 0: 4; 1: never retry.
+	// MaxAttempts bounds the attempts of a call, the first included. 0: 4; 1: never retry; negative: as many
+	// as fit until the request's ctx ends. WithMaxAttempts takes precedence for one call.
 	MaxAttempts int
 
 	// MaxPause bounds the time that a call waits behind closed gates, over all its attempts. 0: 1 minute;
@@ -46,11 +49,11 @@ type Retry struct {
 	// there, and call again after Error.Wait.
 	MaxPause time.Duration
 
-	// Backoff makes the delays of one call's retries after failures. nil, or a nil result: uniform in
-	// (0, c], with c = 500 ms doubling to 30 s. After throttling the gate alone says when.
+	// Backoff makes the delays of one call's retries after failures and overloads. nil, or a nil result:
+	// uniform in (0, c], with c = 500 ms doubling to 30 s. After throttling the gate alone says when.
 	Backoff func() Backoff
 
-	// Budget bounds the retries after failures, for each key.
+	// Budget bounds the retries after failures and overloads, for each key.
 	Budget Budget
 
 	// Check overrules the default rules for one attempt; nil, or Default as its result: it does not. It
@@ -72,6 +75,9 @@ type Budget struct {
 	Max     float64 // the balance at the start, and the most that can be saved up; 0: 10
 }
 
+// statusOverloaded is what Anthropic, Notion and others answer when they are overloaded, by whomever.
+const statusOverloaded = 529
+
 // A Verdict is the result of Retry.Check.
 type Verdict int
 
@@ -84,8 +90,6 @@ const (
 // check returns an error for the first field with an impossible value.
 func (r *Retry) check() error {
 	switch b := r.Budget; {
-	case r.MaxAttempts < 0:
-		return fmt.Errorf("throttle: Retry.MaxAttempts is %d, must not be negative", r.MaxAttempts)
 	case math.IsNaN(b.PerCall) || math.IsInf(b.PerCall, 0):
 		return fmt.Errorf("throttle: Budget.PerCall is %v, must be a number", b.PerCall)
 	case !(b.Max >= 0) || math.IsInf(b.Max, 0):
@@ -119,14 +123,16 @@ func defaultBackoff() Backoff {
 	)
 }
 
-// judge says what an attempt shows of the upstream. throttled is what the hints say, after is how long
+// judge says what an attempt shows of the upstream. h is what the response says of limits, after is how long
 // the attempt took, and srtt is the smoothed round trip. A 500 is neutral here, because it may well be
-// the fault of one request.
-func judge(ctx context.Context, resp *http.Response, err error, throttled bool, after, srtt time.Duration) queue.Outcome {
+// the fault of one request. A 529 or 418 that names no time is about the upstream's own trouble.
+func judge(ctx context.Context, resp *http.Response, err error, h *hint.Hint, after, srtt time.Duration) queue.Outcome {
 	switch {
 	case err != nil:
 		return judgeError(ctx, err, after, srtt)
-	case throttled:
+	case h.Throttled && h.RetryAfter <= 0 && (resp.StatusCode == statusOverloaded || resp.StatusCode == http.StatusTeapot):
+		return queue.Overloaded
+	case h.Throttled:
 		return queue.Throttled
 	}
 	switch resp.StatusCode {
@@ -192,7 +198,7 @@ func resendable(req *http.Request, resp *http.Response, err error, o queue.Outco
 	switch {
 	case err != nil:
 		return o == queue.Failure && (idempotent(req) || neverSent(err))
-	case o == queue.Throttled && resp.StatusCode != http.StatusServiceUnavailable:
+	case o == queue.Overloaded, o == queue.Throttled && resp.StatusCode != http.StatusServiceUnavailable:
 		return true
 	case o == queue.Throttled, o == queue.Failure, resp.StatusCode == http.StatusInternalServerError:
 		return idempotent(req)
@@ -222,18 +228,18 @@ func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// withNewBody returns a copy of req with a body from GetBody, or req itself if it has no body.
-func withNewBody(req *http.Request) (*http.Request, error) {
+// again returns a copy of req for that attempt, with a body from GetBody if it has one.
+func again(req *http.Request, attempt int) (*http.Request, error) {
+	next := req.WithContext(withAttempt(req.Context(), attempt))
 	if req.Body == nil || req.Body == http.NoBody {
-		return req, nil
+		return next, nil
 	}
 	body, err := req.GetBody()
 	if err != nil {
 		return nil, fmt.Errorf("throttle: GetBody for a retry: %w", err)
 	}
-	c := *req // a shallow copy, as http.Request.WithContext makes: only Body differs
-	c.Body = body
-	return &c, nil
+	next.Body = body
+	return next, nil
 }
 
 // keep reads the body of a response ahead that is handed out only if no later attempt gets a better one,

@@ -56,6 +56,9 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"503 advertised":    {answer(503, "Retry-After", "5"), idempotentOnly},
 		"504":               {answer(504), idempotentOnly},
 		"505":               {answer(505), never},
+		"418":               {answer(418), all},
+		"529":               {answer(529), all},
+		"529 advertised":    {answer(529, "Retry-After", "5"), all},
 		"reset":             {fail(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), idempotentOnly},
 		"EOF":               {fail(io.EOF), idempotentOnly},
 		"dial":              {fail(dial), all},
@@ -162,6 +165,9 @@ func TestWhenItIsSentAgain(t *testing.T) {
 		{"429, limit known", func(r *http.Request) (*http.Response, error) { return reply(r, 429), nil }, 500 * time.Millisecond, 500 * time.Millisecond},
 		{"503", func(r *http.Request) (*http.Response, error) { return reply(r, 503), nil }, 3 * time.Second, 3 * time.Second},
 		{"500", func(r *http.Request) (*http.Response, error) { return reply(r, 500), nil }, 3 * time.Second, 3 * time.Second},
+		{"529", func(r *http.Request) (*http.Response, error) { return reply(r, 529), nil }, 3 * time.Second, 3 * time.Second},
+		{"418", func(r *http.Request) (*http.Response, error) { return reply(r, 418), nil }, 3 * time.Second, 3 * time.Second},
+		{"529 advertised 5 s", func(r *http.Request) (*http.Response, error) { return reply(r, 529, "Retry-After", "5"), nil }, 5 * time.Second, 5*time.Second + 250*time.Millisecond},
 		{"error", func(r *http.Request) (*http.Response, error) { return nil, io.EOF }, 3 * time.Second, 3 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,8 +306,8 @@ func TestCheck(t *testing.T) {
 			}
 			calls := 0
 			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Check: func(r *http.Request, resp *http.Response, err error) throttle.Verdict {
-				if calls++; r != req {
-					t.Error("not the caller's request")
+				if calls++; r.URL != req.URL || r.Method != req.Method || throttle.Attempt(r.Context()) != calls {
+					t.Errorf("%s %v, attempt %d, is not attempt %d of the caller's request", r.Method, r.URL, throttle.Attempt(r.Context()), calls)
 				}
 				if (resp == nil) == (err == nil) {
 					t.Error("both or neither", resp, err)
@@ -753,6 +759,24 @@ func TestBudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An upstream that is overloaded by others does not get a retry for each call that it turns away, although it rests
+// after each of them.
+func TestOverloadedAnswersPayTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(20*time.Millisecond, func(n int, req *http.Request) (*http.Response, error) {
+			return reply(req, []int{529, 529, 200}[n%3]), nil
+		})
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: throttle.Budget{PerCall: 0.1, Max: 5}}}
+		const calls = 200
+		for range calls {
+			status(tr, t.Context(), "http://x/")
+		}
+		if retries := len(up.times()) - calls; retries > 5+calls/10 || retries < calls/10 {
+			t.Errorf("%d retries for %d calls, want at most %d", retries, calls, 5+calls/10)
+		}
+	})
 }
 
 // State is per key.

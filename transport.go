@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -68,7 +69,9 @@ type Transport struct {
 
 	// Key returns the key that a request is counted by; nil: ByHost. Keys appear in errors, Events and
 	// Stats, so put a hash of a credential into a key, as ByCredential does, and never the credential.
-	// A key above 256 bytes is cut, and ends with a hash of the whole.
+	// A key above 256 bytes is cut, and ends with a hash of the whole. A refusal holds the key of its
+	// request, so a key of several hosts lets each of them pause the others; one that is about its whole host
+	// (Global in [hint.Hint]) holds every key with calls for that host.
 	Key func(*http.Request) string
 
 	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost
@@ -76,6 +79,12 @@ type Transport struct {
 	// requests and tokens together. An advertised quota without a unit is charged the cost, one in
 	// requests is charged 1, and one in any other unit what calls were seen to use.
 	Cost func(*http.Request) int
+
+	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go
+	// at once while three quarters of the quota remain, then at up to WindowFactor times the even rate, while
+	// half of what the rest of the window is worth is kept for late calls. 1 spaces calls evenly from the
+	// start. A negative value and NaN are errors.
+	WindowFactor float64
 
 	// Queue bounds the line of each key, not of all keys together.
 	Queue QueueOptions
@@ -101,15 +110,18 @@ type Transport struct {
 // setup checks the fields and makes the table of keys. It runs once, before the first request.
 func (t *Transport) setup() {
 	t.err = errors.Join(t.Queue.check(), t.Retry.check())
+	if !(t.WindowFactor >= 0) {
+		t.err = errors.Join(t.err, fmt.Errorf("throttle: Transport.WindowFactor is %v, must not be negative or NaN", t.WindowFactor))
+	}
 	if isNil(t.Limiter) {
 		t.err = errors.Join(fmt.Errorf("throttle: Transport.Limiter is a nil %T", t.Limiter), t.err)
 	}
 	t.retry = t.Retry.withDefaults()
 	t.shared = new(limit.Set)
 	c := config(t.Queue, t.retry.MaxPause)
-	c.Budget = queue.Budget(t.retry.Budget)
+	c.Budget, c.WindowFactor = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4)
 	if t.Limiter != nil {
-		*t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already
+		t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already
 		c.Shared = t.shared
 	}
 	t.table = queue.NewTable(c)
@@ -147,7 +159,8 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // Resume opens the closed gate of a key now; see [Queue.Resume]. If an advertised quota of the key is
-// exhausted, one call may go to see whether it still is. An unknown key is ignored.
+// exhausted, one call may go to see whether it still is. If the whole host of the key wants no calls, the
+// key goes on alone. An unknown key is ignored.
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
 	if q := t.table.Get(bounded(key)); q != nil {

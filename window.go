@@ -39,6 +39,13 @@ func (w *FixedWindow) Adjust(n int) { w.window.Adjust(n) }
 // Notify implements [Notifier].
 func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.window.Notify(changed) }
 
+// SetLimit changes the window to n units per length per from now on, and re-times sleeping callers. The units
+// of the open window stay used, and it ends per after it began. SetLimit panics if [NewFixedWindow] would.
+func (w *FixedWindow) SetLimit(n int, per time.Duration) { w.window.SetLimit(n, per) }
+
+// String returns the limit as [ParseLimit] reads it, such as "100/s window".
+func (w *FixedWindow) String() string { return w.window.String() }
+
 // A SlidingWindow admits at most n units in any half-open interval of length per, exactly. To do so, it
 // remembers the moment of every unit for that long, 8 bytes each. A [Bucket] that never exceeded the same
 // limit would have to leave a part of it unused, as large as its burst.
@@ -74,3 +81,11 @@ func (w *SlidingWindow) Adjust(n int) { w.window.Adjust(n) }
 
 // Notify implements [Notifier].
 func (w *SlidingWindow) Notify(changed func()) (stop func()) { return w.window.Notify(changed) }
+
+// SetLimit changes the window to n units per length per from now on, and re-times sleeping callers. Units stay
+// used until they are per old; a longer window does not know those that the shorter one has forgotten.
+// SetLimit panics if [NewSlidingWindow] would.
+func (w *SlidingWindow) SetLimit(n int, per time.Duration) { w.window.SetLimit(n, per) }
+
+// String returns the limit as [ParseLimit] reads it, such as "5000/h sliding".
+func (w *SlidingWindow) String() string { return w.window.String() }
