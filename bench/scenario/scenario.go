@@ -58,7 +58,7 @@ type Traffic struct {
 
 // All are the scenarios, in the order of the tables.
 func All() []Scenario {
-	return slices.Concat(backfills(), rates(), outages(), shared())
+	return slices.Concat(backfills(), rates(), outages(), learning(), shared())
 }
 
 // Find returns the scenario of a name.

@@ -57,6 +57,8 @@ func TestVirtual(t *testing.T) {
 		},
 		"outage-unknown": {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "refused_share": most(15)}},
 		"outage-weaker":  {known: {"delivered": full}, OracleName: {"refused_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}}},
+		"steady-unknown": {finds: {"quota_used": {90, 101}, "refused_share": most(4)}, plain: {"refused_share": {60, 90}}},
+		"random-429":     {finds: {"quota_used": {30, 100}, "refused_share": most(2)}, plain: {"quota_used": {97, 100}}},
 		"brown-out":      {known: {"closings": most(1), "delivered": full, "attempts": {1.2, 1.5}}, plain: {"delivered": {60, 90}, "attempts": {1, 1}}},
 		"fan-out":        {known: {"spacing": most(0.01), "displaced": none, "quota_used": full, "refused": none}},
 		"waiters-cancel": {known: {"quota_used": full, "refused": none}},

@@ -155,7 +155,9 @@ func traffic(config config, l throttletest.Ledger, until time.Duration) *Traffic
 		t.Accepted = append(t.Accepted, tally.Admitted)
 		t.Refused = append(t.Refused, tally.Throttled)
 		t.Failed = append(t.Failed, tally.Failed)
-		t.Limit = append(t.Limit, config.rateAt(time.Duration(i)*bin+bin/2)*bin.Seconds())
+		if len(config.limits) > 0 {
+			t.Limit = append(t.Limit, config.rateAt(time.Duration(i)*bin+bin/2)*bin.Seconds())
+		}
 	}
 	return t
 }
