@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +46,9 @@ func (c *call) begin() error {
 	if t.Cost != nil && !v.hasCost {
 		cost = t.Cost(c.req)
 	}
-	c.most = cmp.Or(v.attempts, t.retry.MaxAttempts)
+	if c.most = v.attempts; c.most == 0 {
+		c.most = t.retry.MaxAttempts
+	}
 	key := ""
 	if t.Key == nil {
 		key = ByHost(c.req)
@@ -55,18 +56,15 @@ func (c *call) begin() error {
 		key = t.Key(c.req)
 	}
 	resend := replayable(c.req) && idempotent(c.req)
-	c.turn.Init(t.table, bounded(key), queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait})
+	c.turn.Init(t.table, bounded(key), c.req.URL, &queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait})
 	return nil
 }
-
-// route is what decides which advertised quotas the call falls under.
-func (c *call) route() queue.Route { return queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path} }
 
 // wait stands in line until the attempt may be sent. If the table does not know the key, wait adds it
 // and starts again: LimiterFor is the user's, so it is called without the table's lock.
 func (c *call) wait() error {
 	for {
-		waited, stood, err := c.turn.Wait(c.req.Context(), c.route())
+		waited, stood, err := c.turn.Wait(c.req.Context())
 		if err == queue.ErrNoKey {
 			if err = c.t.addKey(c.turn.Key()); err == nil {
 				continue
@@ -111,7 +109,7 @@ func (c *call) observe() queue.Outcome {
 		c.turn.End()
 		return queue.Success
 	}
-	r := queue.Result{Route: c.route(), At: time.Now()}
+	r := queue.Result{Route: queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path}, At: time.Now()}
 	switch {
 	case c.err != nil:
 	case c.t.Hint != nil:

@@ -50,7 +50,7 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 		return 0, false
 	}
 	c.next, c.sent = next, false // end closes its body if it is not sent
-	wait, err := c.turn.Retry(c.req.Context(), c.route(), delay, outcome != queue.Throttled)
+	wait, err := c.turn.Retry(c.req.Context(), delay, outcome != queue.Throttled)
 	if err != nil {
 		c.noteReason(err)
 		if err == ErrRetryBudget && c.err != nil {

@@ -3,8 +3,6 @@ package queue
 import (
 	"context"
 	"time"
-
-	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // This file is what happens when a call arrives: it goes, is refused, or joins the line. All of it is called
@@ -49,7 +47,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
-	if !o.slot() && q.unhinderedLocked() {
+	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
 		if q.payLocked(o.cost, now) {
 			return nil, nil, nil
 		}
@@ -81,7 +79,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	w := new(waiter)
 	*w = o.waiter
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
-	w.route = upstream.RouteOf(o.host, o.path)
+	w.route = o.route()
 	// A clock that runs only while the gate is closed. What it has advanced by when w leaves is what w
 	// has waited for the upstream, see pausedByLocked.
 	w.arrived = q.up.ClosedTime(now)

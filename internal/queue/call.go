@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"net/url"
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
@@ -38,7 +39,7 @@ type Want struct {
 	MaxWait  time.Duration // it may wait in place of Options.MaxWait; 0: that one holds; negative: not at all
 }
 
-// A Route is what advertised quotas may depend on.
+// A Route is what has answered an attempt, which advertised quotas may depend on.
 type Route struct{ Host, Path string }
 
 // A Call is one call of a Transport, from its arrival to its end: the attempts that it makes, and what
@@ -75,10 +76,11 @@ type Call struct {
 	paidAt  uint32        // what Closing.Count was then
 }
 
-// Init begins a call of key.
-func (c *Call) Init(t *Table, key string, w Want) {
+// Init begins a call of key, whose request has that URL.
+func (c *Call) Init(t *Table, key string, url *url.URL, w *Want) {
 	c.table, c.key = t, key
 	o := &c.order
+	o.url = url
 	o.cost, o.prio, o.wants, o.maxWait = w.Cost, w.Priority, takesTime, w.MaxWait
 	if t.common.Options.MaxInFlight > 0 {
 		o.wants |= wantsSlot
@@ -108,11 +110,11 @@ func (c *Call) Under() bool { return c.under }
 
 // Wait stands in line until the next attempt may be sent. It returns how long that was, and whether
 // the call has had to wait at all.
-func (c *Call) Wait(ctx context.Context, r Route) (waited time.Duration, stood bool, err error) {
+func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err error) {
 	if ctx.Err() != nil {
 		return 0, false, c.table.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
 	}
-	l, w, err := c.arrive(ctx, r)
+	l, w, err := c.arrive(ctx)
 	if err != nil {
 		return 0, false, err
 	}
@@ -135,7 +137,7 @@ func (c *Call) Wait(ctx context.Context, r Route) (waited time.Duration, stood b
 
 // arrive is the one critical section of a call that need not wait: it finds the key, pays the budget's
 // share, and takes slot and units.
-func (c *Call) arrive(ctx context.Context, r Route) (*line, *waiter, error) {
+func (c *Call) arrive(ctx context.Context) (*line, *waiter, error) {
 	t := c.table
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
@@ -153,15 +155,15 @@ func (c *Call) arrive(ctx context.Context, r Route) (*line, *waiter, error) {
 	q, now := &c.entry.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()
 	c.srtt = trip.Smoothed
-	c.order.host, c.order.path = r.Host, r.Path
-	c.order.scope = q.up.Scope(r.Host, r.Path)
+	c.order.scope = q.up.Scope(c.order.url)
 	c.order.sample = trip.Measure
 	if t.common.hosts != nil {
-		q.meetLocked(r.Host, now)
+		q.meetLocked(c.order.url.Host, now)
+		c.order.wants |= meetsHost
 	}
 	l, w, err := q.admitLocked(ctx, &c.order, now, nil)
 	if l != nil {
-		l.note(r.Host)
+		l.note(c.order.url.Host)
 	}
 	return l, w, err
 }
@@ -225,14 +227,14 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 // The budget comes last, so that a retry that is not made for another reason takes nothing from it. An
 // example with a deadline in 2 s, a delay of 1.5 s, and answers that take 0.8 s: if somebody waits, 1.5
 // + 0.8 > 2 and the call ends now, because another can use the units. If nobody waits it may try.
-func (c *Call) Retry(ctx context.Context, r Route, delay time.Duration, failed bool) (wait time.Duration, err error) {
+func (c *Call) Retry(ctx context.Context, delay time.Duration, failed bool) (wait time.Duration, err error) {
 	c.table.common.mu.Lock()
 	defer c.table.common.mu.Unlock()
 	now := time.Now()
 	q := &c.entry.queue
-	c.order.scope = q.up.Scope(r.Host, r.Path)
+	c.order.scope = q.up.Scope(c.order.url)
 	if q.common.hosts != nil {
-		q.meetLocked(r.Host, now)
+		q.meetLocked(c.order.url.Host, now)
 	}
 	// A copy is asked: the call itself changes only when the retry is decided.
 	again := c.order
@@ -315,11 +317,19 @@ func (c *Call) KeepSlot() (free func()) {
 	return c.entry.queue.free
 }
 
-// Done ends the call, and releases what it still holds, in a panic too.
+// Done ends the call, and releases what it still holds, in a panic too. Most calls hold nothing any more; what releases
+// the rest is apart, so that the compiler inlines Done.
 func (c *Call) Done() {
-	if c.entry == nil {
-		return
+	if e := c.entry; e != nil {
+		if c.under || c.planned || c.held {
+			c.release()
+		}
+		e.queue.ended.Add(1)
 	}
+}
+
+// release gives back what the call holds.
+func (c *Call) release() {
 	if c.under { // what sent the request has panicked
 		c.Report(&Result{Outcome: Cancelled, At: time.Now()})
 	}
@@ -327,5 +337,4 @@ func (c *Call) Done() {
 		c.settleBudget()
 	}
 	c.freeSlot()
-	c.entry.queue.ended.Add(1)
 }

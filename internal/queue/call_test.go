@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,15 +46,15 @@ func (c *client) add(key string) {
 
 // call makes one call, and returns what its last attempt has shown, or why it was not sent.
 func (c *client) call(ctx context.Context, key, path string, w Want) (Outcome, error) {
-	var turn Call
-	turn.Init(c.table, key, w)
-	defer turn.Done()
 	route := Route{Host: key, Path: path}
 	if c.host != nil {
 		route.Host = c.host(key)
 	}
+	var turn Call
+	turn.Init(c.table, key, &url.URL{Host: route.Host, Path: path}, &w)
+	defer turn.Done()
 	for {
-		if _, _, err := turn.Wait(ctx, route); err == ErrNoKey {
+		if _, _, err := turn.Wait(ctx); err == ErrNoKey {
 			c.add(key)
 			continue
 		} else if err != nil {
@@ -73,7 +74,7 @@ func (c *client) call(ctx context.Context, key, path string, w Want) (Outcome, e
 		if r.Outcome == Success || turn.Attempts() >= max(1, c.attempts) || ctx.Err() != nil {
 			return r.Outcome, nil
 		}
-		if _, err := turn.Retry(ctx, route, c.backOff, r.Outcome != Throttled); err != nil {
+		if _, err := turn.Retry(ctx, c.backOff, r.Outcome != Throttled); err != nil {
 			return r.Outcome, nil
 		}
 		if err := turn.BackOff(ctx, c.backOff, func() {}); err != nil {
@@ -103,7 +104,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 	type step = func(t *testing.T, ctx context.Context, c *Call)
 	route := Route{Host: "x"}
 	wait := func(t *testing.T, ctx context.Context, c *Call) {
-		if _, _, err := c.Wait(ctx, route); err != nil {
+		if _, _, err := c.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
 		c.Sending()
@@ -114,7 +115,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	retry := func(t *testing.T, ctx context.Context, c *Call) {
-		if _, err := c.Retry(ctx, route, sec, true); err != nil {
+		if _, err := c.Retry(ctx, sec, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +158,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 		{"a ctx that has ended after the back-off", []step{wait, report(Neutral), retry, backOff, func(_ *testing.T, ctx context.Context, c *Call) {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
-			if _, _, err := c.Wait(ctx, route); !errors.Is(err, context.Canceled) {
+			if _, _, err := c.Wait(ctx); !errors.Is(err, context.Canceled) {
 				panic(err)
 			}
 		}}},
@@ -178,7 +179,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 				func() {
 					defer func() { recover() }()
 					var call Call
-					call.Init(cl.table, "x", Want{Cost: 1})
+					call.Init(cl.table, "x", &url.URL{Host: "x"}, &Want{Cost: 1})
 					defer call.Done()
 					for _, step := range c.steps {
 						step(t, t.Context(), &call)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -161,7 +162,7 @@ func TestClosingOfAHostGrows(t *testing.T) {
 		c := w.table.Get("ccc")
 		w.after = 10 * time.Second
 		var turn Call // was under way all the time
-		turn.Init(w.table, "late", Want{Cost: 1})
+		turn.Init(w.table, "late", &url.URL{Host: "x"}, &Want{Cost: 1})
 		w.add("late")
 		locked(&w.table.common, func() { turn.entry = w.table.keys["late"]; turn.entry.queue.begun++; turn.under = true })
 		r := Result{Outcome: Throttled, Status: 429, Route: Route{Host: "x"}, At: time.Now()}
@@ -239,7 +240,7 @@ func TestClosingsOfHostsAreBounded(t *testing.T) {
 		if n := len(w.table.common.hosts); n != maxHosts {
 			t.Errorf("%d closings of hosts", n)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour + paceHeld + 1)
 		w.calls(0, 1, "0", "/", 0, nil)
 		w.wg.Wait()
 		locked(&w.table.common, func() { w.table.closeHostLocked("x", time.Now().Add(time.Hour), 429, time.Now()) })

@@ -217,6 +217,11 @@ func (q *Queue) couldGo(now time.Time) *waiter {
 	if m, err := q.limits.Ready(now, w.cost); err != nil || m.After(now) {
 		return nil
 	}
+	for _, c := range q.common.hosts {
+		if c.booked[q].After(now) {
+			return nil
+		}
+	}
 	return w
 }
 

@@ -105,6 +105,10 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 		s.stepOut(q)
 		return decision{verdict: later, until: q.foreign.next}
 	}
+	if at := q.hostTurnLocked(w.cost, now); at.After(now) {
+		s.stepOut(q)
+		return decision{verdict: later, until: at, exact: true}
+	}
 	s.enter(q, w)
 	if s.head() != q {
 		return decision{verdict: block}
@@ -142,6 +146,9 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 	if q.foreign != nil && q.foreign.next.After(now) {
 		return at, decision{verdict: later, until: q.foreign.next}
 	}
+	if turn := q.hostTurnLocked(w.cost, now); turn.After(now) {
+		return at, decision{verdict: later, until: turn, exact: true}
+	}
 	at, err := q.limits.TakeBy(at, now, w.cost)
 	switch {
 	case err != nil:
@@ -159,6 +166,9 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 func (q *Queue) startLocked(w *waiter, at, now time.Time) {
 	if w.slot() {
 		q.slots++
+	}
+	if q.common.hosts != nil {
+		q.countLocked()
 	}
 	if q.up.Start(w.scope, w.cost, at, now) {
 		w.wants |= counted

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/upstream"
@@ -57,6 +58,7 @@ const (
 	canResend                  // its request can be sent again, so it makes a good probe
 	counted                    // its start was counted by the quotas of its scope
 	takesTime                  // work follows its start, which must be done before its deadline
+	meetsHost                  // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
 )
 
 // slot reports whether w takes an in-flight slot.
@@ -85,8 +87,7 @@ type order struct {
 	now      time.Time // when it was granted
 	sample   bool      // its round trip is to be measured
 	waited   bool      // it has stood in the line
-	host     string    // of its route
-	path     string
+	url      *url.URL  // its request's, for its route; nil: it has none
 
 	maxWait time.Duration // as Want.MaxWait
 }
@@ -94,6 +95,14 @@ type order struct {
 // order is what a caller wants that has that and wishes.
 func (w Want) order(wishes wish) order {
 	return order{waiter: waiter{cost: w.Cost, prio: w.Priority, wants: wishes}, maxWait: w.MaxWait}
+}
+
+// route is what decides which advertised quotas o falls under.
+func (o *order) route() upstream.Route {
+	if o.url == nil {
+		return upstream.RouteOf("", "")
+	}
+	return upstream.RouteOf(o.url.Host, o.url.Path)
 }
 
 // fill copies what w was granted.

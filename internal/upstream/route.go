@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"hash/maphash"
+	"net/url"
 	"strings"
 )
 
@@ -80,6 +81,14 @@ type beginning struct {
 	own   bool // its own answers have advertised the scope, not only those of routes below it
 	sure  bool // outvoted routes below it have: one that is not known is spaced too
 	row   int8 // new routes below it in a row that advertise the scope; negative: that are silent, or silent answers
+}
+
+// scopeAt is scopeOf the route of url.
+func (l *learner) scopeAt(url *url.URL) uint8 {
+	if len(l.routes) == 0 {
+		return 0
+	}
+	return l.scopeOf(RouteOf(url.Host, url.Path))
 }
 
 // scopeOf returns the scope of a route: that of the longest beginning that is known.

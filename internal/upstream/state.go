@@ -34,6 +34,7 @@
 package upstream
 
 import (
+	"net/url"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -99,12 +100,12 @@ func (s *State) RoundTrip() RoundTrip {
 // AnswerTime is how long after its start a call has its answer, in all but a few cases; 0: nothing is known.
 func (s *State) AnswerTime() time.Duration { return s.gate.answerTime() }
 
-// Scope returns the scope of a route, by what is known now: the set of quotas that its calls fall under.
-func (s *State) Scope(host, path string) uint8 {
-	if s.learned == nil || len(s.learned.routes) == 0 {
+// Scope returns the scope of the route of url, by what is known now: the set of quotas that its calls fall under.
+func (s *State) Scope(url *url.URL) uint8 {
+	if s.learned == nil {
 		return 0
 	}
-	return s.learned.scopeOf(RouteOf(host, path))
+	return s.learned.scopeAt(url)
 }
 
 // ScopeOf is Scope of a route that a call has kept while it waits.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func mayStart(s *State, now time.Time) bool {
 // A state is calm until something goes wrong or is learned, and again when all is well.
 func TestCalm(t *testing.T) {
 	s := newState(100)
-	if !s.Calm() || s.Alert() || s.Scopes() != 0 || s.Scope("a", "/") != 0 || s.Learned(zero) != nil || !s.Idle(zero) {
+	if !s.Calm() || s.Alert() || s.Scopes() != 0 || s.Scope(&url.URL{Host: "a", Path: "/"}) != 0 || s.Learned(zero) != nil || !s.Idle(zero) {
 		t.Error("a new state is not calm")
 	}
 	if s.Start(0, 1, zero, zero) {
@@ -87,7 +88,7 @@ func TestThrottledAnswers(t *testing.T) {
 		if got := s.learned != nil && s.learned.finder != nil; got != c.finder {
 			t.Errorf("%s: a search: %v", name, got)
 		}
-		if moved := len(c.h.Quotas) > 0; o.Moved != moved || moved && (o.Scope != 1 || s.Scope("a", "/x") != 1 || s.Scopes() != 2) {
+		if moved := len(c.h.Quotas) > 0; o.Moved != moved || moved && (o.Scope != 1 || s.Scope(&url.URL{Host: "a", Path: "/x"}) != 1 || s.Scopes() != 2) {
 			t.Errorf("%s: moved %v to scope %d of %d", name, o.Moved, o.Scope, s.Scopes())
 		}
 	}
