@@ -49,10 +49,11 @@ func WithPriority(ctx context.Context, p int) context.Context {
 }
 
 // WithCost returns a ctx whose calls take n units instead of 1, or of what Transport.Cost says. A cost of 0
-// takes no units but waits its turn; a negative one is an error. Each attempt takes n units, also one that
-// fails or is throttled: a call that is throttled twice takes 3·n. If the cost is known only afterwards,
-// take an estimate and correct it through the limiter's Adjust, as the tokens example of Transport does.
-// If the upstream does not charge for what it throttles, give those units back in the hook Throttled.
+// takes no units but waits its turn; a negative one is an error, and one beyond 32 bits is clamped.
+// Each attempt takes n units, also one that fails or is throttled: a call that is throttled twice takes 3·n.
+// If the cost is known only afterwards, take an estimate and correct it through the limiter's Adjust, as the
+// tokens example of Transport does. If the upstream does not charge for what it throttles, give those units
+// back in the hook Throttled.
 func WithCost(ctx context.Context, n int) context.Context {
 	v := *ctxValue(ctx)
 	v.cost, v.hasCost = n, true

@@ -48,7 +48,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
 	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
-		if q.payLocked(o.cost, now) {
+		if q.payLocked(int(o.cost), now) {
 			return nil, nil, nil
 		}
 	} else if q.line == nil {
@@ -65,8 +65,8 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 			}
 		}
 	}
-	now = time.Now()                                       // with the wall clock, because deadlines are compared with it
-	if _, err := q.limits.Ready(now, o.cost); err != nil { // its cost can never be paid: say so at once
+	now = time.Now()                                            // with the wall clock, because deadlines are compared with it
+	if _, err := q.limits.Ready(now, int(o.cost)); err != nil { // its cost can never be paid: say so at once
 		return nil, nil, q.errorOf(o.attempts, 0, err)
 	}
 	q.noteDeadline(ctx, o, now)
@@ -82,21 +82,27 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	w.route = o.route()
 	// A clock that runs only while the gate is closed. What it has advanced by when w leaves is what w
 	// has waited for the upstream, see pausedByLocked.
-	w.arrived = q.up.ClosedTime(now)
-	if w.left = left; left == nil {
+	w.paused -= q.up.ClosedTime(now)
+	if left == nil {
 		w.wake = make(chan struct{}, 1)
 	}
-	return q.joinLocked(w, o.retry, now), w, nil
+	return q.joinLocked(w, left, o.retry, now), w, nil
 }
 
-// joinLocked puts w into the line. urgent: w is a retry and may belong in front of those who wait, so the line
-// is looked at even if w is not the head.
-func (q *Queue) joinLocked(w *waiter, urgent bool, now time.Time) *line {
+// joinLocked puts w into the line; left: see admitLocked. urgent: w is a retry and may belong in front of those who
+// wait, so the line is looked at even if w is not the head.
+func (q *Queue) joinLocked(w *waiter, left func(*waiter, error), urgent bool, now time.Time) *line {
 	if q.line == nil {
 		q.line = newLine(q)
 		q.crowded.Store(q.up.Calm())
 	}
 	l := q.line
+	if left != nil {
+		if l.tasks == nil {
+			l.tasks = map[*waiter]func(*waiter, error){}
+		}
+		l.tasks[w] = left
+	}
 	l.push(w)
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, int64(w.cost))

@@ -84,7 +84,7 @@ func (l *line) askFor(ctx context.Context, w *waiter, listen *func()) {
 		switch ok := l.takeAnswer(w, wait, err); {
 		case ok:
 		case err == nil && wait == 0:
-			l.q.refund(w.cost) // the gate has closed meanwhile
+			l.q.refund(int(w.cost)) // the gate has closed meanwhile
 		default:
 			l.q.refund(0) // the own limiters' units are back: others may wait for them
 		}
@@ -95,7 +95,7 @@ func (l *line) askFor(ctx context.Context, w *waiter, listen *func()) {
 	if listen != nil {
 		*listen = l.q.watchForeign()
 	}
-	wait, err = l.q.inquire(ctx, w.cost)
+	wait, err = l.q.inquire(ctx, int(w.cost))
 }
 
 // takeAnswer takes in what the foreign limiters answered and reports whether w goes.

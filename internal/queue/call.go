@@ -81,7 +81,7 @@ func (c *Call) Init(t *Table, key string, url *url.URL, w *Want) {
 	c.table, c.key = t, key
 	o := &c.order
 	o.url = url
-	o.cost, o.prio, o.wants, o.maxWait = w.Cost, w.Priority, takesTime, w.MaxWait
+	o.cost, o.prio, o.wants, o.maxWait = w.units(), w.Priority, takesTime, w.MaxWait
 	if t.common.Options.MaxInFlight > 0 {
 		o.wants |= wantsSlot
 	}
@@ -194,7 +194,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 	q, o := &c.entry.queue, &c.order
 	a := upstream.Answer{
 		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Trip: r.At.Sub(o.now), Sent: o.now,
-		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: o.cost,
+		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: int(o.cost),
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
 		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor,
 	}

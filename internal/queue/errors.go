@@ -74,7 +74,7 @@ func (q *Queue) lacksSlotLocked(now time.Time) bool {
 	if d.verdict != grant || q.foreign != nil && q.foreign.next.After(now) {
 		return false
 	}
-	m, err := q.own.Ready(at, w.cost)
+	m, err := q.own.Ready(at, int(w.cost))
 	return err == nil && !m.After(now)
 }
 

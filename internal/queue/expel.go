@@ -55,7 +55,7 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, now time.Time) e
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
 		return nil
 	}
-	if at := q.startAtLocked(before, w.cost, w.scope, now); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
+	if at := q.startAtLocked(before, int(w.cost), w.scope, now); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
 		return q.errorOf(int(w.tries), at.Sub(now), q.common.Errors.Deadline)
 	}
 	return nil
@@ -70,10 +70,10 @@ func (q *Queue) outOfPatienceLocked(spent time.Duration, scope uint8, arriving b
 // pausedByLocked is the closed time that w, which waits, has waited for in all.
 //
 // An example: the clock of closed time showed 100 s when w joined and shows 130 s now, and w had waited
-// for 20 s before its first attempt: 20 + 130 − 100 = 50 s. Of a MaxPause of 60 s, 10 s are left. Only
-// subtractions are needed however often the gate opens and closes meanwhile.
+// for 20 s before that. So it has joined with 20 − 100 = −80 s, and −80 + 130 = 50 s. Of a MaxPause of 60 s,
+// 10 s are left. Only subtractions are needed however often the gate opens and closes meanwhile.
 func (q *Queue) pausedByLocked(w *waiter, now time.Time) time.Duration {
-	return w.paused + q.up.ClosedTime(now) - w.arrived
+	return w.paused + q.up.ClosedTime(now)
 }
 
 // planExpulsionLocked has the line looked at again when w has spent what it may.

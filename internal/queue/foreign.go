@@ -26,7 +26,7 @@ func (q *Queue) answeredLocked(w *waiter, wait time.Duration, now time.Time) boo
 		return true
 	}
 	// The own units were taken before the asking. They go back as of that moment, see TakeBy.
-	q.limits.GiveBack(at, now, w.cost)
+	q.limits.GiveBack(at, now, int(w.cost))
 	if wait > 0 {
 		// One of them has no Notify: it may change without a word, so it is asked once a second at
 		// least.

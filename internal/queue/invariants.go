@@ -214,7 +214,7 @@ func (q *Queue) couldGo(now time.Time) *waiter {
 	if w.slot() && most > 0 && int(q.slots) >= most || q.foreign != nil && q.foreign.next.After(now) {
 		return nil
 	}
-	if m, err := q.limits.Ready(now, w.cost); err != nil || m.After(now) {
+	if m, err := q.limits.Ready(now, int(w.cost)); err != nil || m.After(now) {
 		return nil
 	}
 	for _, c := range q.common.hosts {

@@ -1,14 +1,6 @@
 package queue
 
-import (
-	"container/heap"
-	"math"
-	"slices"
-)
-
-// A level is the waiters of one priority and scope. Those who came in order stand in a queue: to put
-// one in or take the first out touches no other waiter, where a heap of 100,000 reads thirty. Only
-// those who came back to an older place, as retries do, are in a heap.
+// A level is the waiters of one priority and scope.
 //
 // The levels of a scope are a search tree, higher priorities to the left. Each knows the sum of the
 // units in the tree below it, itself included, and who came first there. With four calls of one unit:
@@ -26,13 +18,8 @@ import (
 // looks random. So its shape is that of a tree into which the levels were put in random order, and
 // its depth about 2·ln(levels), whatever comes and goes.
 type level struct {
-	prio  int32
-	begin int32 // the index of the waiter in queue[0]; it wraps around at 2^31
-	gaps  int   // in queue
-	units int64
-	queue []*waiter // by seq, nil where one has left; never in queue[0]
-	late  []*waiter // a heap by seq; their index is -2 and below
-	last  uint64    // the latest seq that ever came
+	fifo
+	prio int32
 
 	below  [2]*level // the trees of higher and of lower priorities; nil: none
 	total  int64     // units in the whole tree
@@ -83,7 +70,7 @@ func (l *level) without(w *waiter) *level {
 	if w.prio != l.prio {
 		side := l.side(w.prio)
 		l.below[side] = l.below[side].without(w)
-	} else if l.take(w); len(l.queue)+len(l.late) == 0 {
+	} else if l.take(w); l.waiters() == 0 {
 		return join(l.below[0], l.below[1])
 	}
 	l.sum()
@@ -160,104 +147,13 @@ func (l *level) highest() *level {
 	return l
 }
 
-// put puts w into its level.
-//
-// A call is late if a later one has been here before. An example: calls 3 and 6 stood in this level and
-// have gone, so last is 6. Call 3 is throttled and comes back, at its old place: it goes to the heap.
-// Call 7 is new and goes to the queue. Turns are 3, then 7.
-func (l *level) put(w *waiter) {
-	l.units += int64(w.cost)
-	if w.seq > l.last {
-		l.last = w.seq
-		// begin counts all that have left the front. So an index stays right when the queue moves on:
-		// it is counted from the first waiter that ever came, not from queue[0].
-		w.index = (l.begin + int32(len(l.queue))) & math.MaxInt32
-		l.queue = append(l.queue, w)
-	} else {
-		heap.Push(l, w)
-	}
-}
-
-// take takes w out of its level.
-func (l *level) take(w *waiter) {
-	l.units -= int64(w.cost)
-	if w.index < 0 {
-		heap.Remove(l, -2-int(w.index))
-	} else {
-		l.unqueue(w)
-	}
-}
-
-// unqueue takes w out of the queue, and the gaps that are then the first; all of them
-// when they are the most.
-//
-// An example: the indexes 41, 42, 43 with a gap at 42. When 41 leaves, 42 goes with it: begin is 43.
-// Taking out one in the middle costs the same as one in front. Closing up moves n waiters only after n
-// have left, which makes one move for each that leaves.
-func (l *level) unqueue(w *waiter) {
-	l.queue[(w.index-l.begin)&math.MaxInt32] = nil
-	w.index = -1
-	l.gaps++
-	for len(l.queue) > 0 && l.queue[0] == nil {
-		l.queue = l.queue[1:]
-		l.begin = (l.begin + 1) & math.MaxInt32
-		l.gaps--
-	}
-	if l.gaps > len(l.queue)/2 {
-		l.queue, l.gaps = slices.DeleteFunc(l.queue, func(w *waiter) bool { return w == nil }), 0
-		for i, w := range l.queue {
-			w.index = (l.begin + int32(i)) & math.MaxInt32
-		}
-	}
-}
-
-// first is the one who came first.
-// There is one: an empty level is taken out of its tree. queue[0] is never a gap, and late[0] is the
-// least of its heap, so two are compared.
-func (l *level) first() *waiter {
-	if len(l.queue) == 0 || len(l.late) > 0 && l.late[0].seq < l.queue[0].seq {
-		return l.late[0]
-	}
-	return l.queue[0]
-}
-
-// before counts the units of those in l that came before seq.
-// A newcomer is behind all of them, which needs no count. Only a call that comes back to an older place
-// makes it go through the level.
-func (l *level) before(seq uint64) (units int64) {
-	if seq > l.last {
-		return l.units
-	}
-	for _, w := range l.queue { // one that comes back to its old place: few are before it
-		if w != nil {
-			if w.seq >= seq {
-				break
-			}
-			units += int64(w.cost)
-		}
-	}
-	for _, w := range l.late {
-		if w.seq < seq {
-			units += int64(w.cost)
-		}
-	}
-	return units
-}
-
 // each visits all waiters of the tree l, which may be nil, by priority.
 func (l *level) each(f func(*waiter)) {
 	if l == nil {
 		return
 	}
 	l.below[0].each(f)
-	for _, w := range l.queue {
-		if w != nil {
-			f(w)
-		}
-	}
-	for _, w := range l.late {
-		f(w)
-	}
+	l.fifo.each(f)
 	l.below[1].each(f)
 }
 
@@ -279,28 +175,4 @@ func (l *level) ahead(prio int32, seq uint64) (units int64) {
 		}
 	}
 	return units
-}
-
-// What container/heap needs.
-
-// The heap is late. A waiter's index there is -2 minus its place, so the sign says where a waiter
-// stands: 0 and above in the queue, -1 nowhere, -2 the top of the heap, -3 and -4 its children.
-func (l *level) Len() int           { return len(l.late) }
-func (l *level) Less(i, j int) bool { return l.late[i].seq < l.late[j].seq }
-
-func (l *level) Swap(i, j int) {
-	l.late[i], l.late[j] = l.late[j], l.late[i]
-	l.late[i].index, l.late[j].index = int32(-2-i), int32(-2-j)
-}
-
-func (l *level) Push(w any) {
-	w.(*waiter).index = int32(-2 - len(l.late))
-	l.late = append(l.late, w.(*waiter))
-}
-
-func (l *level) Pop() any {
-	last := len(l.late) - 1
-	w := l.late[last]
-	w.index, l.late[last], l.late = -1, nil, l.late[:last]
-	return w
 }

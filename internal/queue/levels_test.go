@@ -32,7 +32,7 @@ func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, 
 		if len(of) == 0 {
 			continue
 		}
-		if w := slices.MinFunc(of, order); ready(scope, w.cost).After(now) {
+		if w := slices.MinFunc(of, order); ready(scope, int(w.cost)).After(now) {
 			must = append(must, w)
 		} else {
 			may = append(may, w)
@@ -43,7 +43,7 @@ func (p plainRanks) next(turn uint32, ready func(scope uint8, n int) time.Time, 
 		return slices.MinFunc(may, order)
 	case len(must) > 0: // the soonest
 		return slices.MinFunc(must, func(a, b *waiter) int {
-			return cmp.Or(ready(a.scope, a.cost).Compare(ready(b.scope, b.cost)), cmp.Compare(b.prio, a.prio), cmp.Compare(a.scope, b.scope))
+			return cmp.Or(ready(a.scope, int(a.cost)).Compare(ready(b.scope, int(b.cost))), cmp.Compare(b.prio, a.prio), cmp.Compare(a.scope, b.scope))
 		})
 	}
 	return nil
@@ -108,7 +108,7 @@ func TestRanksAgainstPlainList(t *testing.T) {
 		for step := range 1500 {
 			switch n := rng.IntN(10); {
 			case n < 5 && (step/300)%2 == 0, n < 3, len(p) == 0: // more come, then more leave
-				w := &waiter{seq: uint64(2*step + 2), prio: int32(rng.IntN(prios)), scope: uint8(rng.IntN(scopes)), route: upstream.Route(rng.IntN(8)), cost: rng.IntN(5)}
+				w := &waiter{seq: uint64(2*step + 2), prio: int32(rng.IntN(prios)), scope: uint8(rng.IntN(scopes)), route: upstream.Route(rng.IntN(8)), cost: rng.Int32N(5)}
 				if len(left) > 0 && rng.IntN(3) == 0 { // a retry
 					i := rng.IntN(len(left))
 					w.seq = left[i].seq
@@ -168,11 +168,7 @@ func checkTrees(t *testing.T, r *ranks) (deepest int) {
 			}
 			above = int64(l.prio)
 			units := more
-			for _, w := range slices.Concat(l.queue, l.late) {
-				if w != nil {
-					units, first = units+int64(w.cost), min(first, w.seq)
-				}
-			}
+			l.fifo.each(func(w *waiter) { units, first = units+int64(w.cost), min(first, w.seq) })
 			more, oldest := visit(l.below[1], depth+1)
 			units, oldest = units+more, min(first, oldest)
 			if l.total != units || l.oldest.seq != oldest {

@@ -41,6 +41,10 @@ type line struct {
 	expelAt time.Time   // when the first waiter has spent its MaxPause; zero: nobody has one
 
 	reasons map[*waiter]error // of refused waiters that have not seen theirs yet
+
+	// tasks holds what is called, under the lock, when a waiter without a channel is settled; nil until a
+	// task waits. A waiter has no field for it: few are tasks, and 100,000 waiters would have it.
+	tasks map[*waiter]func(*waiter, error)
 }
 
 // newLine makes the line of q, and has it woken when one of q's own limiters changes.
@@ -101,7 +105,7 @@ func (l *line) advance(now time.Time) {
 		// until its answer is in, see takeAnswer.
 		case ask:
 			l.asking = w
-			w.settle(asking, nil)
+			l.settle(w, asking, nil)
 		default:
 			l.plan(d, now, now.Sub(at))
 			return
@@ -114,13 +118,28 @@ func (l *line) leave(w *waiter, s waitState, err error) {
 	l.remove(w)
 	l.q.goneLocked(w)
 	// A waiter has no field for an error: few are refused, and 100,000 waiters would have it.
-	if s == refused && w.left == nil {
+	if s == refused && w.wake != nil {
 		if l.reasons == nil {
 			l.reasons = map[*waiter]error{}
 		}
 		l.reasons[w] = err
 	}
-	w.settle(s, err)
+	l.settle(w, s, err)
+}
+
+// settle ends w's wait, or gives it the turn to ask a foreign limiter.
+// A waiter may be settled twice: asking, then granted, refused or, after a wait, asking again.
+func (l *line) settle(w *waiter, s waitState, err error) {
+	w.state = s
+	if w.wake != nil {
+		w.wake <- struct{}{} // never blocks: a waiter is settled again only after it has received
+		return
+	}
+	left := l.tasks[w]
+	if s != asking {
+		delete(l.tasks, w)
+	}
+	left(w, err) // must not block
 }
 
 // reason returns why w was refused, and forgets it.
@@ -232,7 +251,7 @@ func (l *line) abandonLocked(ctx context.Context, w *waiter) (units int, back bo
 	// The grant won the race for the lock, but came too late for w.
 	case granted:
 		l.q.undoLocked(w, now) // l itself may be gone by now
-		units, back = w.cost, true
+		units, back = int(w.cost), true
 	case asking: // the turn had come but was not taken up: only own limiters have given units
 		l.asking = nil
 		l.q.answeredLocked(w, -1, now)

@@ -94,7 +94,7 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 		s.stepOut(q)
 		return d
 	}
-	switch m, err := q.own.Ready(at, w.cost); {
+	switch m, err := q.own.Ready(at, int(w.cost)); {
 	case err != nil:
 		s.stepOut(q)
 		return decision{verdict: deny, err: err}
@@ -105,7 +105,7 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 		s.stepOut(q)
 		return decision{verdict: later, until: q.foreign.next}
 	}
-	if at := q.hostTurnLocked(w.cost, now); at.After(now) {
+	if at := q.hostTurnLocked(int(w.cost), now); at.After(now) {
 		s.stepOut(q)
 		return decision{verdict: later, until: at, exact: true}
 	}
@@ -122,7 +122,7 @@ func (q *Queue) readyLocked(w *waiter, at, now time.Time) (time.Time, decision) 
 	if most := q.common.Options.MaxInFlight; w.slot() && most > 0 && int(q.slots) >= most {
 		return at, decision{verdict: block}
 	}
-	at, exact, ok := q.up.Ready(w.scope, w.cost, at, now)
+	at, exact, ok := q.up.Ready(w.scope, int(w.cost), at, now)
 	switch {
 	case !ok:
 		return at, decision{verdict: block}
@@ -146,10 +146,10 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 	if q.foreign != nil && q.foreign.next.After(now) {
 		return at, decision{verdict: later, until: q.foreign.next}
 	}
-	if turn := q.hostTurnLocked(w.cost, now); turn.After(now) {
+	if turn := q.hostTurnLocked(int(w.cost), now); turn.After(now) {
 		return at, decision{verdict: later, until: turn, exact: true}
 	}
-	at, err := q.limits.TakeBy(at, now, w.cost)
+	at, err := q.limits.TakeBy(at, now, int(w.cost))
 	switch {
 	case err != nil:
 		return at, decision{verdict: deny, err: err}
@@ -170,7 +170,7 @@ func (q *Queue) startLocked(w *waiter, at, now time.Time) {
 	if q.common.hosts != nil {
 		q.countLocked()
 	}
-	if q.up.Start(w.scope, w.cost, at, now) {
+	if q.up.Start(w.scope, int(w.cost), at, now) {
 		w.wants |= counted
 	}
 }
@@ -180,7 +180,7 @@ func (q *Queue) startLocked(w *waiter, at, now time.Time) {
 func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
 	w.taken = at.Sub(q.common.base)
 	w.epoch = q.up.Epoch()
-	w.paused += q.up.ClosedTime(now) - w.arrived
+	w.paused += q.up.ClosedTime(now)
 	// An example: 0.2 s per unit were known, and a call of 2 units comes 0.56 s after the last one:
 	// 0.28 s per unit. The new figure is 0.2 + (0.28 − 0.2)/8 = 0.21.
 	if f := q.foreign; f != nil {
@@ -232,8 +232,8 @@ func (q *Queue) undoLocked(w *waiter, now time.Time) {
 	if w.slot() {
 		q.slots--
 	}
-	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, w.cost, at, now)
-	q.limits.GiveBack(at, now, w.cost)
+	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, int(w.cost), at, now)
+	q.limits.GiveBack(at, now, int(w.cost))
 	if s := q.common.shared; s != nil {
 		s.dirty = true // the units may be for another key
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
@@ -24,7 +25,7 @@ func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 	if s := q.common.shared; s != nil {
 		before.Shared = s.waiting.ahead(o.prio)
 	}
-	return q.startAtLocked(before, o.cost, o.scope, now).Sub(now)
+	return q.startAtLocked(before, int(o.cost), o.scope, now).Sub(now)
 }
 
 // startAtLocked returns when a call of n units would start that has so many units before it: the latest of what
@@ -54,7 +55,7 @@ func (q *Queue) noteDeadline(ctx context.Context, o *order, now time.Time) {
 	o.deadline, o.reserve = 0, 0
 	if d, ok := ctx.Deadline(); ok {
 		o.deadline = max(1, d.Sub(q.common.base))
-		o.reserve = max(0, d.Sub(now)) / 8 * 7
+		o.reserve = uint32(min(max(0, d.Sub(now))/8*7/time.Microsecond, math.MaxUint32))
 	}
 }
 
@@ -66,7 +67,7 @@ func (q *Queue) answerTimeLocked(w *waiter) time.Duration {
 	if w.wants&takesTime == 0 {
 		return 0
 	}
-	return min(q.up.AnswerTime(), w.reserve)
+	return min(q.up.AnswerTime(), time.Duration(w.reserve)*time.Microsecond)
 }
 
 // lateLocked reports whether w, whose turn it is, cannot have its answer before its deadline any more. Then its

@@ -9,7 +9,8 @@
 //	pass.go                    whose turn it is, and whether that call may go
 //	predict.go, expel.go       when a call would start, and who waits for too long
 //	line.go, waiter.go, ask.go the line: a timer, and the race of a grant and the end of a ctx
-//	ranks.go, levels.go        the order of a line's waiters
+//	ranks.go, levels.go        the order of a line's waiters, and
+//	fifo.go                    of those of one priority and scope
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
 //	errors.go                  the errors of calls that are ended on this side
 //
@@ -121,7 +122,7 @@ func (q *Queue) Wait(ctx context.Context, want Want) error {
 		var w *waiter
 		var now time.Time
 		if q.crowded.Load() {
-			w = &waiter{wake: make(chan struct{}, 1), cost: want.Cost, prio: want.Priority}
+			w = &waiter{wake: make(chan struct{}, 1), cost: want.units(), prio: want.Priority}
 			now = time.Now()
 		}
 		switch l, ok := q.quick(ctx, w, want.Cost, now); {

@@ -89,7 +89,7 @@ func (r *ranks) nextIn(ready func(number uint8, n int) time.Time, now time.Time)
 			continue
 		}
 		if ready != nil {
-			if m := ready(s.number, w.cost); m.After(now) {
+			if m := ready(s.number, int(w.cost)); m.After(now) {
 				if soonest == nil || m.Before(at) || m.Equal(at) && w.prio > soonest.prio {
 					soonest, at = w, m
 				}

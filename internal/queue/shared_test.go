@@ -288,7 +288,7 @@ func idle(t *testing.T, seed uint64, table *Table, shared *limit.Bucket) {
 			if _, d := q.readyLocked(w, now, now); d.verdict != grant {
 				continue
 			}
-			if m, err := q.own.Ready(now, w.cost); err != nil || m.After(now) {
+			if m, err := q.own.Ready(now, int(w.cost)); err != nil || m.After(now) {
 				continue
 			}
 			t.Errorf("seed %d, %v: %s waits although everything would let it go", seed, now.Sub(table.common.base), q.key)

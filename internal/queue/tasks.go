@@ -7,7 +7,7 @@ import (
 )
 
 // Tasks are calls of a queue that wait in its line without a goroutine each. Where another waiter has a
-// channel, a task's waiter has a function (waiter.left, here settledLocked), and the line's timer starts the
+// channel, the line keeps a function for a task (line.tasks, here settledLocked), and the line's timer starts the
 // task's goroutine. With a foreign limiter, which has to be asked by somebody, one goroutine at a time plays
 // the head of the line.
 //

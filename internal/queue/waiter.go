@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"net/url"
 	"time"
 
@@ -28,21 +29,19 @@ const (
 // A waiter is one call in a line. The line's lock guards its fields. Once woken, its own goroutine may
 // read them without the lock, because nobody changes a waiter that has left the line.
 //
-// It has 96 bytes: 100,000 callers may wait at once, so moments are offsets from the base that all queues
-// of a lock share instead of a time.Time of 24 bytes.
+// 100,000 callers may wait at once, so it is kept within 80 bytes: moments are offsets from the base that
+// all queues of a lock share instead of a time.Time of 24 bytes.
 type waiter struct {
-	wake     chan struct{}        // buffered by one; nil: left is called instead
-	left     func(*waiter, error) // called under the lock; must not block
-	seq      uint64               // place in the order of arrival; a retry keeps that of its call
-	cost     int                  // units
-	deadline time.Duration        // its ctx's; 0: none
-	reserve  time.Duration        // the most of its time that is kept for its answer, see answerTime
-	taken    time.Duration        // once granted: the moment for which its units were taken
-	arrived  time.Duration        // what the gate's closed-time clock showed when it joined the line
-	paused   time.Duration        // closed time it had waited for before it joined; once granted: in all
-	route    upstream.Route       // of its request
+	wake     chan struct{}  // buffered by one; nil: a task, see line.tasks
+	seq      uint64         // place in the order of arrival; a retry keeps that of its call
+	deadline time.Duration  // its ctx's; 0: none
+	taken    time.Duration  // once granted: the moment for which its units were taken
+	paused   time.Duration  // closed time that it has waited for; in line: less what that clock showed when it joined
+	route    upstream.Route // of its request
 	prio     int32
 	index    int32  // place in its level; -1: not in a line
+	cost     int32  // units
+	reserve  uint32 // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
 	epoch    uint32 // of the gate, when it was granted
 	tries    uint8  // attempts sent before, at most 255
 	state    waitState
@@ -67,17 +66,6 @@ func (w *waiter) slot() bool { return w.wants&wantsSlot != 0 }
 // resend reports whether w's request can be sent again.
 func (w *waiter) resend() bool { return w.wants&canResend != 0 }
 
-// settle ends w's wait, or gives it the turn to ask a foreign limiter.
-// A waiter may be settled twice: asking, then granted, refused or, after a wait, asking again.
-func (w *waiter) settle(s waitState, err error) {
-	w.state = s
-	if w.left != nil {
-		w.left(w, err)
-		return
-	}
-	w.wake <- struct{}{} // never blocks: a waiter is settled again only after it has received
-}
-
 // An order is what a caller wants of a queue: the waiter that will stand in line if it must, and what need
 // not be kept there. It lives on the caller's stack; a waiter is allocated only if the call has to wait.
 type order struct {
@@ -94,7 +82,7 @@ type order struct {
 
 // order is what a caller wants that has that and wishes.
 func (w Want) order(wishes wish) order {
-	return order{waiter: waiter{cost: w.Cost, prio: w.Priority, wants: wishes}, maxWait: w.MaxWait}
+	return order{waiter: waiter{cost: w.units(), prio: w.Priority, wants: wishes}, maxWait: w.MaxWait}
 }
 
 // route is what decides which advertised quotas o falls under.
@@ -104,6 +92,9 @@ func (o *order) route() upstream.Route {
 	}
 	return upstream.RouteOf(o.url.Host, o.url.Path)
 }
+
+// units is the cost as a waiter keeps it.
+func (w Want) units() int32 { return int32(min(max(w.Cost, math.MinInt32), math.MaxInt32)) }
 
 // fill copies what w was granted.
 // The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
