@@ -56,7 +56,7 @@ func (c *call) begin() error {
 		key = t.Key(c.req)
 	}
 	resend := replayable(c.req) && idempotent(c.req)
-	c.turn.Init(t.table, bounded(key), c.req.URL, &queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait})
+	c.turn.Init(t.table, bounded(key), c.req.URL, &queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait, Tell: t.tell})
 	return nil
 }
 
@@ -64,17 +64,28 @@ func (c *call) begin() error {
 // and starts again: LimiterFor is the user's, so it is called without the table's lock.
 func (c *call) wait() error {
 	for {
-		waited, stood, err := c.turn.Wait(c.req.Context())
+		waits, err := c.turn.Arrive(c.req.Context())
 		if err == queue.ErrNoKey {
 			if err = c.t.addKey(c.turn.Key()); err == nil {
 				continue
 			}
 		}
-		if err == nil && stood {
-			c.notify(onWaited, Event{Wait: waited})
+		if waits {
+			err = c.sleep()
 		}
 		return err
 	}
+}
+
+// sleep stands in line, and notifies the hooks when that begins and when it is over.
+func (c *call) sleep() error {
+	reason, predicted := c.turn.Held()
+	c.notify(onWaiting, Event{Wait: predicted, Reason: reason})
+	waited, err := c.turn.Sleep(c.req.Context())
+	if err == nil {
+		c.notify(onWaited, Event{Wait: waited, Reason: reason})
+	}
+	return err
 }
 
 // send makes one attempt. A new response replaces that of the attempt before, which is closed. After an
@@ -193,7 +204,7 @@ func (c *call) giveUp(reason error) (*http.Response, error) {
 	ours := errors.As(reason, &e)
 	refused := Event{Err: reason}
 	if ours {
-		refused.Wait = e.Wait
+		refused.Wait, refused.Reason = e.Wait, e.Reason
 	}
 	c.notify(onRefused, refused)
 	if c.resp != nil && !c.gone() {

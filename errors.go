@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // The reasons for which this side ends a call. They come wrapped in an [*Error]; match them with
@@ -50,6 +52,7 @@ var (
 type Error struct {
 	Key      string        // the call's key, as observers see it; "" for a Queue of one's own
 	Wait     time.Duration // the predicted wait; 0: unknown
+	Reason   string        // what held the call, see Event; "": it did not wait, or its turn had come
 	Attempts int           // attempts sent before
 	Err      error         // the reason: a sentinel of this package, ctx.Err(), or a limiter's error
 }
@@ -106,7 +109,11 @@ func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceede
 
 // newError makes the errors of a queue, which does not know the type Error.
 func newError(key string, wait time.Duration, attempts int, reason error) error {
-	return &Error{Key: key, Wait: wait, Attempts: attempts, Err: reason}
+	e := &Error{Key: key, Wait: wait, Attempts: attempts, Err: reason}
+	if held, ok := reason.(*queue.Held); ok {
+		e.Reason, e.Err = held.By(), held.Unwrap()
+	}
+	return e
 }
 
 // errDeadline is ErrWaitTooLong for a wait that exceeds the caller's deadline.

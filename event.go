@@ -6,9 +6,24 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// An Event tells an observer about one step of one call. Fields that do not apply are zero.
+// An Event tells an observer about one step of one call. Fields that do not apply are zero. Reason names what holds
+// a call back that waits, or is refused because it would have to:
+//
+//	"limit"               the limiter of its key
+//	"limit:shared"        Transport.Limiter, which all keys pay
+//	"limit:advertised"    a quota that responses advertise
+//	"limit:found"         a rate found because the upstream throttles
+//	"gate:retry-after"    the gate is closed; the word after the colon is QueueStats.Cause
+//	"gate:reopening"      the gate lets the first calls through one by one
+//	"gate:first-contact"  the upstream has not answered yet
+//	"slot"                QueueOptions.MaxInFlight calls are in flight
+//	"order"               only the calls before it
+//
+// Of several it is the one that lasts longest. A program must expect further words.
 type Event struct {
 	Key     string        // the call's key, at most 256 bytes
 	Method  string        // the request's method
@@ -16,6 +31,7 @@ type Event struct {
 	Status  int           // the status of the last attempt's response; 0: no response
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // the time waited, or still to wait
+	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first
 	Err     error         // the attempt's error, or the reason why the call was refused
 	Learned Learned       // the limit that was learned
 }
@@ -35,7 +51,11 @@ type Learned struct {
 // Hooks are functions that observe the calls of a [Transport]; nil ones are skipped. Each runs in the
 // goroutine of its call, with the request's ctx and never under a lock, so a slow hook delays that call
 // alone. Hooks must be safe for concurrent use.
+//
+// A call that Waiting has announced is sent after Waited, or ended: Refused follows. It stands in line while
+// Waiting runs, so its turn is not lost.
 type Hooks struct {
+	Waiting   func(context.Context, Event) // the call begins to wait in line, for Wait as predicted; 0: unknown
 	Waited    func(context.Context, Event) // the call has waited in line and is sent now
 	Refused   func(context.Context, Event) // the call is not sent, or not again in spite of Retrying; Err is the reason
 	Throttled func(context.Context, Event) // the upstream throttled the attempt and asks for Wait; 0: for no time
@@ -58,7 +78,8 @@ type hook = func(context.Context, Event)
 
 // The places of the hooks: those of their fields in Hooks.
 const (
-	onWaited = iota
+	onWaiting = iota
+	onWaited
 	onRefused
 	onThrottled
 	onFailed
@@ -68,6 +89,17 @@ const (
 
 // at returns the function at a place, by reflection, so that Join cannot forget a hook that is added later.
 func (h *Hooks) at(place int) hook { return reflect.ValueOf(h).Elem().Field(place).Interface().(hook) }
+
+// tell is what the hooks of waiting calls want to know.
+func (h *Hooks) tell() (tell queue.Tell) {
+	if h.Waiting != nil {
+		tell |= queue.TellReason | queue.TellWait
+	}
+	if h.Waited != nil {
+		tell |= queue.TellReason
+	}
+	return tell
+}
 
 // both returns a function that calls a and then b, and either may be nil.
 func both(a, b hook) hook {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +138,203 @@ func TestLearnedRateIsRateInf(t *testing.T) {
 		}
 		if l := statsOf(t, tr).Learned; len(l) != 1 || l[0].Rate != rate.Inf {
 			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// waitsFor notes what Waiting says, as "reason wait".
+func waitsFor(said *[]string) throttle.Hooks {
+	var mu sync.Mutex
+	return throttle.Hooks{Waiting: func(_ context.Context, e throttle.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		*said = append(*said, fmt.Sprintf("%s %v", e.Reason, e.Wait.Round(time.Millisecond)))
+	}}
+}
+
+// A call that begins to wait says what it waits for, and how long. Each script makes one call wait, and the rest of
+// the words come from errors and Stats.
+func TestWaitingNamesWhatHoldsTheCall(t *testing.T) {
+	quota := []string{"Ratelimit-Policy", `"a";q=10;w=60`, "Ratelimit", `"a";r=0;t=30`}
+	one := func(string) throttle.Limiter { return throttle.NewBucket(1, 1) }
+	for _, c := range []struct {
+		want   string
+		tr     *throttle.Transport
+		calls  []string // URLs, one after the other; the last but one and the last at the same time
+		answer func(int, *http.Request) (*http.Response, error)
+	}{
+		{want: "limit 1s", tr: &throttle.Transport{LimiterFor: one}, calls: []string{"http://a/", "http://a/"}},
+		{want: "limit:shared 1s", tr: &throttle.Transport{Limiter: one("")}, calls: []string{"http://a/", "http://b/"}},
+		{want: "limit:advertised 29.1s", tr: &throttle.Transport{}, calls: []string{"http://a/", "http://a/"}, answer: always(200, quota...)},
+		{want: "slot 0s", tr: &throttle.Transport{Queue: throttle.QueueOptions{MaxInFlight: 1}}, calls: []string{"http://a/", "http://a/"}},
+		{want: "gate:first-contact 0s", tr: &throttle.Transport{}, calls: []string{"http://a/", "http://a/", "http://a/", "http://a/", "http://a/"}},
+		{want: "limit:shared 10s", tr: &throttle.Transport{Limiter: throttle.NewBucket(0.1, 1), LimiterFor: one}, calls: []string{"http://a/", "http://a/"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var said []string
+			up := newUpstream(100*time.Millisecond, always(200))
+			if c.answer != nil {
+				up.answer = c.answer
+			}
+			tr := c.tr
+			tr.Base, tr.Hooks = up, waitsFor(&said)
+			var calls sync.WaitGroup
+			for _, url := range c.calls {
+				calls.Go(func() { status(tr, t.Context(), url) })
+				synctest.Wait()
+				if c.answer != nil {
+					time.Sleep(time.Second) // the answer has come
+				}
+			}
+			calls.Wait()
+			if len(said) != 1 || said[0] != c.want {
+				t.Errorf("Waiting said %q, want %q", said, c.want)
+			}
+		})
+	}
+}
+
+// A closed gate is named by its cause, in the order in which this upstream closes it.
+func TestWaitingNamesTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		up := newUpstream(10*time.Millisecond, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			switch {
+			case n == 1:
+				return reply(req, 429, "Retry-After", "100"), nil
+			case n <= 9:
+				return reply(req, 503), nil
+			}
+			return reply(req, 200), nil
+		}
+		tr := &throttle.Transport{
+			Base: up, LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(2, 100) },
+			Retry: throttle.Retry{MaxAttempts: 1, MaxPause: -1}, Hooks: waitsFor(&said),
+		}
+		var calls sync.WaitGroup
+		for range 2 { // the second one waits for the 100 s, and in the row of failures for its turn
+			calls.Go(func() { status(tr, t.Context(), "http://a/") })
+			time.Sleep(20 * time.Millisecond)
+		}
+		if s := statsOf(t, tr); s.Reason != "gate:retry-after" || s.Until.Before(time.Now().Add(90*time.Second)) {
+			t.Errorf("Stats say %q until in %v", s.Reason, time.Until(s.Until))
+		}
+		calls.Wait()
+		for range 7 {
+			calls.Go(func() { status(tr, t.Context(), "http://a/") })
+		}
+		calls.Wait()
+		status(tr, t.Context(), "http://a/")
+		if s := statsOf(t, tr); s.Reason != "" || !s.Until.IsZero() {
+			t.Errorf("nobody waits, and Stats say %q until %v", s.Reason, s.Until)
+		}
+		kinds := map[string]int{}
+		for _, s := range said {
+			reason, _, _ := strings.Cut(s, " ")
+			kinds[reason]++
+		}
+		if kinds["gate:retry-after"] != 1 || kinds["gate:reopening"] == 0 || kinds["gate:failing"] == 0 {
+			t.Errorf("Waiting said %q", said)
+		}
+	})
+}
+
+// A call behind a costly one could go if it were alone: only the order holds it.
+func TestOrderHoldsACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		tr := &throttle.Transport{Base: answers(200), LimiterFor: func(string) throttle.Limiter {
+			b := throttle.NewBucket(1, 10)
+			b.AllowN(5)
+			return b
+		}, Hooks: waitsFor(&said)}
+		var calls sync.WaitGroup
+		for _, cost := range []int{10, 1} {
+			calls.Go(func() { status(tr, throttle.WithCost(t.Context(), cost), "http://a/") })
+			synctest.Wait()
+		}
+		if s := statsOf(t, tr); s.Reason != "limit" || time.Until(s.Until) != 5*time.Second {
+			t.Errorf("Stats say %q until in %v, want limit, 5s", s.Reason, time.Until(s.Until))
+		}
+		calls.Wait()
+		if want := []string{"limit 5s", "order 6s"}; !slices.Equal(said, want) {
+			t.Errorf("Waiting said %q, want %q", said, want)
+		}
+	})
+}
+
+// The errors of calls that this side ends say what held them.
+func TestErrorsNameWhatHeldTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		want := func(err error, is error, reason string) {
+			t.Helper()
+			var e *throttle.Error
+			if !errors.As(err, &e) || !errors.Is(err, is) || e.Reason != reason {
+				t.Errorf("%v, reason %q; want %v, %q", err, e.Reason, is, reason)
+			}
+		}
+		q := throttle.NewQueue(throttle.NewBucket(1, 1), throttle.QueueOptions{MaxWaiting: 2})
+		q.Wait(t.Context())
+		waits, cancel := context.WithCancel(t.Context())
+		left := make(chan error)
+		for range 2 {
+			go func() { left <- q.Wait(waits) }()
+		}
+		synctest.Wait()
+		want(q.Wait(t.Context()), throttle.ErrQueueFull, "limit")
+		q.Pause(time.Minute)
+		want(q.Wait(t.Context()), throttle.ErrQueueFull, "gate:paused")
+		cancel()
+		want(<-left, context.Canceled, "gate:paused")
+		want(<-left, context.Canceled, "gate:paused")
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		want(q.Wait(soon), throttle.ErrWaitTooLong, "gate:paused")
+		want(q.Wait(waits), context.Canceled, "") // it did not even begin to wait
+		var refused throttle.Event
+		tr := &throttle.Transport{Base: answers(429, "Retry-After", "3600"), Hooks: throttle.Hooks{
+			Refused: func(_ context.Context, e throttle.Event) { refused = e },
+		}}
+		status(tr, t.Context(), "http://a/")
+		_, err := status(tr, t.Context(), "http://a/")
+		want(err, throttle.ErrPaused, "gate:retry-after")
+		if refused.Reason != "gate:retry-after" {
+			t.Errorf("Refused has the reason %q", refused.Reason)
+		}
+	})
+}
+
+// A hook that panics leaves the line as it was.
+func TestWaitingPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := true
+		tr := &throttle.Transport{Base: answers(200), LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(1, 1) }, Queue: throttle.QueueOptions{MaxInFlight: 1}}
+		tr.Hooks.Waiting = func(context.Context, throttle.Event) {
+			if panics {
+				time.Sleep(2 * time.Second) // its turn comes meanwhile
+				panic("hook")
+			}
+		}
+		status(tr, t.Context(), "http://a/")
+		func() {
+			defer func() {
+				if recover() != "hook" {
+					t.Error("the panic is lost")
+				}
+			}()
+			status(tr, t.Context(), "http://a/")
+		}()
+		if s := statsOf(t, tr); s.Waiting != 0 || s.InFlight != 0 || s.Tokens != 1 {
+			t.Errorf("after the panic: %+v", s)
+		}
+		panics = false
+		start := time.Now()
+		for range 3 {
+			status(tr, t.Context(), "http://a/")
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("three calls took %v after the panic, want 2s", took)
 		}
 	})
 }

@@ -115,6 +115,8 @@ type QueueStats struct {
 	Throttled uint64        // attempts that the upstream throttled
 	Retried   uint64        // attempts after a call's first
 	Refused   uint64        // calls that this side refused: queue full, paused, wait too long
+	Reason    string        // what holds the first call in line, see Event; "": nobody waits
+	Until     time.Time     // until when it does, as far as is known; zero: unknown, or nobody waits
 }
 
 // Stats returns a snapshot of the line, its gate and its limiter.

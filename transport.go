@@ -104,6 +104,7 @@ type Transport struct {
 	table  *queue.Table
 	shared *limit.Set // Limiter
 	retry  Retry      // with defaults
+	tell   queue.Tell // what Hooks ask for
 	err    error      // of the configuration
 }
 
@@ -117,6 +118,7 @@ func (t *Transport) setup() {
 		t.err = errors.Join(fmt.Errorf("throttle: Transport.Limiter is a nil %T", t.Limiter), t.err)
 	}
 	t.retry = t.Retry.withDefaults()
+	t.tell = t.Hooks.tell()
 	t.shared = new(limit.Set)
 	c := config(t.Queue, t.retry.MaxPause)
 	c.Budget, c.WindowFactor = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4)

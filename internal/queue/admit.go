@@ -74,6 +74,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		q.refused++
 		return nil, nil, err
 	}
+	q.noteWaitLocked(o, now)
 	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's
 	// stack.
 	w := new(waiter)
@@ -127,10 +128,10 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	// A retry is let in beyond MaxWaiting: its call has been admitted once, and has cost the upstream
 	// an attempt that would be lost.
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
-		return q.errorOf(o.attempts, q.predictLocked(o, now), q.common.Errors.Full)
+		return q.heldErrorLocked(&o.waiter, o.attempts, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
 	if wait, yes := q.outOfPatienceLocked(o.paused, o.scope, true, now); yes {
-		return q.errorOf(o.attempts, wait, q.pausedLocked(now))
+		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.maxWait != 0
 	if o.maxWait != 0 {
@@ -141,9 +142,9 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	}
 	switch wait := q.predictLocked(o, now); {
 	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(&o.waiter) > o.deadline:
-		return q.errorOf(o.attempts, wait, q.common.Errors.Deadline)
+		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.common.Errors.Deadline, now)
 	case bounded && wait > most:
-		return q.errorOf(o.attempts, wait, q.common.Errors.TooLong)
+		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.common.Errors.TooLong, now)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ const (
 	Throttled  = upstream.Throttled
 )
 
-// ErrNoKey is what Call.Wait returns where its table has no such key: Add it, and wait again.
+// ErrNoKey is what Call.Arrive returns where its table has no such key: Add it, and wait again.
 var ErrNoKey = errors.New("throttle: no such key")
 
 // A Want is what a call wants of the queue of its key.
@@ -37,6 +37,7 @@ type Want struct {
 	Priority int32
 	Resend   bool          // it can be sent again: good for a probe
 	MaxWait  time.Duration // it may wait in place of Options.MaxWait; 0: that one holds; negative: not at all
+	Tell     Tell          // what Call.Held says of its waits
 }
 
 // A Route is what has answered an attempt, which advertised quotas may depend on.
@@ -45,7 +46,8 @@ type Route struct{ Host, Path string }
 // A Call is one call of a Transport, from its arrival to its end: the attempts that it makes, and what
 // each of them holds. Its states:
 //
-//	Wait      in line; then an attempt is under way, and may hold a slot
+//	Arrive    in line, if it has to wait: then Sleep; Wait is both
+//	Sleep     an attempt is under way, and may hold a slot
 //	Report    the attempt has ended; KeepSlot hands its slot to a body that is still to be read
 //	Retry     there will be another one
 //	BackOff   until then it holds nothing; then Wait
@@ -65,7 +67,9 @@ type Route struct{ Host, Path string }
 // 400 ms. The caller's ctx ends meanwhile. Done finds planned but not under, and puts the 1 back.
 type Call struct {
 	table   *Table
-	entry   *entry // nil until the first Wait
+	entry   *entry // nil until the first Arrive
+	line    *line  // with waiter: where it waits; nil: it does not
+	waiter  *waiter
 	key     string
 	order   order
 	srtt    time.Duration // the smoothed round trip when it arrived
@@ -81,7 +85,7 @@ func (c *Call) Init(t *Table, key string, url *url.URL, w *Want) {
 	c.table, c.key = t, key
 	o := &c.order
 	o.url = url
-	o.cost, o.prio, o.wants, o.maxWait = w.units(), w.Priority, takesTime, w.MaxWait
+	o.cost, o.prio, o.wants, o.maxWait, o.tell = w.units(), w.Priority, takesTime, w.MaxWait, w.Tell
 	if t.common.Options.MaxInFlight > 0 {
 		o.wants |= wantsSlot
 	}
@@ -107,33 +111,6 @@ func (c *Call) RoundTrip() time.Duration { return c.srtt }
 
 // Under reports whether an attempt is under way.
 func (c *Call) Under() bool { return c.under }
-
-// Wait stands in line until the next attempt may be sent. It returns how long that was, and whether
-// the call has had to wait at all.
-func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err error) {
-	if ctx.Err() != nil {
-		return 0, false, c.table.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
-	}
-	l, w, err := c.arrive(ctx)
-	if err != nil {
-		return 0, false, err
-	}
-	if w != nil {
-		start := time.Now()
-		if err := c.order.sleep(ctx, l, w); err != nil {
-			return 0, true, err
-		}
-		// From here on w is read only: it has left the line.
-		c.order.fill(w)
-		c.order.sample = true // the lock was taken already, and what calls take decides who may wait
-		waited = c.order.now.Sub(start)
-	}
-	c.under, c.held = true, c.order.slot()
-	if c.planned {
-		c.settleBudget()
-	}
-	return waited, c.order.waited, nil
-}
 
 // arrive is the one critical section of a call that need not wait: it finds the key, pays the budget's
 // share, and takes slot and units.
@@ -321,7 +298,7 @@ func (c *Call) KeepSlot() (free func()) {
 // the rest is apart, so that the compiler inlines Done.
 func (c *Call) Done() {
 	if e := c.entry; e != nil {
-		if c.under || c.planned || c.held {
+		if c.under || c.planned || c.held || c.waiter != nil {
 			c.release()
 		}
 		e.queue.ended.Add(1)
@@ -330,6 +307,9 @@ func (c *Call) Done() {
 
 // release gives back what the call holds.
 func (c *Call) release() {
+	if c.waiter != nil { // an observer has panicked
+		c.line.abandon(context.Background(), c.waiter)
+	}
 	if c.under { // what sent the request has panicked
 		c.Report(&Result{Outcome: Cancelled, At: time.Now()})
 	}

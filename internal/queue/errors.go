@@ -53,6 +53,10 @@ func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
 		}
 		err = fmt.Errorf("%w, waiting for an in-flight slot: %d of %d calls in flight%s", err, q.slots, q.common.Options.MaxInFlight, open)
 	}
+	if w.state <= asking {
+		by, _ := q.heldLocked(w, now)
+		err = &Held{err, by}
+	}
 	return q.fail(w, err)
 }
 

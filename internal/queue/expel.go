@@ -50,13 +50,13 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, now time.Time) e
 		return nil
 	}
 	if wait, yes := q.outOfPatienceLocked(q.pausedByLocked(w, now), w.scope, false, now); yes {
-		return q.errorOf(int(w.tries), wait, q.pausedLocked(now))
+		return q.heldErrorLocked(w, int(w.tries), wait, q.pausedLocked(now), now)
 	}
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
 		return nil
 	}
 	if at := q.startAtLocked(before, int(w.cost), w.scope, now); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
-		return q.errorOf(int(w.tries), at.Sub(now), q.common.Errors.Deadline)
+		return q.heldErrorLocked(w, int(w.tries), at.Sub(now), q.common.Errors.Deadline, now)
 	}
 	return nil
 }

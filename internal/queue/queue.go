@@ -2,7 +2,7 @@
 //
 //	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
 //	hosts.go                   hosts that are closed as a whole, for the calls of all keys
-//	call.go, budget.go         one call of a Transport, with its attempts and retries
+//	call.go, turn.go, budget.go one call of a Transport, with its attempts and retries
 //	tasks.go                   calls of a Group, which wait without a goroutine each
 //	queue.go                   a Queue: limiters, line and upstream, under one lock
 //	admit.go                   a call arrives: it goes, is refused, or joins the line
@@ -12,6 +12,7 @@
 //	ranks.go, levels.go        the order of a line's waiters, and
 //	fifo.go                    of those of one priority and scope
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
+//	reason.go                  what holds a call that waits, for observers
 //	errors.go                  the errors of calls that are ended on this side
 //
 // Units belong to nobody until the moment that their call goes. So leaving the line, pausing it and
@@ -262,6 +263,8 @@ type Stats struct {
 	Throttled uint64
 	Retried   uint64
 	Refused   uint64
+	Reason    string
+	Until     time.Time
 }
 
 // Stats returns a snapshot.
@@ -277,6 +280,7 @@ func (q *Queue) Stats() Stats {
 	}
 	if q.line != nil {
 		s.Waiting = q.line.count
+		s.Reason, s.Until = q.headHeldLocked(now)
 	}
 	if under := q.underLocked(); q.common.Options.MaxInFlight == 0 && under > 0 {
 		s.InFlight = under

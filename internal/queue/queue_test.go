@@ -35,7 +35,12 @@ var (
 func testConfig(o Options) Config {
 	return Config{
 		Options: o, MaxPause: -1, Budget: Budget{PerCall: 0.2, Max: 10},
-		Error:  func(_ string, _ time.Duration, _ int, reason error) error { return reason },
+		Error: func(_ string, _ time.Duration, _ int, reason error) error {
+			if held, ok := reason.(*Held); ok {
+				return held.Unwrap()
+			}
+			return reason
+		},
 		Errors: Errors{Full: errFull, Paused: errPaused, TooLong: errTooLong, Deadline: errDeadline, Budget: errBudget},
 	}
 }

@@ -78,11 +78,15 @@ type order struct {
 	url      *url.URL  // its request's, for its route; nil: it has none
 
 	maxWait time.Duration // as Want.MaxWait
+
+	tell      Tell          // as Want.Tell
+	heldBy    string        // what held it when it began to wait, if tell asks for it
+	predicted time.Duration // and how long it would wait
 }
 
 // order is what a caller wants that has that and wishes.
 func (w Want) order(wishes wish) order {
-	return order{waiter: waiter{cost: w.units(), prio: w.Priority, wants: wishes}, maxWait: w.MaxWait}
+	return order{waiter: waiter{cost: w.units(), prio: w.Priority, wants: wishes}, maxWait: w.MaxWait, tell: w.Tell}
 }
 
 // route is what decides which advertised quotas o falls under.

@@ -47,6 +47,52 @@ func (s *State) Closing(now time.Time) Closing {
 // difference of two readings.
 func (s *State) ClosedTime(now time.Time) time.Duration { return s.gate.closedTime(now) }
 
+// What holds a call back as far as the upstream is concerned, as observers see it. After HeldByGate comes the cause.
+const (
+	HeldByGate       = "gate:"
+	HeldByReopening  = "gate:reopening"
+	heldByMeeting    = "gate:first-contact"
+	heldByAdvertised = "limit:advertised"
+	heldByFound      = "limit:found"
+)
+
+// Held is what holds a call of that scope and cost back at now, were it alone, and until when; "": nothing does, and a
+// zero moment: nobody knows. Example: closed for 2 s, and 5 s until a spent quota is back: "limit:advertised", 5 s.
+func (s *State) Held(scope uint8, cost int, now time.Time) (by string, until time.Time) {
+	if s.gate.breaker != nil {
+		open, ok := s.gate.nextStart(now, s.pace(now))
+		if by = s.gate.holding(); !ok {
+			return by, time.Time{}
+		}
+		until = open
+	}
+	if s.learned != nil {
+		for _, q := range s.learned.scope(scope).quotas {
+			if m := q.ready(cost, now, now, s.learned.slack(q), scope < unspaced); m.After(until) {
+				by, until = heldByAdvertised, m
+			}
+		}
+		if f := s.learned.finder; f != nil && f.next.After(until) {
+			by, until = heldByFound, f.next
+		}
+	}
+	if !until.After(now) {
+		return "", now
+	}
+	return by, until
+}
+
+// holding is how observers see that the gate holds calls back. It has a breaker.
+func (g *gate) holding() string {
+	switch {
+	case g.cause != Open:
+		return HeldByGate + string(g.cause)
+	case g.mode == meeting:
+		return heldByMeeting
+	}
+	return HeldByReopening
+}
+
 // Patience reports how long a call of that scope has still to wait for the upstream as far as is known, and
 // whether that is more than it may: most in all (negative: no bound), with some spent already. arriving: it does
 // not stand in line yet; alone: nobody else does.

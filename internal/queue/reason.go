@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"strings"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// This file says what holds a call that waits, in the words that observers see. All of it is called with the
+// lock held, and nothing here changes who goes when.
+//
+//	gate:...           the gate, by its cause: gate:retry-after, gate:throttled, gate:failing, gate:paused;
+//	                   gate:reopening while it lets the first calls in, gate:first-contact before the first answer
+//	slot               all in-flight slots are taken
+//	limit              the key's own limiter, or a bare Queue's
+//	limit:shared       the limiter that all keys pay
+//	limit:advertised   a quota that responses advertise
+//	limit:found        a rate that was found because the upstream throttles
+//	order              nothing but those before it
+//
+// Of gate and limits it is the one that holds the call for longest. Those before it in line do not count, because
+// they wait for the same: of 100 calls before a Bucket of 10/s, the last one waits for "limit" too. Only a
+// call that could go if it were alone waits for "order": behind a call of 50 units, say.
+
+// The reasons that are not upstream's.
+const (
+	heldByLimit  = "limit"
+	heldByShared = "limit:shared"
+	heldBySlot   = "slot"
+	heldByOrder  = "order"
+)
+
+// A Held is why a call was ended on this side, with what held it up to then.
+type Held struct {
+	error
+	by string
+}
+
+// By is what held the call.
+func (h *Held) By() string { return h.by }
+
+// Unwrap returns the reason.
+func (h *Held) Unwrap() error { return h.error }
+
+// heldLocked returns what holds a call like w back at now, and until when; zero: nobody knows.
+//
+// An example: closed for 2 s after a 429, and a Bucket that has a unit in 5 s. The call is held by the
+// limit, until then. If the gate waits for a probe's answer, it is held by the gate.
+func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time) {
+	if w.state == asking { // a foreign limiter, right now
+		return heldByLimit, time.Time{}
+	}
+	by, until = q.up.Held(w.scope, int(w.cost), now)
+	if by != "" && until.IsZero() {
+		return by, until
+	}
+	gated := strings.HasPrefix(by, upstream.HeldByGate)
+	if !until.After(now) {
+		by, until = heldByOrder, now
+	}
+	later := func(what string, m time.Time, err error) {
+		if err == nil && m.After(until) {
+			by, until = what, m
+		}
+	}
+	m, err := q.own.Ready(now, int(w.cost))
+	later(heldByLimit, m, err)
+	if s := q.common.shared; s != nil {
+		m, err := s.limits.Ready(now, int(w.cost))
+		later(heldByShared, m, err)
+	}
+	if q.foreign != nil {
+		later(heldByLimit, q.foreign.next, nil)
+	}
+	for _, c := range q.common.hosts {
+		later(upstream.HeldByReopening, c.booked[q], nil)
+	}
+	switch most := q.common.Options.MaxInFlight; {
+	case gated: // it has no use for a slot yet
+	case w.slot() && most > 0 && int(q.slots) >= most:
+		return heldBySlot, time.Time{}
+	case by == heldByOrder:
+		return by, time.Time{}
+	}
+	return by, until
+}
+
+// heldErrorLocked is errorOf of a call like w that is ended while it waits, or instead of it.
+func (q *Queue) heldErrorLocked(w *waiter, attempts int, wait time.Duration, reason error, now time.Time) error {
+	by, _ := q.heldLocked(w, now)
+	return q.errorOf(attempts, wait, &Held{reason, by})
+}
+
+// noteWaitLocked keeps for o, which begins to wait, what its observers want to know.
+func (q *Queue) noteWaitLocked(o *order, now time.Time) {
+	if o.tell == 0 {
+		return
+	}
+	o.heldBy, o.predicted = "", 0
+	if o.tell&TellReason != 0 {
+		o.heldBy, _ = q.heldLocked(&o.waiter, now)
+	}
+	if o.tell&TellWait != 0 {
+		o.predicted = max(0, q.predictLocked(o, now))
+	}
+}
+
+// headHeldLocked is heldLocked of the head of the line; "" if nobody waits.
+func (q *Queue) headHeldLocked(now time.Time) (by string, until time.Time) {
+	if q.line == nil || q.line.count == 0 {
+		return "", time.Time{}
+	}
+	w := q.line.asking
+	if w == nil {
+		w = q.headLocked(now)
+	}
+	return q.heldLocked(w, now)
+}

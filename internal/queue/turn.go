@@ -1,0 +1,71 @@
+package queue
+
+import (
+	"context"
+	"time"
+)
+
+// This file is how a call gets its turn: Arrive and Sleep, with its observers between them.
+//
+// A call that has to wait is in line when Arrive returns, so the turn may come while an observer still runs: the
+// grant waits in the waiter's channel, and Sleep returns at once. ctx may end meanwhile, too: Sleep finds that
+// as it would in its sleep. So an observer that is slow delays its own call alone, and holds a slot and
+// units while it does.
+
+// A Tell is what somebody wants to know of a call that begins to wait, in bits. None costs nothing.
+type Tell uint8
+
+const (
+	TellReason Tell = 1 << iota // what it is held by
+	TellWait                    // how long it will wait
+)
+
+// Wait stands in line until the next attempt may be sent. It returns how long that was, and whether
+// the call has had to wait at all.
+func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err error) {
+	if stood, err = c.Arrive(ctx); stood {
+		waited, err = c.Sleep(ctx)
+	}
+	return waited, stood, err
+}
+
+// Arrive takes the turn for the next attempt if it is there. Otherwise it puts the call into the line and
+// reports that: then Sleep is due. Between the two its observers may run, without the lock. If they panic, Done
+// takes the call out of the line.
+func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
+	if ctx.Err() != nil {
+		return false, c.table.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
+	}
+	c.line, c.waiter, err = c.arrive(ctx)
+	if err != nil || c.waiter != nil {
+		return err == nil, err
+	}
+	c.begun()
+	return false, nil
+}
+
+// Sleep stands in line until the next attempt may be sent, and returns how long that was.
+func (c *Call) Sleep(ctx context.Context) (waited time.Duration, err error) {
+	l, w, start := c.line, c.waiter, c.order.now
+	c.line, c.waiter = nil, nil // sleep takes it out of the line, whatever comes
+	if err := c.order.sleep(ctx, l, w); err != nil {
+		return 0, err
+	}
+	// From here on w is read only: it has left the line.
+	c.order.fill(w)
+	c.order.sample = true // the lock was taken already, and what calls take decides who may wait
+	c.begun()
+	return c.order.now.Sub(start), nil
+}
+
+// Held returns what held the call when it began to wait, and how long it was to wait; 0: unknown. Each is there
+// if Want.Tell has asked for it.
+func (c *Call) Held() (by string, wait time.Duration) { return c.order.heldBy, c.order.predicted }
+
+// begun notes that an attempt is under way.
+func (c *Call) begun() {
+	c.under, c.held = true, c.order.slot()
+	if c.planned {
+		c.settleBudget()
+	}
+}
