@@ -294,8 +294,7 @@ func (c *Call) KeepSlot() (free func()) {
 	return c.entry.queue.free
 }
 
-// Done ends the call, and releases what it still holds, in a panic too. Most calls hold nothing any more; what releases
-// the rest is apart, so that the compiler inlines Done.
+// Done ends the call, and releases what it still holds, in a panic too.
 func (c *Call) Done() {
 	if e := c.entry; e != nil {
 		if c.under || c.planned || c.held || c.waiter != nil {
