@@ -43,10 +43,10 @@ type Retry struct {
 	// as fit until the request's ctx ends. WithMaxAttempts takes precedence for one call.
 	MaxAttempts int
 
-	// MaxPause bounds the time that a call waits behind closed gates, over all its attempts. 0: 1 minute;
-	// negative: until its ctx ends. A minute suits callers of one upstream, who have nothing else to do.
-	// Workers that serve many hosts would soon all wait for those that are down: use about a second
-	// there, and call again after Error.Wait.
+	// MaxPause bounds the time that a call waits behind gates that the upstream has closed, over all its attempts;
+	// Transport.Pause does not count. 0: 1 minute; negative: until its ctx ends. A minute suits callers of one
+	// upstream, who have nothing else to do. Workers that serve many hosts would soon all wait for those that
+	// are down: use about a second there, and call again after Error.Wait.
 	MaxPause time.Duration
 
 	// Backoff makes the delays of one call's retries after failures and overloads. nil, or a nil result:

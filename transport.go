@@ -160,14 +160,23 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Resume opens the closed gate of a key now; see [Queue.Resume]. If an advertised quota of the key is
-// exhausted, one call may go to see whether it still is. If the whole host of the key wants no calls, the
-// key goes on alone. An unknown key is ignored.
+// Pause stops the calls of a key for at least d, or with the key "" those of all keys, also of keys that are
+// called for the first time later. They wait for its end as long as their contexts and Queue let them: Retry.MaxPause
+// does not count it. It does not shorten a closing that lasts longer, d ≤ 0 does nothing, and attempts under way
+// go on. Stats shows it, with the cause "paused".
+func (t *Transport) Pause(key string, d time.Duration) {
+	t.once.Do(t.setup)
+	if key = bounded(key); t.err == nil && !t.table.Pause(key, d) && t.addKey(key) == nil {
+		t.table.Pause(key, d)
+	}
+}
+
+// Resume opens the closed gate of a key now, whatever has closed it, or with the key "" those of all keys; see
+// [Queue.Resume]. If an advertised quota of the key is exhausted, one call may go to see whether it still is. If the
+// whole host of the key wants no calls, the key goes on alone. An unknown key is ignored.
 func (t *Transport) Resume(key string) {
 	t.once.Do(t.setup)
-	if q := t.table.Get(bounded(key)); q != nil {
-		q.Resume()
-	}
+	t.table.Resume(bounded(key))
 }
 
 // KeyStats is a snapshot of one key of a Transport.

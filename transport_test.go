@@ -591,6 +591,179 @@ func TestResumeOfAKey(t *testing.T) {
 	})
 }
 
+// calls sends one call to each host, each from a goroutine of its own, and notes when it was answered or failed.
+type calls struct {
+	wg    sync.WaitGroup
+	start time.Time
+	mu    sync.Mutex
+	went  map[string]time.Duration
+	errs  map[string]error
+}
+
+func (c *calls) send(ctx context.Context, tr *throttle.Transport, hosts ...string) {
+	if c.went == nil {
+		c.start, c.went, c.errs = time.Now(), map[string]time.Duration{}, map[string]error{}
+	}
+	for _, host := range hosts {
+		c.wg.Go(func() {
+			code, err := status(tr, ctx, "http://"+host+"/")
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.went[host], c.errs[host] = time.Since(c.start), err; err == nil && code != 200 {
+				c.errs[host] = fmt.Errorf("status %d", code)
+			}
+		})
+	}
+	synctest.Wait()
+}
+
+// at is when the latest call to host that has ended did, and with which error.
+func (c *calls) at(host string) (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.went[host], c.errs[host]
+}
+
+// check fails unless the call to each of hosts was answered with 200 at that moment.
+func (c *calls) check(t *testing.T, want time.Duration, hosts ...string) {
+	t.Helper()
+	for _, host := range hosts {
+		if got, err := c.at(host); got != want || err != nil {
+			t.Errorf("%s: at %v, %v, want %v", host, got, err, want)
+		}
+	}
+}
+
+// The operator pauses one key, whether it is there yet or not. Others are not held up, and MaxPause is for what the
+// upstream causes.
+func TestPauseOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(10, 10) }}
+		tr.Pause("new", 10*time.Minute)
+		tr.Pause("new", time.Second) // ends sooner: nothing
+		tr.Pause("old", 0)
+		tr.Pause("old", -time.Second)
+		if n := keys(tr); n != 1 {
+			t.Errorf("%d keys, want the one that is paused", n)
+		}
+		var c calls
+		c.send(t.Context(), tr, "old", "new")
+		tr.Pause("old", math.MaxInt64)
+		c.send(t.Context(), tr, "old")
+		s, _ := keyStats(tr, "new")
+		if s.Cause != "paused" || s.ClosedFor != 10*time.Minute || s.Waiting != 1 {
+			t.Errorf("Stats: %+v", s)
+		}
+		if s, _ = keyStats(tr, "old"); s.Cause != "paused" || s.Waiting != 1 || s.Sent != 1 {
+			t.Errorf("Stats: %+v", s)
+		}
+		time.Sleep(20 * time.Minute)
+		tr.Resume("old")
+		c.wg.Wait()
+		c.check(t, 10*time.Minute, "new")
+		c.check(t, 20*time.Minute, "old")
+	})
+}
+
+// With the key "" all are paused, those made later too, and a key that is resumed stays so although it is dropped
+// and made again.
+func TestPauseOfAllKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), Limiter: throttle.NewBucket(1000, 100)}
+		var c calls
+		c.send(t.Context(), tr, "used", "urgent")
+		tr.Pause("", time.Hour)
+		c.send(t.Context(), tr, "used", "urgent", "later")
+		for s := range tr.Stats() {
+			if s.Cause != "paused" || s.ClosedFor != time.Hour || s.Waiting != 1 {
+				t.Errorf("Stats: %+v", s)
+			}
+		}
+		tr.Resume("urgent")
+		tr.Resume("unborn")
+		synctest.Wait()
+		c.check(t, 0, "urgent", "used")
+		time.Sleep(30 * time.Minute)
+		for i := range 40 { // which drop the key of urgent
+			tr.Resume(fmt.Sprint(i))
+			c.send(t.Context(), tr, fmt.Sprint(i))
+		}
+		if _, there := keyStats(tr, "urgent"); there {
+			t.Error("an idle key is not dropped")
+		}
+		c.send(t.Context(), tr, "urgent", "unborn", "latest")
+		c.check(t, 30*time.Minute, "urgent", "unborn")
+		c.check(t, 0, "used")
+		c.wg.Wait()
+		for _, host := range []string{"used", "later", "latest"} {
+			if at, err := c.at(host); at < time.Hour || at > time.Hour+10*time.Millisecond || err != nil {
+				t.Errorf("%s went at %v, want 1h: %v", host, at, err)
+			}
+		}
+		c.send(t.Context(), tr, "new")
+		c.check(t, time.Since(c.start), "new") // the pause is over
+	})
+}
+
+// Resume of "" ends all closings: pauses of one key, of all, and those of the upstream.
+func TestResumeOfAllKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n == 1 {
+				return reply(req, 429, "Retry-After", "30"), nil
+			}
+			return reply(req, 200), nil
+		}
+		tr := &throttle.Transport{Base: up}
+		var c calls
+		c.send(t.Context(), tr, "throttled")
+		tr.Pause("one", time.Hour)
+		tr.Pause("", time.Minute)
+		tr.Pause("", time.Second)
+		c.send(t.Context(), tr, "one", "other")
+		time.Sleep(2 * time.Second)
+		tr.Resume("")
+		c.send(t.Context(), tr, "new")
+		c.wg.Wait()
+		c.check(t, 2*time.Second, "throttled", "one", "other", "new")
+	})
+}
+
+// Who may not wait for the end of a pause leaves at once, or comes back at once; what the upstream causes is bounded
+// as ever.
+func TestPauseAndPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, nil)
+		up.answer = func(n int, req *http.Request) (*http.Response, error) {
+			if n <= 2 {
+				return reply(req, 429, "Retry-After", "50"), nil
+			}
+			return reply(req, 200), nil
+		}
+		tr := &throttle.Transport{Base: up}
+		soon, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var c calls
+		c.send(t.Context(), tr, "a") // throttled: it waits until 50 s, with jitter up to 51
+		time.Sleep(20 * time.Second)
+		tr.Pause("a", 10*time.Minute)
+		c.send(soon, tr, "a")
+		tr.Pause("a", 2*time.Hour)
+		synctest.Wait()
+		if at, err := c.at("a"); !errors.Is(err, throttle.ErrWaitTooLong) || at != 20*time.Second {
+			t.Errorf("a call with a deadline in 1h and a pause of 2h: %v at %v", err, at)
+		}
+		if _, err := status(tr, throttle.WithMaxWait(t.Context(), time.Hour), "http://a/"); !errors.Is(err, throttle.ErrWaitTooLong) {
+			t.Error("a call that may wait for 1h:", err)
+		}
+		c.wg.Wait() // after the pause it is throttled again, and 20 s before the pause and 50 s are more than MaxPause
+		if at, err := c.at("a"); err == nil || err.Error() != "status 429" || at != 2*time.Hour+20*time.Second {
+			t.Errorf("%v at %v, want the second 429 after 2h20s", err, at)
+		}
+	})
+}
+
 // Resume lets calls go also where a advertised quota, or the search for a limit, holds them back.
 func TestResumeLetsALearnedLimitBeAskedAgain(t *testing.T) {
 	for name, header := range map[string][]string{
@@ -634,6 +807,7 @@ func TestStatsStopsWhenAskedTo(t *testing.T) {
 			t.Error(n)
 		}
 		bad := &throttle.Transport{Retry: throttle.Retry{Budget: throttle.Budget{Max: -1}}}
+		bad.Pause("x", time.Hour)
 		bad.Resume("x")
 		for range bad.Stats() {
 			t.Error("a key of a Transport that cannot work")

@@ -2,6 +2,7 @@
 //
 //	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
 //	hosts.go                   hosts that are closed as a whole, for the calls of all keys
+//	pause.go                   pauses by hand, of one key or all
 //	call.go, turn.go, budget.go one call of a Transport, with its attempts and retries
 //	tasks.go                   calls of a Group, which wait without a goroutine each
 //	queue.go                   a Queue: limiters, line and upstream, under one lock
@@ -92,6 +93,7 @@ type common struct {
 	arrivals uint64                  // of calls so far, the source of waiter.seq
 	shared   *sharedLine             // nil if no limiter is shared by all queues
 	hosts    map[string]*hostClosing // by hostName; nil while no host is closed as a whole
+	pause    *everyPause             // of all keys; nil: none
 }
 
 // New returns a Queue of its own before l.
@@ -193,20 +195,11 @@ func (q *Queue) Do(ctx context.Context, want Want, fn func(context.Context) erro
 
 // Pause closes the gate for at least d.
 func (q *Queue) Pause(d time.Duration) {
-	q.change(func(now time.Time) {
-		q.up.Pause(d, now)
-		q.expelLocked(now)
-	})
+	q.change(func(now time.Time) { q.pauseLocked(d, now) })
 }
 
-// Resume opens a closed gate now, and lets one call ask a quota that is spent. A host that is closed as a whole
-// goes on to be for other keys.
-func (q *Queue) Resume() {
-	q.change(func(now time.Time) {
-		q.resumeHostsLocked()
-		q.up.Resume(now)
-	})
-}
+// Resume opens a closed gate now.
+func (q *Queue) Resume() { q.change(q.resumeLocked) }
 
 // finish ends a call whose result says nothing of an upstream.
 func (q *Queue) finish(epoch uint32) {

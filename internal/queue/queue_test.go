@@ -271,7 +271,7 @@ func TestOrderOfReasons(t *testing.T) {
 				q.line = newLine(q)
 				q.line.push(&waiter{cost: 1, seq: 1})
 				if paused {
-					q.up.Pause(time.Hour, now)
+					q.up.HoldUntil(now.Add(time.Hour), 429, now)
 				}
 				o := order{waiter: waiter{cost: 1, seq: 2}}
 				q.noteDeadline(ctx, &o, now)
@@ -302,19 +302,22 @@ func TestMaxPauseClock(t *testing.T) {
 		c := testConfig(Options{MaxInFlight: 1})
 		c.MaxPause = time.Minute
 		q := New(c, setOf())
+		closed := func() {
+			q.change(func(now time.Time) { q.up.HoldUntil(now.Add(sec), 429, now) })
+		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
 		})
 		synctest.Wait()
-		q.Pause(sec)
+		closed()
 		wg.Go(func() {
 			if err := q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { return nil }); err != nil {
 				t.Error("behind closed gates for 2 s:", err)
 			}
 		})
 		time.Sleep(100 * sec)
-		q.Pause(sec)
+		closed()
 		wg.Wait()
 		conserved(t, q)
 	})

@@ -78,8 +78,9 @@ func (e *entry) unused(now time.Time) time.Duration { return now.Sub(e.queue.com
 //
 //	0  open, and unused for a minute: its limiter is all that is lost, and dropped keeps what it had spent
 //	1  closed until a probe succeeds that may go now: the next call there would find out anew
-//	2  closed for a time that the upstream or the user has named: a new key would call too early
+//	2  closed for a time that the upstream has named: a new key would call too early
 //	3  open and in use
+//	4  paused by hand: who did it relies on that
 func (e *entry) worth(now time.Time) int {
 	switch gate := e.queue.up.Closing(now); {
 	case (gate.Cause == upstream.Open || gate.Over) && e.unused(now) >= idleAfter:
@@ -88,8 +89,10 @@ func (e *entry) worth(now time.Time) int {
 		return 3
 	case gate.Probing && gate.Left == 0:
 		return 1
-	case gate.Cause == upstream.ForRetryAfter, gate.Cause == upstream.ForPause:
+	case gate.Cause == upstream.ForRetryAfter:
 		return 2
+	case gate.Cause == upstream.ForPause:
+		return 4
 	}
 	return 1
 }
@@ -224,6 +227,7 @@ func (t *Table) addLocked(key string, all, own *limit.Set, now time.Time) *entry
 		}
 	}
 	e.queue.up.FirstContact(full, now)
+	e.queue.pauseNewLocked(now)
 	t.keys[e.queue.key], t.order, t.recent = e, append(t.order, e), e
 	return e
 }

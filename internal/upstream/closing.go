@@ -20,7 +20,7 @@ type Closing struct {
 	Probing bool
 	// Left is the time until the gate opens, or until the next probe is due.
 	Left time.Duration
-	// Age is the time since the closing began.
+	// Age is the time since the closing began, without pauses by hand.
 	Age time.Duration
 	// Status is what was answered last, to a probe or to the call that closed the gate; 0: there was no answer.
 	Status uint16
@@ -36,9 +36,12 @@ func (s *State) Closing(now time.Time) Closing {
 	if g.breaker == nil || g.cause == Open {
 		return Closing{Count: g.closings}
 	}
-	left := max(0, g.until.Sub(now))
+	left, cause := max(0, g.until.Sub(now)), g.cause
+	if g.byHand.After(now) && !g.until.After(g.byHand) { // whatever has closed it, the pause is what lasts
+		cause = ForPause
+	}
 	return Closing{
-		Cause: g.cause, Over: left == 0 && !g.probing, Brief: g.brief, Probing: g.probing, Left: left,
+		Cause: cause, Over: left == 0 && !g.probing, Brief: g.brief, Probing: g.probing, Left: left,
 		Age: max(0, now.Sub(g.since)), Status: g.status, Probes: g.probes, Count: g.closings,
 	}
 }
@@ -105,22 +108,24 @@ func (g *gate) holding() string {
 //	probing, call arrives      over if the closing is older than 60 s: what others call an open circuit
 //	probing, a probe is due    the call that arrives while nobody waits is the probe
 //	a spent quota, 45 s        over, too, but only for calls of its scope
+//	paused by hand             it may stay: only what remains closed after the pause counts
 func (s *State) Patience(most, spent time.Duration, scope uint8, arriving, alone bool, now time.Time) (wait time.Duration, over bool) {
 	if most < 0 {
 		return 0, false
 	}
+	g := &s.gate
+	from := g.counts(now)
 	if s.learned != nil {
-		if wait := s.learned.spent(scope, now).Sub(now); wait > most-spent {
-			return wait, true
+		if end := s.learned.spent(scope, now); end.Sub(from) > most-spent {
+			return end.Sub(now), true
 		}
 	}
-	g := &s.gate
 	if g.breaker == nil || g.cause == Open {
 		return 0, false
 	}
 	wait = max(0, g.until.Sub(now))
 	if !g.probing || g.floor.After(now) {
-		return wait, wait-g.jitter > most-spent
+		return wait, g.until.Sub(from)-g.jitter > max(0, most-spent)
 	}
 	if arriving && alone && wait == 0 {
 		return 0, false // it is the probe
@@ -131,13 +136,21 @@ func (s *State) Patience(most, spent time.Duration, scope uint8, arriving, alone
 // PatienceEnds is when a call that waits has spent its patience, if the gate is still closed then; zero: it
 // does not. A closing until a known moment is weighed as a whole when it begins, so only while the gate
 // probes does patience run out on the way, and not before the floor. Example: with 60 s and 20 spent, probing
-// since now, in 40 s; if somebody has paused the gate for 50 s meanwhile, in 50 s.
+// since now, in 40 s; if somebody has paused the gate for 50 s meanwhile, in 90 s.
 func (s *State) PatienceEnds(most, spent time.Duration, now time.Time) time.Time {
 	g := &s.gate
 	if most < 0 || g.breaker == nil || !g.probing {
 		return time.Time{}
 	}
-	return limit.Latest(now.Add(max(0, most-spent)), g.floor)
+	return limit.Latest(g.counts(now).Add(max(0, most-spent)), g.floor)
+}
+
+// counts is from when on the time that calls wait counts for their patience: now, or the end of a pause by hand.
+func (g *gate) counts(now time.Time) time.Time {
+	if g.breaker == nil || g.cause == Open {
+		return now
+	}
+	return limit.Latest(now, g.byHand)
 }
 
 // Before is the units that go before a call: all in its own line, those of them that fall under the same

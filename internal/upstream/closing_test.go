@@ -47,8 +47,8 @@ func TestClosing(t *testing.T) {
 	s := newState(100)
 	check("open", s.Closing(at(1)), Closing{})
 	s.Pause(2*time.Second, at(1))
-	check("paused", s.Closing(at(1.5)), Closing{Cause: ForPause, Left: span(1.5), Age: span(0.5), Count: 1})
-	check("over, and nobody has asked", s.Closing(at(4)), Closing{Cause: ForPause, Over: true, Age: span(3), Count: 1})
+	check("paused", s.Closing(at(1.5)), Closing{Cause: ForPause, Left: span(1.5), Count: 1})
+	check("over, and nobody has asked", s.Closing(at(4)), Closing{Cause: ForPause, Over: true, Age: span(1), Count: 1})
 	s.Ready(0, 1, at(4), at(4))
 	check("open again", s.Closing(at(4)), Closing{Count: 1})
 	s = failing()
@@ -63,9 +63,13 @@ func TestClosing(t *testing.T) {
 
 // A call sits a closing through if it may wait that long in all. Nobody knows how long a gate probes.
 func TestPatience(t *testing.T) {
-	paused := func(d float64) *State {
+	closed := func(d float64) *State {
 		s := newState(100)
-		s.Pause(span(d), zero)
+		s.gate.closeUntil(ForRetryAfter, at(d), zero)
+		return s
+	}
+	paused := func(s *State, from, d float64) *State {
+		s.Pause(span(d), at(from))
 		return s
 	}
 	spent := func() *State {
@@ -83,9 +87,9 @@ func TestPatience(t *testing.T) {
 		over            bool
 	}{
 		"open":                           {newState(100), 60, 99, 0, true, true, 1, 0, false},
-		"45 s more":                      {paused(45), 60, 20, 0, false, false, 0, 45, true},
-		"40 s more":                      {paused(40), 60, 20, 0, false, false, 0, 40, false},
-		"no bound":                       {paused(45), -1, 20, 0, false, false, 0, 0, false},
+		"45 s more":                      {closed(45), 60, 20, 0, false, false, 0, 45, true},
+		"40 s more":                      {closed(40), 60, 20, 0, false, false, 0, 40, false},
+		"no bound":                       {closed(45), -1, 20, 0, false, false, 0, 0, false},
 		"probing, in line":               {failing(), 60, 59, 0, false, false, 70, 0, false},
 		"probing, all spent":             {failing(), 60, 60, 0, false, false, 70, 0, true},
 		"probing, arrives":               {failing(), 60, 0, 0, true, false, 60, 0, false},
@@ -94,6 +98,13 @@ func TestPatience(t *testing.T) {
 		"a spent quota":                  {spent(), 60, 20, 1, false, false, 0, 45, true},
 		"a spent quota, 40 s of it":      {spent(), 60, 20, 1, false, false, 5, 0, false},
 		"another scope's":                {spent(), 60, 20, 0, false, false, 0, 0, false},
+		"paused by hand":                 {paused(newState(100), 0, 3600), 60, 61, 0, true, false, 0, 3600, false},
+		"paused, 45 s more after that":   {paused(closed(145), 0, 100), 60, 20, 0, false, false, 0, 145, true},
+		"paused, 40 s more after that":   {paused(closed(140), 0, 100), 60, 20, 0, false, false, 0, 140, false},
+		"paused while probing":           {paused(failing(), 5, 3600), 60, 59, 0, true, false, 6, 3599, false},
+		"probing after a pause":          {paused(failing(), 5, 3600), 60, 0, 0, true, false, 3660, 0, false},
+		"probing for too long after it":  {paused(failing(), 5, 3600), 60, 0, 0, true, false, 3661, 0, true},
+		"a pause and a spent quota":      {paused(spent(), 0, 10), 60, 20, 1, false, false, 0, 10, false},
 	} {
 		wait, over := c.s.Patience(span(c.most), span(c.spent), c.scope, c.arriving, c.alone, at(c.now))
 		if wait != span(c.wait) || over != c.over {
@@ -112,8 +123,8 @@ func TestPatienceEnds(t *testing.T) {
 		}
 	}
 	s.Pause(span(50), at(1))
-	if got := s.PatienceEnds(span(60), span(20), at(1)); !got.Equal(at(51)) {
-		t.Errorf("paused: %v, want 51 s", got.Sub(zero))
+	if got := s.PatienceEnds(span(60), span(20), at(1)); !got.Equal(at(91)) {
+		t.Errorf("paused: %v, want 91 s", got.Sub(zero))
 	}
 	s.Resume(at(2))
 	if got := s.PatienceEnds(span(60), span(20), at(2)); !got.IsZero() {
@@ -140,4 +151,39 @@ func TestPredict(t *testing.T) {
 	if got := s.Predict(0, Before{All: 50}, 1, at(2)); !got.Equal(at(2.51)) {
 		t.Errorf("after the first start: %v, want 2.51 s", got.Sub(zero))
 	}
+}
+
+// A pause by hand does not cost calls their patience, however it lies with closings of the upstream's, and is what
+// observers see while it lasts longest.
+func TestClosedTimeWithoutPauses(t *testing.T) {
+	s := failing() // at 0 s
+	check := func(now, want float64, cause Cause) {
+		t.Helper()
+		if got := s.ClosedTime(at(now)); got != span(want) {
+			t.Errorf("at %v s: %v of closed time, want %v s", now, got, want)
+		}
+		if c := s.Closing(at(now)); c.Cause != cause {
+			t.Errorf("at %v s: %q, want %q", now, c.Cause, cause)
+		}
+	}
+	check(10, 10, ForFailures)
+	s.Pause(span(20), at(10))
+	check(10, 10, ForPause)
+	s.Pause(span(5), at(12)) // ends sooner: nothing
+	s.Pause(span(30), at(20))
+	check(49, 10, ForPause)
+	check(50, 10, ForFailures)
+	check(51, 11, ForFailures)
+	s.Pause(span(10), at(60))
+	check(75, 25, ForFailures)
+	s.Pause(span(10), at(75))
+	s.Resume(at(80))
+	check(90, 25, Open)
+	s.gate.closeUntil(ForRetryAfter, at(200), at(100))
+	check(110, 35, ForRetryAfter)
+	s.Pause(span(50), at(110)) // within the closing
+	check(120, 35, ForRetryAfter)
+	check(170, 45, ForRetryAfter)
+	s.Ready(0, 1, at(300), at(300))
+	check(300, 75, Open)
 }

@@ -135,8 +135,9 @@ type breaker struct {
 	until  time.Time     // the next call, which is a probe while probing, may go then
 	jitter time.Duration // the part of until that is our own jitter
 	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
-	since  time.Time     // when this closing began
-	total  time.Duration // time spent closed before since
+	since  time.Time     // when this closing began, moved on by the time that was paused by hand
+	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing began
+	total  time.Duration // the time spent closed before byHand, without pauses by hand
 	brief  bool          // for an overloaded answer: it reopens as it was
 	status uint16        // of the last answer that closed the gate or kept it closed; 0: there was no answer
 

@@ -13,7 +13,10 @@ import (
 //   - a moment: until is over, and whoever looks at the gate next reopens it, as of that moment (settle);
 //   - an answer: probing is set, and the success of the probe that went at until reopens it (succeed).
 //
-// Resume is the third, by hand. The clock of the closed time runs from since to that end.
+// Resume is the third, by hand. The clock of the closed time runs from since to that end, but not while somebody on
+// this side has paused the gate: what calls wait for then is not the upstream's doing, and they need no patience for it.
+// Example: failures close the gate at 0 s, and somebody pauses it from 10 s to 10 min. At 11 min calls that wait since 0 s
+// have waited for 70 s of closed time.
 
 // closeUntil begins a closing, or makes the one that there is last until then too, and reports whether
 // until decides when it ends. An advertised time becomes the floor: nothing that comes later, such as the
@@ -25,7 +28,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 		g.breaker = new(breaker)
 	}
 	if g.cause == Open {
-		g.since, g.until, g.floor, g.probes = now, now, time.Time{}, 0
+		g.since, g.byHand, g.until, g.floor, g.probes = now, now, now, time.Time{}, 0
 	}
 	if longest = until.After(g.until); longest {
 		g.jitter = 0
@@ -45,7 +48,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 // a slow start with three of four calls in flight is closed for 20 ms. Then four may be in flight, beside those that
 // have no answer yet.
 func (g *gate) closeBriefly(until, now time.Time) {
-	g.cause, g.brief, g.since, g.until, g.floor, g.jitter, g.probes = ForThrottling, true, now, until, time.Time{}, 0, 0
+	g.cause, g.brief, g.since, g.byHand, g.until, g.floor, g.jitter, g.probes = ForThrottling, true, now, now, until, time.Time{}, 0, 0
 	g.inFlight = 0
 	g.setAlert()
 }
@@ -67,7 +70,7 @@ func (g *gate) settle(now time.Time, pace rate.Limit) {
 
 // reopen ends a closing as of at, whatever it was for.
 func (g *gate) reopen(at time.Time, pace rate.Limit) {
-	g.total += max(0, at.Sub(g.since))
+	g.total += max(0, at.Sub(g.byHand))
 	if g.probing && pace == unpaced { // a probe's success says little
 		pace = 0
 	}
@@ -104,12 +107,17 @@ func (g *gate) probeAt(t time.Time) {
 
 // pause closes the gate for at least d. It begins an epoch if the gate is open, because what was sent before
 // says nothing of the time after. A gate that waits for a probe's answer keeps its cause and goes on probing
-// after the pause.
+// after the pause, and so does a gate that is closed for longer.
 func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
 	if d <= 0 {
 		return
 	}
-	g.hold(ForPause, now.Add(min(d, 1<<62)), now, pace)
+	until := now.Add(min(d, 1<<62))
+	g.hold(ForPause, until, now, pace)
+	if from := limit.Latest(now, g.byHand); until.After(from) {
+		g.total += max(0, now.Sub(g.byHand))
+		g.since, g.byHand = g.since.Add(until.Sub(from)), until
+	}
 }
 
 // holdUntil closes the gate for a time that the upstream has advertised, but not to a call of this gate, and reports
@@ -131,7 +139,7 @@ func (g *gate) holdUntil(until time.Time, status uint16, now time.Time, pace rat
 func (g *gate) hold(c Cause, until, now time.Time, pace rate.Limit) (longest bool) {
 	if !g.closed(now, pace) {
 		g.epoch++
-	} else if g.probing {
+	} else if g.probing || c == ForPause && !until.After(g.until) {
 		c = g.cause
 	}
 	longest = g.closeUntil(c, until, now)
@@ -160,7 +168,7 @@ func (g *gate) reopens(now time.Time) time.Time {
 
 // closedTime is a clock that runs only while the gate is closed. What a call has waited behind closed gates
 // is the difference of two readings, so it needs no bookkeeping for each call. Example: closed from 1 s to
-// 3 s and from 10 s on, it shows 2 s at 9 s and 4 s at 12 s.
+// 3 s and from 10 s on, it shows 2 s at 9 s and 4 s at 12 s. It stands still in a pause by hand.
 func (g *gate) closedTime(now time.Time) time.Duration {
 	switch {
 	case g.breaker == nil:
@@ -170,5 +178,5 @@ func (g *gate) closedTime(now time.Time) time.Duration {
 	case !g.probing && now.After(g.until):
 		now = g.until
 	}
-	return g.total + max(0, now.Sub(g.since))
+	return g.total + max(0, now.Sub(g.byHand))
 }

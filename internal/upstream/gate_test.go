@@ -507,7 +507,7 @@ func TestGateJitter(t *testing.T) {
 	}
 }
 
-// TestGateClosedTime runs only while the gate is closed.
+// TestGateClosedTime: that clock runs only while the gate is closed.
 func TestGateClosedTime(t *testing.T) {
 	g := newGateRun(t, "", 100)
 	at := func(d time.Duration, do func(*gateRun), want time.Duration) {
@@ -519,25 +519,28 @@ func TestGateClosedTime(t *testing.T) {
 			t.Errorf("at %v: %v before, %v after, want %v", d, before, after, want)
 		}
 	}
+	closes := func(d time.Duration) func(*gateRun) {
+		return func(g *gateRun) { g.hold(ForRetryAfter, g.now.Add(d), g.now, g.pace) }
+	}
 	look := func(g *gateRun) { g.closed(g.now, g.pace) }
 	at(0, nothing, 0)
-	at(10*sec, pauses(5*sec), 0)
+	at(10*sec, closes(5*sec), 0)
 	at(12*sec, nothing, 2*sec)
-	at(13*sec, pauses(5*sec), 3*sec)
-	at(17*sec, pauses(sec), 7*sec)
+	at(13*sec, closes(5*sec), 3*sec)
+	at(17*sec, closes(sec), 7*sec)
 	at(20*sec, nothing, 8*sec) // over at 18 s
 	at(21*sec, look, 8*sec)
 	at(30*sec, fail8(1), 8*sec)
 	at(40*sec, goes, 18*sec)
 	at(50*sec, succeeds(2), 28*sec)
 	at(60*sec, nothing, 28*sec)
-	at(60*sec, pauses(5*sec), 28*sec)
+	at(60*sec, closes(5*sec), 28*sec)
 	at(61*sec, resumes, 29*sec)
 	at(70*sec, nothing, 29*sec)
-	at(80*sec, pauses(5*sec), 29*sec)
-	at(90*sec, pauses(5*sec), 34*sec) // nobody has looked since the last one's end
+	at(80*sec, closes(5*sec), 29*sec)
+	at(90*sec, closes(5*sec), 34*sec) // nobody has looked since the last one's end
 	at(100*sec, resumes, 39*sec)
-	at(110*sec, pauses(5*sec), 39*sec)
+	at(110*sec, closes(5*sec), 39*sec)
 	at(120*sec, throttledFor(4, 10*sec), 44*sec) // a stale answer
 	at(130*sec, nothing, 54*sec)
 }
