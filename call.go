@@ -56,7 +56,7 @@ func (c *call) begin() error {
 		key = t.Key(c.req)
 	}
 	resend := replayable(c.req) && idempotent(c.req)
-	c.turn.Init(t.table, bounded(key), c.req.URL, &queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait, Tell: t.tell})
+	c.turn.Init(t.table, bounded(key), c.req.URL, &queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait, Tell: t.tell, Flow: v.flow})
 	return nil
 }
 

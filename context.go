@@ -16,11 +16,12 @@ type ctxOrder struct {
 	prio     int32
 	attempts int           // of WithMaxAttempts; 0: as Retry says
 	maxWait  time.Duration // of WithMaxWait; 0: as QueueOptions says; negative: none
+	flow     string        // of WithFlow
 }
 
 // want is what a call of a Queue or Group wants.
 func (v *ctxOrder) want() queue.Want {
-	return queue.Want{Cost: v.cost, Priority: v.prio, MaxWait: v.maxWait}
+	return queue.Want{Cost: v.cost, Priority: v.prio, MaxWait: v.maxWait, Flow: v.flow}
 }
 
 // ctxKey is the key of that value.
@@ -77,6 +78,17 @@ func WithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	if v.maxWait = d; d <= 0 {
 		v.maxWait = -1
 	}
+	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// WithFlow returns a ctx whose calls belong to a flow, such as a tenant's. Among waiting calls of one priority the
+// flows take turns, by QueueOptions.Weight: who floods the line delays only itself, and a newcomer waits for at most
+// about one call of each other flow. Calls that name no flow are one flow together; in the line of a shared
+// Transport.Limiter those of each key are. The name is shown in Stats, so it must not be a credential; above 256
+// bytes it is cut, and ends with a hash of the whole.
+func WithFlow(ctx context.Context, name string) context.Context {
+	v := *ctxValue(ctx)
+	v.flow = bounded(name)
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
 

@@ -3,9 +3,12 @@ package throttle_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,5 +206,76 @@ func TestCauseOfTheEnd(t *testing.T) {
 				t.Errorf("canceled %s: %v", when, err)
 			}
 		}
+	})
+}
+
+// Three tenants share a Queue, and a Group's tasks theirs: a flood delays only itself.
+func TestFlows(t *testing.T) {
+	for name, start := range map[string]func(q *throttle.Queue, ctx context.Context, log *journal, id int) (wait func()){
+		"Queue": func(q *throttle.Queue, ctx context.Context, log *journal, id int) func() {
+			log.wait(q, ctx, id)
+			return func() {}
+		},
+		"Group": func(q *throttle.Queue, ctx context.Context, log *journal, id int) func() {
+			g, _ := throttle.NewGroup(ctx, q)
+			g.Go(ctx, func(context.Context) error { log.add(id); return nil })
+			return func() { g.Wait() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				weights := map[string]float64{"b": 2}
+				q := throttle.NewQueue(throttle.NewLeaky(10), throttle.QueueOptions{Weight: func(flow string) float64 { return weights[flow] }})
+				q.Wait(t.Context())
+				var log journal
+				for i := range 12 { // four of each
+					flow := string("abc"[i/4])
+					defer start(q, throttle.WithFlow(t.Context(), flow), &log, i)()
+					synctest.Wait()
+				}
+				if got := q.Stats().Flows; !maps.Equal(got, map[string]int{"a": 4, "b": 4, "c": 4}) {
+					t.Errorf("%v wait", got)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				// b gets two of four turns until its calls have gone. The eighth is not that of a, whose call is the
+				// oldest: a has had its two.
+				if got := log.ids(); !slices.Equal(got, []int{0, 4, 8, 5, 1, 6, 9, 7, 2, 10, 3, 11}) {
+					t.Errorf("went in the order %v", got)
+				}
+				if got := q.Stats(); got.Flows != nil || got.Waiting != 0 {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A flow's name is cut as keys are, and Stats joins the flows with the fewest calls.
+func TestFlowNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := throttle.NewQueue(throttle.NewLeaky(0.001), throttle.QueueOptions{})
+		q.Wait(t.Context())
+		var log journal
+		ctx, cancel := context.WithCancel(t.Context())
+		long := strings.Repeat("x", 1<<20)
+		for i := range 150 {
+			log.wait(q, throttle.WithFlow(ctx, fmt.Sprint("flow ", i)), i)
+		}
+		for _, flow := range []string{"", long + "a", long + "b", long + "b"} {
+			log.wait(q, throttle.WithFlow(ctx, flow), 0)
+		}
+		got, sum := q.Stats().Flows, 0
+		for name, n := range got {
+			if sum += n; len(name) > 256 {
+				t.Errorf("a name of %d bytes", len(name))
+			}
+		}
+		if len(got) != 101 || sum != 154 || got[""] != 1 || got["_other"] != 53 || slices.Max(slices.Collect(maps.Values(got))) != 53 {
+			t.Errorf("%d flows with %d calls in all: %v", len(got), sum, got)
+		}
+		cancel()
+		log.wg.Wait()
+		conserved(t, q)
 	})
 }

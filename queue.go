@@ -25,6 +25,11 @@ type QueueOptions struct {
 	// MaxInFlight bounds the calls that are sent and not finished. 0: no bound. A Transport's call has
 	// finished when the response's body is closed or read to its end, or its ctx ends.
 	MaxInFlight int
+
+	// Weight is the share of a flow (WithFlow) of the line: one of weight 2 gets twice as much as one of weight 1
+	// while both wait. nil: all have 1. It is asked once for each call that names a flow, possibly by several
+	// goroutines at once. Weights are clamped to [0.001, 1000]; NaN, 0, a negative weight and a panic count as 1.
+	Weight func(flow string) float64
 }
 
 // check returns an error for the first field with an impossible value.
@@ -105,18 +110,19 @@ func (q *Queue) Resume() { q.q.Resume() }
 //	"failing"      the upstream keeps failing
 //	"paused"       Pause was called
 type QueueStats struct {
-	Waiting   int           // calls in line
-	InFlight  int           // attempts without a response yet; for a Queue, or with MaxInFlight, slots held
-	Tokens    float64       // units ready now; negative: a debt; math.MaxFloat64: no limiter of this package
-	Limit     rate.Limit    // units per second of the slowest limiter of this package; rate.Inf: none
-	ClosedFor time.Duration // how much longer the gate is closed, as far as is known; 0: not at all
-	Cause     string        // why the gate is closed; "": it is open
-	Sent      uint64        // attempts sent
-	Throttled uint64        // attempts that the upstream throttled
-	Retried   uint64        // attempts after a call's first
-	Refused   uint64        // calls that this side refused: queue full, paused, wait too long
-	Reason    string        // what holds the first call in line, see Event; "": nobody waits
-	Until     time.Time     // until when it does, as far as is known; zero: unknown, or nobody waits
+	Waiting   int            // calls in line
+	Flows     map[string]int // of these, those of each flow; above 100 flows the smaller ones together as "_other"; nil: none is named
+	InFlight  int            // attempts without a response yet; for a Queue, or with MaxInFlight, slots held
+	Tokens    float64        // units ready now; negative: a debt; math.MaxFloat64: no limiter of this package
+	Limit     rate.Limit     // units per second of the slowest limiter of this package; rate.Inf: none
+	ClosedFor time.Duration  // how much longer the gate is closed, as far as is known; 0: not at all
+	Cause     string         // why the gate is closed; "": it is open
+	Sent      uint64         // attempts sent
+	Throttled uint64         // attempts that the upstream throttled
+	Retried   uint64         // attempts after a call's first
+	Refused   uint64         // calls that this side refused: queue full, paused, wait too long
+	Reason    string         // what holds the first call in line, see Event; "": nobody waits
+	Until     time.Time      // until when it does, as far as is known; zero: unknown, or nobody waits
 }
 
 // Stats returns a snapshot of the line, its gate and its limiter.

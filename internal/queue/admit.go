@@ -87,12 +87,12 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	if left == nil {
 		w.wake = make(chan struct{}, 1)
 	}
-	return q.joinLocked(w, left, o.retry, now), w, nil
+	return q.joinLocked(w, o, left, now), w, nil
 }
 
-// joinLocked puts w into the line; left: see admitLocked. urgent: w is a retry and may belong in front of those who
+// joinLocked puts w, which o wants, into the line; left: see admitLocked. A retry may belong in front of those who
 // wait, so the line is looked at even if w is not the head.
-func (q *Queue) joinLocked(w *waiter, left func(*waiter, error), urgent bool, now time.Time) *line {
+func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now time.Time) *line {
 	if q.line == nil {
 		q.line = newLine(q)
 		q.crowded.Store(q.up.Calm())
@@ -104,13 +104,14 @@ func (q *Queue) joinLocked(w *waiter, left func(*waiter, error), urgent bool, no
 		}
 		l.tasks[w] = left
 	}
+	l.join(w, o)
 	l.push(w)
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, int64(w.cost))
 	}
 	q.planExpulsionLocked(w, now)
 	// Behind the head nothing changes for the others: their timer is set for the head already.
-	if urgent || q.headLocked(now) == w {
+	if o.retry || q.headLocked(now) == w {
 		q.advanceLocked(now)
 	}
 	return l

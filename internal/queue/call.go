@@ -36,6 +36,7 @@ type Want struct {
 	Cost     int // units
 	Priority int32
 	Resend   bool          // it can be sent again: good for a probe
+	Flow     string        // whose it is; "": nobody's
 	MaxWait  time.Duration // it may wait in place of Options.MaxWait; 0: that one holds; negative: not at all
 	Tell     Tell          // what Call.Held says of its waits
 }
@@ -92,6 +93,7 @@ func (c *Call) Init(t *Table, key string, url *url.URL, w *Want) {
 	if w.Resend {
 		o.wants |= canResend
 	}
+	o.join(w.Flow, &t.common.Options)
 }
 
 // Key is the call's.

@@ -5,16 +5,17 @@ import (
 	"math"
 )
 
-// chunkLen is how many places a chunk of a fifo has. With one slice for all, a line of 20,000 would hold up to
-// 25 bytes a waiter, because a slice grows by a quarter and is copied.
+// chunkLen is how many places a chunk of a fifo has. With one slice for all, a line of 20,000
+// would hold up to 25 bytes a waiter, because a slice grows by a quarter and is copied.
 const chunkLen = 64
 
-// A fifo is waiters in the order of their seq. Those who came in order stand in places: to put one in or
-// take the first out touches no other waiter, where a heap of 100,000 reads thirty. Only those who came
-// back to an older place, as retries do, are in a heap. The zero value is empty.
+// A fifo is waiters in the order of their seq. Those who came in order stand in places: to
+// put one in or take the first out touches no other waiter, where a heap of 100,000 reads
+// thirty. Only those who came back to an older place, as retries do, are in a heap. The zero
+// value is empty.
 //
-// The places are in chunks, so that a fifo grows and shrinks by 64 places, whatever its length. Place 0 is
-// chunks[0][head]. An example with chunks of 4, a gap at x, and head 2:
+// The places are in chunks, so that a fifo grows and shrinks by 64 places, whatever its
+// length. Place 0 is chunks[0][head]. An example with chunks of 4, a gap at x, and head 2:
 //
 //	chunks    [- - 41 x] [43 44 45 46] [47]
 //	place          0  1    2  3  4  5    6
@@ -40,9 +41,9 @@ func (f *fifo) at(place int32) **waiter {
 
 // put puts w in.
 //
-// A call is late if a later one has been here before. An example: calls 3 and 6 stood in this fifo and
-// have gone, so last is 6. Call 3 is throttled and comes back, at its old place: it goes to the heap.
-// Call 7 is new and goes to the places. Turns are 3, then 7.
+// A call is late if a later one has been here before. An example: calls 3 and 6 stood in this
+// fifo and have gone, so last is 6. Call 3 is throttled and comes back, at its old place: it
+// goes to the heap. Call 7 is new and goes to the places. Turns are 3, then 7.
 func (f *fifo) put(w *waiter) {
 	f.units += int64(w.cost)
 	if w.seq > f.last {
@@ -55,8 +56,8 @@ func (f *fifo) put(w *waiter) {
 
 // push puts w in the next place.
 //
-// begin counts all that have left the front. So an index stays right when the places move on: it is counted
-// from the first waiter that ever came, not from place 0.
+// begin counts all that have left the front. So an index stays right when the places move on:
+// it is counted from the first waiter that ever came, not from place 0.
 func (f *fifo) push(w *waiter) {
 	w.index = (f.begin + f.places) & math.MaxInt32
 	end := len(f.chunks) - 1
@@ -82,12 +83,12 @@ func (f *fifo) take(w *waiter) {
 	}
 }
 
-// vacate takes w out of its place, with the gaps that are then the first; all of them when they are the
-// most.
+// vacate takes w out of its place, with the gaps that are then the first; all of them when
+// they are the most.
 //
-// An example: the indexes 41, 42, 43 with a gap at 42. When 41 leaves, 42 goes with it: begin is 43.
-// Taking out one in the middle costs the same as one in front. Closing up moves n waiters only after n
-// have left, which makes one move for each that leaves.
+// An example: the indexes 41, 42, 43 with a gap at 42. When 41 leaves, 42 goes with it: begin
+// is 43. Taking out one in the middle costs the same as one in front. Closing up moves n
+// waiters only after n have left, which makes one move for each that leaves.
 func (f *fifo) vacate(w *waiter) {
 	*f.at((w.index - f.begin) & math.MaxInt32) = nil
 	w.index = -1
@@ -111,8 +112,8 @@ func (f *fifo) vacate(w *waiter) {
 	}
 }
 
-// first is the one who came first. There is one: place 0 is never a gap, and late[0] is the least of its heap,
-// so two are compared.
+// first is the one who came first. There is one: place 0 is never a gap, and late[0] is the
+// least of its heap, so two are compared.
 func (f *fifo) first() *waiter {
 	if f.places == 0 {
 		return f.late[0]
@@ -124,9 +125,9 @@ func (f *fifo) first() *waiter {
 	return w
 }
 
-// before counts the units of those in f that came before seq.
-// A newcomer is behind all of them, which needs no count. Only a call that comes back to an older place
-// makes it go through the fifo.
+// before counts the units of those in f that came before seq. A newcomer is behind all of
+// them, which needs no count. Only a call that comes back to an older place makes it go
+// through the fifo.
 func (f *fifo) before(seq uint64) (units int64) {
 	if seq > f.last {
 		return f.units
@@ -161,8 +162,9 @@ func (f *fifo) each(visit func(*waiter)) {
 
 // What container/heap needs.
 
-// The heap is late. A waiter's index there is -2 minus its place, so the sign says where a waiter
-// stands: 0 and above in the places, -1 nowhere, -2 the top of the heap, -3 and -4 its children.
+// The heap is late. A waiter's index there is -2 minus its place, so the sign says where a
+// waiter stands: 0 and above in the places, -1 nowhere, -2 the top of the heap, -3 and -4 its
+// children.
 func (f *fifo) Len() int           { return len(f.late) }
 func (f *fifo) Less(i, j int) bool { return f.late[i].seq < f.late[j].seq }
 

@@ -94,6 +94,9 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 		return 0
 	}
 	l.check()
+	if q.common.shared == nil {
+		l.flows.checkFlows([]*line{l})
+	}
 	if seen == nil {
 		seen = new(look)
 		m.looks[q] = seen
@@ -165,7 +168,7 @@ func (s *look) take(q *Queue) {
 	l := q.line
 	probing := q.up.Closing(q.common.now()).Probing
 	s.line, s.served, s.waiters = l, l.served, s.waiters[:0]
-	s.plain, s.scope = !probing && l.asking == nil && len(l.scopes) == 1, l.scopes[0].number
+	s.plain, s.scope = !probing && l.asking == nil && len(l.scopes) == 1 && l.flows == nil, l.scopes[0].number
 	l.each(func(w *waiter) { s.waiters = append(s.waiters, w) })
 }
 
@@ -268,7 +271,7 @@ func (s *look) checkOrder(q *Queue) {
 // The table may have more than t.most keys while busy ones cannot be dropped, and shrinks by one for
 // each new key. An example: 4 keys at most, and 6 were busy at once: up to 10 are sound.
 func (m *mutex) lookAtTable(now time.Time) (n int) {
-	t, busy, units := m.table, 0, int64(0)
+	t, busy, units, lines := m.table, 0, int64(0), []*line(nil)
 	for i, e := range t.order {
 		q := &e.queue
 		n += 1 + m.lookAt(q, now)
@@ -283,6 +286,7 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 		}
 		if q.line != nil {
 			q.line.each(func(w *waiter) { units += int64(w.cost) })
+			lines = append(lines, q.line)
 		}
 	}
 	if r := t.recent; len(t.keys) != len(t.order) || r != nil && t.keys[r.queue.key] != r {
@@ -293,6 +297,7 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 	}
 	if t.common.shared != nil {
 		t.common.shared.check(units)
+		t.common.shared.flows.checkFlows(lines)
 	}
 	if h := t.common.hosts; h != nil && (len(h) == 0 || len(h) > maxHosts) {
 		broken("%d closings of hosts are kept", len(h))

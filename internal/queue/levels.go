@@ -18,8 +18,9 @@ package queue
 // looks random. So its shape is that of a tree into which the levels were put in random order, and
 // its depth about 2·ln(levels), whatever comes and goes.
 type level struct {
-	fifo
-	prio int32
+	fifo         // of the calls that name no flow
+	parts *parts // of those that do; nil: nobody does
+	prio  int32
 
 	below  [2]*level // the trees of higher and of lower priorities; nil: none
 	total  int64     // units in the whole tree
@@ -70,7 +71,7 @@ func (l *level) without(w *waiter) *level {
 	if w.prio != l.prio {
 		side := l.side(w.prio)
 		l.below[side] = l.below[side].without(w)
-	} else if l.take(w); l.waiters() == 0 {
+	} else if l.take(w); l.waiters() == 0 && l.parts == nil {
 		return join(l.below[0], l.below[1])
 	}
 	l.sum()
@@ -120,7 +121,7 @@ func (l *level) weight() uint64 {
 // It reads only l and its two children, whose own sums must be right. So whoever changes a level calls
 // sum from there up to the root.
 func (l *level) sum() {
-	l.total, l.oldest = l.units, l.first()
+	l.total, l.oldest = l.all(), l.eldest()
 	for _, b := range l.below {
 		if b != nil {
 			l.total += b.total
@@ -147,6 +148,83 @@ func (l *level) highest() *level {
 	return l
 }
 
+// find returns the level of a priority in the tree l, which may be nil; nil if there is none.
+func (l *level) find(prio int32) *level {
+	for l != nil && l.prio != prio {
+		l = l.below[l.side(prio)]
+	}
+	return l
+}
+
+// put puts w into its level.
+func (l *level) put(w *waiter) {
+	if w.wants&apart == 0 {
+		l.fifo.put(w)
+		return
+	}
+	if l.parts == nil {
+		l.parts = newParts()
+	}
+	l.parts.put(w)
+}
+
+// take takes w out of its level.
+func (l *level) take(w *waiter) {
+	if w.wants&apart == 0 {
+		l.fifo.take(w)
+		return
+	}
+	if l.parts.take(w); len(l.parts.of) == 0 {
+		l.parts = nil
+	}
+}
+
+// all are the units in the level.
+func (l *level) all() int64 {
+	if l.parts == nil {
+		return l.units
+	}
+	return l.units + l.parts.units
+}
+
+// eldest is the waiter of the level that came first. There is one.
+func (l *level) eldest() *waiter {
+	if l.parts == nil {
+		return l.first()
+	}
+	w := l.parts.eldest()
+	if l.waiters() > 0 && l.first().seq < w.seq {
+		return l.first()
+	}
+	return w
+}
+
+// next is the first waiter of the flow that starts first; nil: l is nil.
+func (l *level) next(fs flows) *waiter {
+	switch {
+	case l == nil:
+		return nil
+	case l.parts == nil:
+		return l.first()
+	}
+	w := l.parts.next().first()
+	if l.waiters() > 0 && fs.before(l.first(), w) {
+		return l.first()
+	}
+	return w
+}
+
+// before counts the units of those in l that came before seq.
+func (l *level) before(seq uint64) int64 {
+	units := l.fifo.before(seq)
+	if l.parts != nil {
+		for _, p := range l.parts.piles[byAge].parts {
+			units += p.before(seq)
+		}
+	}
+	return units
+}
+
 // each visits all waiters of the tree l, which may be nil, by priority.
 func (l *level) each(f func(*waiter)) {
 	if l == nil {
@@ -154,6 +232,11 @@ func (l *level) each(f func(*waiter)) {
 	}
 	l.below[0].each(f)
 	l.fifo.each(f)
+	if l.parts != nil {
+		for _, p := range l.parts.piles[byAge].parts {
+			p.each(f)
+		}
+	}
 	l.below[1].each(f)
 }
 
@@ -168,7 +251,7 @@ func (l *level) ahead(prio int32, seq uint64) (units int64) {
 		case prio > l.prio:
 			l = l.below[0]
 		case prio < l.prio:
-			units += l.below[0].treeUnits() + l.units
+			units += l.below[0].treeUnits() + l.all()
 			l = l.below[1]
 		default:
 			return units + l.below[0].treeUnits() + l.before(seq)

@@ -38,6 +38,8 @@ type line struct {
 	due     time.Time   // the moment that a limiter named for the head; zero: none
 	asking  *waiter     // whose goroutine asks a foreign limiter now
 	stop    func()      // ends the watch on the own limiters
+	inTurn  bool        // the head is who is next by its flow's virtual start, not the eighth or a probe
+	owed    *waiter     // the oldest, whose turn has come in the line of several keys; nil or gone: nobody
 	expelAt time.Time   // when the first waiter has spent its MaxPause; zero: nobody has one
 
 	reasons map[*waiter]error // of refused waiters that have not seen theirs yet
@@ -50,6 +52,9 @@ type line struct {
 // newLine makes the line of q, and has it woken when one of q's own limiters changes.
 func newLine(q *Queue) *line {
 	l := &line{q: q}
+	if s := q.common.shared; s != nil {
+		l.flows = s.flows
+	}
 	l.stop = l.ending(q.limits.Watch(l.wakeUp))
 	return l
 }
@@ -111,6 +116,40 @@ func (l *line) advance(now time.Time) {
 			return
 		}
 	}
+}
+
+// join finds the flow of w, which o wants and which begins to wait.
+//
+// Whether a call must wait is known only under the lock, and its weight was asked for without it. The latest weight of
+// a flow holds for all its calls that wait, and from its next charge on.
+func (l *line) join(w *waiter, o *order) {
+	w.flow = nil // that of an earlier attempt, which may have been forgotten
+	if l.flows == nil {
+		if o.flowName == "" {
+			return
+		}
+		l.flows = flows{}
+	}
+	id, shared, c := l.q.flowID(o), l.q.common.shared != nil, l.flows[w.prio]
+	if c == nil {
+		if o.flowName == "" && !shared {
+			return
+		}
+		if c = l.flows.add(w.prio); !shared { // those that wait already
+			c.unnamed = c.flow(flowID{})
+			c.unnamed.count, c.unnamed.units = l.unnamed(w.prio)
+			c.waiting = c.unnamed.count
+		}
+	}
+	f := c.flow(id)
+	if f != c.unnamed {
+		w.flow = f
+	}
+	if o.flowName != "" {
+		f.weight = o.weight
+		w.wants |= apart
+	}
+	f.join(w)
 }
 
 // leave takes w out of the line and settles it: granted, or refused because of err.

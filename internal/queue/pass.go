@@ -32,10 +32,7 @@ func (q *Queue) advanceLocked(now time.Time) {
 // open, the POST would go.
 func (q *Queue) headLocked(now time.Time) *waiter {
 	if q.line.count == 0 || !q.up.ProbeDue(now) {
-		if q.up.Scopes() > 1 {
-			return q.line.nextIn(func(scope uint8, n int) time.Time { return q.up.ScopeReady(scope, n, now) }, now)
-		}
-		return q.line.next()
+		return q.inOrderLocked(now)
 	}
 	var best *waiter
 	q.line.each(func(w *waiter) {
@@ -50,6 +47,36 @@ func (q *Queue) headLocked(now time.Time) *waiter {
 	return best
 }
 
+// inOrderLocked is headLocked but for probes. With a shared line it is that line's turns that count: when the eighth comes
+// to this queue, that is its oldest call's, which stays the head until it goes.
+//
+// An example: key a has calls of priority 5 without end, and one old call of priority 0. The shared line's eighth turn
+// comes to a: the old call is owed a turn. It costs 3 units, and a's own limiter has one. Meanwhile a steps out of the
+// shared line, where others go. When the three are there a steps in again, in the place of its calls of priority 5,
+// and the old call goes.
+func (q *Queue) inOrderLocked(now time.Time) *waiter {
+	l, s := q.line, q.common.shared
+	if s != nil {
+		if w := l.owed; w != nil && w.index != -1 && (q.up.Scopes() <= 1 || !q.up.ScopeReady(w.scope, int(w.cost), now).After(now)) {
+			return w
+		}
+		l.served, l.owed = 0, nil
+		if s.oldestTurn() && s.head() == q {
+			l.served = s.served
+		}
+	}
+	w := (*waiter)(nil)
+	if q.up.Scopes() > 1 {
+		w = l.nextIn(func(scope uint8, n int) time.Time { return q.up.ScopeReady(scope, n, now) }, now)
+	} else {
+		w = l.next()
+	}
+	if s != nil && l.oldestTurn() {
+		l.owed, l.served = w, 0
+	}
+	return w
+}
+
 // passLocked decides about w, the head: may it go, and if so, as of when? at is the moment for which units are
 // taken (see asOf). With a shared limiter, w first has to be the head of the shared line too.
 //
@@ -62,6 +89,7 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) (d decision) {
 		return decision{verdict: deny, err: q.common.Errors.Deadline}
 	}
 	s := q.common.shared
+	q.line.inTurn = q.line.flows != nil && !q.line.oldestTurn() && w != q.line.owed && !q.up.ProbeDue(now)
 	if s != nil {
 		// Two limiters may have named a moment, the key's and the shared one. The earlier is the one
 		// that has been waited for here, so a late timer is made up for from it on.
@@ -108,6 +136,9 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 	if at := q.hostTurnLocked(int(w.cost), now); at.After(now) {
 		s.stepOut(q)
 		return decision{verdict: later, until: at, exact: true}
+	}
+	if w == q.line.owed { // it goes in the place of the one that is next
+		w = q.line.next()
 	}
 	s.enter(q, w)
 	if s.head() != q {
@@ -181,6 +212,9 @@ func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
 	w.taken = at.Sub(q.common.base)
 	w.epoch = q.up.Epoch()
 	w.paused += q.up.ClosedTime(now)
+	if f := q.line.flows.of(w); f != nil {
+		f.charge(w.cost, q.line.inTurn)
+	}
 	// An example: 0.2 s per unit were known, and a call of 2 units comes 0.56 s after the last one:
 	// 0.28 s per unit. The new figure is 0.2 + (0.28 − 0.2)/8 = 0.21.
 	if f := q.foreign; f != nil {
@@ -204,6 +238,9 @@ func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
 // The shared line predicts from the units of all who wait, behind their heads too, so each one is taken
 // off when it leaves.
 func (q *Queue) goneLocked(w *waiter) {
+	if f := q.line.flows.of(w); f != nil {
+		f.gone(w, q.line.flows)
+	}
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, -int64(w.cost))
 	}
@@ -234,6 +271,9 @@ func (q *Queue) undoLocked(w *waiter, now time.Time) {
 	}
 	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, int(w.cost), at, now)
 	q.limits.GiveBack(at, now, int(w.cost))
+	if f := w.flow; f != nil {
+		f.credit += f.share(w.cost)
+	}
 	if s := q.common.shared; s != nil {
 		s.dirty = true // the units may be for another key
 	}

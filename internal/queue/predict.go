@@ -19,13 +19,36 @@ import (
 // limiter, where calls of other keys are before it too. startAtLocked takes the latest of the three.
 func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 	var before upstream.Before
-	if q.line != nil {
-		before.All, before.Scope = q.line.ahead(o.prio, o.seq, o.scope)
+	if l := q.line; l != nil {
+		if c := q.classLocked(o); c == nil {
+			before.All, before.Scope = l.ahead(o.prio, o.seq, o.scope)
+		} else {
+			before.All, before.Scope = l.aheadIn(c, c.flows[q.flowID(o)], o)
+		}
 	}
 	if s := q.common.shared; s != nil {
-		before.Shared = s.waiting.ahead(o.prio)
+		before.Shared = s.ahead(o, q.flowID(o))
 	}
 	return q.startAtLocked(before, int(o.cost), o.scope, now).Sub(now)
+}
+
+// flowID is that of a call. Where several keys share a line, the calls of a key that name no flow are the key's. A name
+// cannot be mistaken for a key, because the two differ in isKey.
+func (q *Queue) flowID(o *order) flowID {
+	if o.flowName == "" && q.common.shared != nil {
+		return flowID{q.key, true}
+	}
+	return flowID{name: o.flowName}
+}
+
+// classLocked is the class of a call that arrives; nil: no flow matters to it. The first one to name a flow finds all
+// others in the unnamed one.
+func (q *Queue) classLocked(o *order) *class {
+	c := q.line.flows[o.prio]
+	if c == nil && o.flowName != "" {
+		c = new(class)
+	}
+	return c
 }
 
 // startAtLocked returns when a call of n units would start that has so many units before it: the latest of what

@@ -12,6 +12,7 @@
 //	line.go, waiter.go, ask.go the line: a timer, and the race of a grant and the end of a ctx
 //	ranks.go, levels.go        the order of a line's waiters, and
 //	fifo.go                    of those of one priority and scope
+//	flow.go, parts.go          how flows share a line
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
 //	reason.go                  what holds a call that waits, for observers
 //	errors.go                  the errors of calls that are ended on this side
@@ -61,6 +62,7 @@ type Options struct {
 	MaxWaiting  int
 	MaxWait     time.Duration
 	MaxInFlight int
+	Weight      func(flow string) float64
 }
 
 // A Config is what the queues that share a lock have in common.
@@ -124,7 +126,7 @@ func (q *Queue) Wait(ctx context.Context, want Want) error {
 	if ctx.Err() == nil && want.MaxWait == 0 {
 		var w *waiter
 		var now time.Time
-		if q.crowded.Load() {
+		if want.Flow == "" && q.crowded.Load() {
 			w = &waiter{wake: make(chan struct{}, 1), cost: want.units(), prio: want.Priority}
 			now = time.Now()
 		}
@@ -156,7 +158,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 		return nil, q.payLocked(cost, q.common.now())
 	}
 	opts := &q.common.Options
-	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.prio > l.top() ||
+	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.prio > l.top() || l.flows != nil ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
 		return nil, false // the long way: enter
 	}
@@ -175,7 +177,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 
 // waitInLine is Wait in all other cases.
 func (q *Queue) waitInLine(ctx context.Context, want Want) error {
-	o := want.order(0)
+	o := q.order(want, 0)
 	err := q.enter(ctx, &o)
 	if err == nil && q.up.Alert() {
 		q.finish(o.epoch)
@@ -185,7 +187,7 @@ func (q *Queue) waitInLine(ctx context.Context, want Want) error {
 
 // Do waits for a start, then calls fn with an in-flight slot.
 func (q *Queue) Do(ctx context.Context, want Want, fn func(context.Context) error) error {
-	o := want.order(wantsSlot | takesTime)
+	o := q.order(want, wantsSlot|takesTime)
 	if err := q.enter(ctx, &o); err != nil {
 		return err
 	}
@@ -247,6 +249,7 @@ func (q *Queue) change(f func(now time.Time)) {
 // Stats is a snapshot of a Queue; throttle.QueueStats has the words.
 type Stats struct {
 	Waiting   int
+	Flows     map[string]int
 	InFlight  int
 	Tokens    float64
 	Limit     rate.Limit
@@ -272,7 +275,7 @@ func (q *Queue) Stats() Stats {
 		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
 	if q.line != nil {
-		s.Waiting = q.line.count
+		s.Waiting, s.Flows = q.line.count, q.line.byName()
 		s.Reason, s.Until = q.headHeldLocked(now)
 	}
 	if under := q.underLocked(); q.common.Options.MaxInFlight == 0 && under > 0 {

@@ -1,18 +1,25 @@
 package queue
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A sharedLine is the line before Transport.Limiter, which the calls of all keys pay. Those who wait in it
-// are queues: each has at most one entry, for the head of its own line, and enters when that head's own
-// gate, slot and key limiter would let it go. Only the queue at the head of the sharedLine takes units,
-// from its own limiters and the shared ones together, so that a call takes from all or from none.
+// A sharedLine is the line before Transport.Limiter, which the calls of all keys pay. Those
+// who wait in it are queues: each has at most one entry, for the head of its own line, and
+// enters when that head's own gate, slot and key limiter would let it go. Only the queue at
+// the head of the sharedLine takes units, from its own limiters and the shared ones together,
+// so that a call takes from all or from none.
 //
-// An example: keys a and b share 10/s. b's gate is closed: b steps out, and a's calls get every turn. The
-// gate opens: b enters again, at the place of its head's arrival.
+// An example: keys a and b share 10/s. b's gate is closed: b steps out, and a's calls get
+// every turn. The gate opens: b enters again, at the place of its head's arrival.
+//
+// Flows are those of all keys, and each key's line looks at the same ones: which of its flows
+// is next depends on what that flow has got under other keys. A key is the flow of its calls
+// that name none. An example: key a has 10,000 calls in line, and b one at a time. They take
+// turns, where by arrival b would wait for all of a.
 //
 // The lock that all queues share guards it.
 type sharedLine struct {
@@ -29,34 +36,39 @@ type sharedLine struct {
 
 // newSharedLine returns an empty line before l.
 func newSharedLine(l *limit.Set) *sharedLine {
-	return &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
+	s := &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
+	s.flows = flows{}
+	return s
 }
 
 // enter puts q in at the place of its head, by priority and arrival, or moves it there.
 //
-// An example: the head of a is its call 7, and a call of a higher priority, 9, becomes its head. The
-// entry for 7 goes, and one for 9 is put where 9 belongs among the heads of all keys.
+// An example: the head of a is its call 7, and a call of a higher priority, 9, becomes its
+// head. The entry for 7 goes, and one for 9 is put where 9 belongs among the heads of all
+// keys.
 func (s *sharedLine) enter(q *Queue, head *waiter) {
-	e := s.entries[q]
+	e, seq := s.entries[q], q.line.eldest().seq
 	switch {
 	case e == nil:
-		e = new(waiter)
+		e = &waiter{wants: apart}
 		s.entries[q], s.queues[e] = e, q
-	case e.seq == head.seq && e.prio == head.prio:
+		s.dirty = s.dirty || s.oldestTurn() // it may be the oldest, in whose place a third one goes, see nextIn
+	case e.seq == seq && e.flow == head.flow:
 		return
 	default:
 		s.remove(e)
 		s.dirty, s.due = true, time.Time{} // it may have been the head
 	}
-	e.seq, e.prio, e.cost = head.seq, head.prio, head.cost
+	e.seq, e.prio, e.cost, e.flow = seq, head.prio, head.cost, head.flow
 	s.push(e)
 }
 
-// stepOut takes q out, whose head cannot go or has left. The moment named for that head means nothing to
-// the next one.
+// stepOut takes q out, whose head cannot go or has left. The moment named for that head means
+// nothing to the next one.
 //
-// An example: due is t + 100 ms for a call of 5 units. Its ctx ends, and the next head costs 1, which
-// is there at once. If due stayed, that call's units would be dated by the wrong moment.
+// An example: due is t + 100 ms for a call of 5 units. Its ctx ends, and the next head costs
+// 1, which is there at once. If due stayed, that call's units would be dated by the wrong
+// moment.
 func (s *sharedLine) stepOut(q *Queue) {
 	if s.head() == q {
 		s.due = time.Time{}
@@ -76,9 +88,8 @@ func (s *sharedLine) leave(q *Queue) {
 	s.dirty = true
 }
 
-// head is the queue whose turn it is, or nil.
-// While its head asks a foreign limiter a queue stays first, even if a call of a higher priority comes:
-// its units are half taken.
+// head is the queue whose turn it is, or nil. While its head asks a foreign limiter a queue
+// stays first, even if a call of a higher priority comes: its units are half taken.
 func (s *sharedLine) head() *Queue {
 	if s.asking != nil {
 		return s.asking
@@ -103,12 +114,23 @@ func (s *sharedLine) follow(q *Queue, d decision) {
 	}
 }
 
-// settle advances the queues whose turn has come, until the one at the head has been looked at.
+// ahead counts the units of all keys that go before a newcomer of a flow: those of higher
+// priorities, and in its own those that start before it.
+func (s *sharedLine) ahead(o *order, id flowID) int64 {
+	units := s.waiting.ahead(o.prio)
+	if c := s.flows[o.prio]; c != nil {
+		units += c.ahead(id, cmp.Or(o.weight, 1)) - s.waiting[o.prio]
+	}
+	return units
+}
+
+// settle advances the queues whose turn has come, until the one at the head has been looked
+// at.
 //
-// Each grant may bring another queue to the head, and advancing that one may bring the next: dirty says
-// that the head has changed since it was looked at. A loop does this, not a recursion: with 60,000 keys
-// whose heads go one after the other, the stack would be as deep. advanceLocked of the queues inside
-// the loop finds settling set and returns.
+// Each grant may bring another queue to the head, and advancing that one may bring the next:
+// dirty says that the head has changed since it was looked at. A loop does this, not a
+// recursion: with 60,000 keys whose heads go one after the other, the stack would be as deep.
+// advanceLocked of the queues inside the loop finds settling set and returns.
 func (s *sharedLine) settle(now time.Time) {
 	if s.settling {
 		return
@@ -126,8 +148,8 @@ func (s *sharedLine) settle(now time.Time) {
 	}
 }
 
-// A tally counts units by priority, for predictions: a newcomer waits for those of its own priority and
-// above.
+// A tally counts units by priority, for predictions: a newcomer waits for those of its own
+// priority and above.
 type tally map[int32]int64
 
 // add counts units, or takes them off if they are negative.
@@ -139,9 +161,9 @@ func (t tally) add(prio int32, units int64) {
 
 // ahead counts the units of that priority and above.
 //
-// An example: 3 units of priority 5 and 10 of priority 0 wait. A newcomer of priority 0 has 13 before
-// it, one of priority 5 has 3, one of 9 none. There are as many entries as priorities in use, whatever
-// the number of keys.
+// An example: 3 units of priority 5 and 10 of priority 0 wait. A newcomer of priority 0 has
+// 13 before it, one of priority 5 has 3, one of 9 none. There are as many entries as
+// priorities in use, whatever the number of keys.
 func (t tally) ahead(prio int32) (units int64) {
 	for p, n := range t {
 		if p >= prio {

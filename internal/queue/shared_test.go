@@ -251,7 +251,7 @@ func TestSharedLimiterIsNeverIdle(t *testing.T) {
 					ctx, cancel = context.WithCancel(ctx)
 					time.AfterFunc(time.Duration(roll(2000))*ms, cancel)
 				}
-				want := Want{Cost: 1 + roll(8)/7, Priority: int32(roll(3)), Resend: roll(2) == 0}
+				want := Want{Cost: 1 + roll(8)/7, Priority: int32(roll(3)), Resend: roll(2) == 0, Flow: []string{"", "", "a", "b"}[roll(4)]}
 				key := fmt.Sprint("h", roll(4))
 				wg.Go(func() {
 					defer cancel()

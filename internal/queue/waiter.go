@@ -38,6 +38,7 @@ type waiter struct {
 	taken    time.Duration  // once granted: the moment for which its units were taken
 	paused   time.Duration  // closed time that it has waited for; in line: less what that clock showed when it joined
 	route    upstream.Route // of its request
+	flow     *flow          // that it has named, see flows.of; nil: none
 	prio     int32
 	index    int32  // place in its level; -1: not in a line
 	cost     int32  // units
@@ -56,6 +57,7 @@ const (
 	wantsSlot wish = 1 << iota // it takes an in-flight slot
 	canResend                  // its request can be sent again, so it makes a good probe
 	counted                    // its start was counted by the quotas of its scope
+	apart                      // it stands with those of its flow, see parts
 	takesTime                  // work follows its start, which must be done before its deadline
 	meetsHost                  // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
 )
@@ -76,6 +78,8 @@ type order struct {
 	sample   bool      // its round trip is to be measured
 	waited   bool      // it has stood in the line
 	url      *url.URL  // its request's, for its route; nil: it has none
+	flowName string    // as Want.Flow
+	weight   float64   // of the flow; 0: it has none
 
 	maxWait time.Duration // as Want.MaxWait
 
@@ -84,9 +88,11 @@ type order struct {
 	predicted time.Duration // and how long it would wait
 }
 
-// order is what a caller wants that has that and wishes.
-func (w Want) order(wishes wish) order {
-	return order{waiter: waiter{cost: w.units(), prio: w.Priority, wants: wishes}, maxWait: w.MaxWait, tell: w.Tell}
+// order is what a caller wants that has that and wishes. It asks for the flow's weight.
+func (q *Queue) order(w Want, wishes wish) order {
+	o := order{waiter: waiter{cost: w.units(), prio: w.Priority, wants: wishes}, maxWait: w.MaxWait, tell: w.Tell}
+	o.join(w.Flow, &q.common.Options)
+	return o
 }
 
 // route is what decides which advertised quotas o falls under.
@@ -95,6 +101,31 @@ func (o *order) route() upstream.Route {
 		return upstream.RouteOf("", "")
 	}
 	return upstream.RouteOf(o.url.Host, o.url.Path)
+}
+
+// join names the flow of a call. The weight is asked for here, once a call and without the lock: it is the user's
+// function.
+func (o *order) join(flow string, opts *Options) {
+	if flow != "" {
+		o.flowName, o.weight = flow, opts.weigh(flow)
+	}
+}
+
+// weigh is the weight of a flow: from 0.001 to 1000, and 1 where Weight says nothing that can be used. A panic must not
+// end the call: others of the same program may not know of the tenant that it is about.
+func (opts *Options) weigh(flow string) (weight float64) {
+	if opts.Weight == nil {
+		return 1
+	}
+	defer func() {
+		if recover() != nil {
+			weight = 1
+		}
+	}()
+	if weight = opts.Weight(flow); !(weight > 0) { // NaN too
+		return 1
+	}
+	return min(max(weight, 0.001), 1000)
 }
 
 // units is the cost as a waiter keeps it.
