@@ -71,7 +71,7 @@ func (s *State) Held(scope uint8, cost int, now time.Time) (by string, until tim
 	}
 	if s.learned != nil {
 		for _, q := range s.learned.scope(scope).quotas {
-			if m := q.ready(cost, now, now, s.learned.slack(q), scope < unspaced); m.After(until) {
+			if m := q.ready(cost, now, now, scope < unspaced); m.After(until) {
 				by, until = heldByAdvertised, m
 			}
 		}

@@ -37,7 +37,7 @@ func (l *learner) known(now time.Time) (all []Known) {
 			if !seen[q] && !q.lapsed(now) {
 				seen[q] = true
 				q.turn(now)
-				all = append(all, q.view(now, l.slack(q)))
+				all = append(all, q.view(now))
 			}
 		}
 	}
@@ -48,14 +48,14 @@ func (l *learner) known(now time.Time) (all []Known) {
 }
 
 // view is what observers see of the quota: as advertised last, with what is left of the window that is open.
-func (q *quota) view(now time.Time, spread time.Duration) Known {
+func (q *quota) view(now time.Time) Known {
 	k := Known{
 		Name: q.Name, Unit: q.Unit, Source: q.Source,
 		Limit: q.Limit, Remaining: q.Remaining, Reset: -1, Window: q.Window,
-		Rate: rate.Limit(min(q.pace(now, spread), float64(rate.Inf))),
+		Rate: rate.Limit(min(q.pace(now), float64(rate.Inf))),
 	}
 	if q.Remaining >= 0 {
-		k.Remaining = int64(min(max(0, q.left), 1<<63-1024)) // the largest float64 that fits
+		k.Remaining = int64(min(max(0, min(q.left-q.silent, q.size)), 1<<63-1024)) // the largest float64 that fits
 	}
 	if end := limit.Latest(q.until, q.closedUntil); !end.IsZero() {
 		k.Reset = max(0, end.Sub(now))

@@ -40,10 +40,6 @@ func newLearner() *learner {
 	return &learner{scopes: []*scope{{}}}
 }
 
-// spread is by how much calls may come closer to each other on their way: two that start 100 ms apart, with
-// round trips of 20 to 50 ms, may arrive 70 ms apart.
-func (l *learner) spread() time.Duration { return l.slow - l.quick }
-
 // trip notes a round trip. A slow one is forgotten in time, by 1/256 of the difference with each that is
 // quicker.
 func (l *learner) trip(d time.Duration) {
@@ -60,14 +56,10 @@ func (l *learner) trip(d time.Duration) {
 	}
 }
 
-// slack is the spread, as far as it matters for q: no more than a sixteenth of its window is given up for
-// it.
-func (l *learner) slack(q *quota) time.Duration { return min(l.spread(), q.window/16) }
-
 // ready returns when a call of n units may go in that scope, not before at.
 func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
 	for _, q := range l.scope(id).quotas {
-		at = q.ready(n, at, now, l.slack(q), id < unspaced)
+		at = q.ready(n, at, now, id < unspaced)
 	}
 	if l.finder != nil {
 		at = limit.Latest(at, l.finder.next)
@@ -81,22 +73,19 @@ func (l *learner) take(id uint8, n int, at time.Time) {
 	a := l.scope(id)
 	a.inFlight++
 	for _, q := range a.quotas {
-		q.take(n, at, l.slack(q), id < unspaced)
+		q.take(n, at, id < unspaced)
 	}
 	if l.finder != nil {
 		l.finder.take(n, at)
 	}
 }
 
-// undo takes back a start as of at that was not used.
-func (l *learner) undo(id uint8, n int, at time.Time) {
+// undo takes back a start that was not used.
+func (l *learner) undo(id uint8, n int) {
 	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
-		q.undo(n, at)
-	}
-	if l.finder != nil {
-		l.finder.undo()
+		q.undo(n)
 	}
 }
 
@@ -124,7 +113,7 @@ func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
 func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Time {
 	at := from
 	for _, q := range l.scope(id).quotas {
-		at = limit.Latest(at, q.after(from, before.Scope, n, l.slack(q)))
+		at = limit.Latest(at, q.after(from, before.Scope, n))
 	}
 	if l.finder != nil {
 		then := *l.finder // to look ahead must not end its hold
@@ -166,9 +155,10 @@ func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (i
 		} else {
 			t.Source = strings.Clone(t.Source)
 		}
+		q.spread = min(l.slow-l.quick, q.window/16) // no more of a window is given up for it
 		q.observe(t, a, now, before)
 		if changed {
-			news = append(news, q.view(now, l.slack(q)))
+			news = append(news, q.view(now))
 		}
 	}
 	r := RouteOf(a.Host, a.Path)
@@ -187,7 +177,7 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 	l.throttled.wasServed(r)
 	if b := l.routes[r]; b.own {
 		for _, q := range l.scope(b.scope).quotas {
-			q.missing(a.Counted && id == b.scope, a.Cost, now)
+			q.missing(a.Counted && id == b.scope, a.Cost, a.Sent, now)
 		}
 	}
 	return l.silent(r)
@@ -232,7 +222,7 @@ func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool)
 		case h.Scope != "" && q.Name != h.Scope, h.Scope == "" && q.left >= 1, len(h.Quotas) == 0:
 		case h.RetryAfter > 0:
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(limit.Jittered(h.RetryAfter))), true
-		case q.rolling:
+		case q.rolling || !q.believed():
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(q.pause)), true
 		case q.until.After(now):
 			q.closedUntil, done = limit.Latest(q.closedUntil, q.until), true

@@ -102,7 +102,9 @@ func (s *State) observeQuotas(a *Answer, o *Observation, now time.Time) {
 		switch {
 		case s.learned == nil:
 		case a.Outcome == Overloaded && len(a.Hint.Quotas) == 0:
-			s.learned.forgive(a.Scope, a.Cost, a.Sent)
+			// An upstream that was overloaded has probably not counted it. If it has, the next answer advertises less. Example:
+			// 100 calls at 10/s advertised, and five of them meet a 529. They take 9.5 s instead of 10.2.
+			s.learned.undo(a.Scope, a.Cost)
 		default:
 			s.learned.ended(a.Scope, a.Cost)
 		}
@@ -113,17 +115,6 @@ func (s *State) observeQuotas(a *Answer, o *Observation, now time.Time) {
 	if s.learned != nil {
 		o.Scope, o.News, o.Moved = s.learned.observe(o.Scope, a, float64(s.sent), now)
 		s.learned.trip(a.Trip)
-	}
-}
-
-// forgive gives the units of an attempt back to the quotas that have counted it, because an upstream that was
-// overloaded has probably not counted it. If it has, the next answer advertises less. Example: 100 calls at 10/s
-// advertised, and five of them meet a 529. They take 9.5 s instead of 10.2.
-func (l *learner) forgive(id uint8, n int, sent time.Time) {
-	a := l.scope(id)
-	a.inFlight--
-	for _, q := range a.quotas {
-		q.undo(n, sent)
 	}
 }
 

@@ -7,47 +7,42 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// The constants of advertised quotas, chosen by simulation.
+// The constants of advertised quotas, chosen by TestAdvertised and TestFleet with THROTTLE_FULL=1 unless another test is
+// named.
 const (
-	// shortWindow: one who is alone on a window up to this length spends it at once. 400 calls at 100 per second
-	// take 3.2 s by that and 4.1 s when spaced.
+	// One who is alone on a window up to shortWindow uses it at once: 400 calls at 100 per second take 3.2 s, and
+	// 4.1 s when spaced.
 	shortWindow = 2 * time.Second
-	// coarse: a window whose length is not advertised must be longer for its reset to say how fast it may be used:
-	// resets come in whole seconds, and a second too much of 10 would be a tenth of the quota.
-	coarse = time.Minute
-	// atOnce is the share of a long window that is kept from being used at once, and reserve the share of the even
-	// rate that is kept for late calls. 1,000 of 5,000 calls an hour take 1.1 s; while others wait for the rest, a
-	// late call of the same priority waits for 49 s, without the reserve for 21 minutes.
-	atOnce  = 0.75
-	reserve = 0.5
-	// logGrain: own starts within this part of a window are remembered as one, as of the latest. So 1,000 calls a
-	// second take 1 ms longer than they might, and no log is longer than 2,048 entries.
-	logGrain = 1024
+	// Of a long window atOnce is kept from being used at once, and reserve of the even rate for late calls: 1,000 of
+	// 5,000 calls an hour take 1.7 s, and a late call waits for 47 s, not for 21 minutes (TestCallsBesideALongJob).
+	atOnce, reserve = 0.75, 0.5
+	// A window whose length is not advertised must be longer than coarse to be used so: a reset in whole seconds may
+	// be off by resetGrain. It is not taken for a second for notASecond after one who was alone was throttled.
+	coarse, resetGrain, notASecond = time.Minute, 1100 * time.Millisecond, time.Minute
 	// othersFade is the time over which the rate of others is smoothed.
 	othersFade = 300 * time.Millisecond
-	// resetGrain is by how much a reset in whole seconds may be off.
-	resetGrain = 1100 * time.Millisecond
-	// notASecond is how long a window is not taken for a second after one who is alone was throttled: if it is longer,
-	// a few calls are throttled once in that time.
-	notASecond = time.Minute
-	// minWindow is the shortest window: a shorter one is not worth a timer.
+	// logGrain: own starts within this part of a window are remembered as one, as of the latest.
+	logGrain = 1024
+	// A window is not shorter than minWindow, which is worth a timer.
 	minWindow = 10 * time.Millisecond
-	// askAgain: a rolling quota that seems empty is asked again by one call after this long. If nothing is known of
-	// its window, then after twice as long, and so on: it is found after twice the time that units took to come back.
+	// A rolling quota that seems empty is asked by one call after askAgain, if its window is not known after twice as
+	// long, and so on: units are found after twice the time that they took to come back (TestClockADayAhead).
 	askAgain = 200 * time.Millisecond
-	// leastKept is how long a quota is kept at least that is not repeated.
+	// longReset: a longer reset of a window whose length is not advertised may come from a clock that is wrong, so one call
+	// asks too.
+	longReset = time.Hour
+	// A quota that is not repeated is kept for two windows, and for leastKept.
 	leastKept = 10 * time.Second
-	// mostReturns is how often that time is doubled for a quota that comes back.
-	mostReturns = 2
 )
 
-// A quota is one limit that an upstream advertises. It holds calls back and never lets one go.
+// A quota is one limit that an upstream advertises: what was advertised last, and own starts since. It holds calls
+// back and never lets one go.
 //
 // # What remains
 //
 // What is left for us is what was advertised as remaining, less what has been taken since:
 //
-//	left = remaining − in flight − ½·others·age
+//	left = remaining − in flight − answered in silence − ½·others·age
 //
 // Others are seen where less remains than own starts explain. Example: 60 remain, 4 calls are in flight, others have
 // taken 20 in the 2 s of this window, and the answer is 0.4 s old: 60 − 4 − ½·10/s·0.4 s are 54. Calls are spaced so
@@ -70,51 +65,52 @@ const (
 // # Alone on a short window
 //
 // Resets come in whole seconds, and that is half of a short window. One who is alone needs none: calls go at once
-// until own starts fill a window, made longer by the spread of the round trips.
+// until own starts fill a window, made longer by the spread of the round trips. Example: 100 per second, round trips
+// that vary by 30 ms, and 100 starts between 0 and 0.1 s. The next call may go at 1.03 s: the upstream may have received
+// the first start at 0.03 s.
 type quota struct {
 	hint.Quota               // as advertised last
 	named      time.Duration // the window that it was first advertised with: a part of its name
 	factor     float64       // how much faster than evenly a long window is used
 
-	size        float64       // units in a window
-	window      time.Duration // its length: advertised, or the longest reset; 0: not known
-	longest     time.Duration // the longest reset, if the window is not advertised
-	longer      time.Time     // until when it is not taken for a second
-	rolling     bool          // units come back one by one, not all at the reset
-	pause       time.Duration // rolling: after which one call asks whether there are any
-	until       time.Time     // the earliest advertised end of this window; zero: none was
-	closedUntil time.Time     // no call before then, because a throttled answer has closed this quota alone
+	size    float64       // units in a window
+	window  time.Duration // its length: advertised, or the longest reset; 0: not known
+	longest time.Duration // the longest reset, if the window is not advertised
+	longer  time.Time     // until when it is not taken for a second
+	spread  time.Duration // of the round trips, as far as it matters
+	rolling bool          // units come back one by one, not all at the reset
+	pause   time.Duration // rolling: after which one call asks whether there are any
+
+	until       time.Time // the end of this window, as far as is known; zero: it has none
+	closedUntil time.Time // no call before then, because a throttled answer has closed this quota alone
 
 	// What remains of this window.
-	began  time.Time // the window, as far as is known
+	began  time.Time // when it began, as far as is known
 	fresh  bool      // nothing has been advertised for it yet
-	base   float64   // what remained when it began
 	left   float64   // the least remaining that was advertised for it
-	leftAt time.Time // when it was
-	taken  float64   // what others had taken by then
+	leftAt time.Time // when it was,
+	sentAt time.Time // by the answer to a call sent then
+	silent float64   // units of later calls, answered without a word of it
+	base   float64   // what remained when it began
+	taken  float64   // what others had taken by leftAt
 	others float64   // how much they take in a second, smoothed
 	shared time.Time // others are taken to be there until then
 
 	// Whether it is repeated.
 	heard    time.Time // when it was advertised last
-	silent   bool      // answers of its routes have not advertised it since
+	ends     time.Time // when it lapses, unless it is advertised again; zero: never
+	single   bool      // by one answer alone, and those before it were silent
+	unsaid   float64   // units served since then without a word of it
 	refusals bool      // only throttled answers advertise it
-	returns  int       // times in a row that it was advertised again soon after it had lapsed
+	extra    float64   // how many more than it allows are tried in this window, because it has not been advertised lately
 
-	calls    int     // in flight
-	units    float64 // of those calls
-	perCall  float64 // smoothed units of a call, where only the upstream can count them
-	answered int     // calls, since leftAt
+	units    float64 // in flight, as we count
+	perUnit  float64 // the quota's units for each of ours: 1, but smoothed where only the upstream can count them
+	answered float64 // our units, since leftAt
 
-	log  []start       // own starts in the last two windows
-	next time.Time     // spaced: when the next call may start
-	step time.Duration // by which next was moved last
-}
-
-// A start is one entry of a quota's log.
-type start struct {
-	at           time.Time // the latest
-	units, total float64   // of it, and of all up to it
+	starts starts        // own ones in the last two windows
+	next   time.Time     // spaced: when the next call may start
+	step   time.Duration // by which next was moved last
 }
 
 // same reports whether an advertised quota is q: it has q's name, unit and window.
@@ -122,47 +118,43 @@ func (q *quota) same(t *hint.Quota) bool {
 	return q.Name == t.Name && q.Unit == t.Unit && q.named == t.Window
 }
 
-// lapses is when the quota holds nothing back any more because it is not repeated: two of its windows or leastKept
-// after it was advertised last, whichever is longer; ok is false while it is repeated, or nobody asks. Example: a
-// quota of 1 per second that one answer advertises, and those after it do not, is gone after 10 s. Other answers
-// cannot repeat what only throttled ones advertise, so that lapses by time alone. One that comes back as soon as it
-// has lapsed is repeated after all: the time doubles each time.
-func (q *quota) lapses() (at time.Time, ok bool) {
-	if !q.silent && !q.refusals {
-		return time.Time{}, false
-	}
-	return limit.Latest(q.heard.Add(max(2*q.window, q.longest, leastKept)<<q.returns), q.closedUntil), true
-}
+// keep is how long the quota holds without being repeated.
+func (q *quota) keep() time.Duration { return max(2*q.window, q.longest, leastKept) }
 
-// lapsed reports whether it has lapsed.
+// lapsed reports whether the quota holds nothing back any more, because it was not repeated for so long. Example: a
+// quota of 1 per second that two answers advertise, and those after them do not, is gone after 10 s. What only throttled
+// answers advertise goes step by step: it allows one unit more in the first window, two in the next, and is gone when that
+// would be twice as much.
 func (q *quota) lapsed(now time.Time) bool {
-	at, ok := q.lapses()
-	return ok && !now.Before(at)
+	return !q.ends.IsZero() && !now.Before(limit.Latest(q.ends, q.closedUntil)) && (!q.refusals || q.extra >= q.size)
 }
 
-// missing takes in an answer of its routes that does not advertise it. counted: it has counted that call, of n units.
-// A quota that only throttled answers advertise has to be counted here.
-func (q *quota) missing(counted bool, n int, now time.Time) {
-	switch {
-	case !q.refusals:
-		q.silent = true
-	case counted && !q.rolling:
-		q.turn(now)
-		q.left = max(0, q.left-q.weight(n))
+// missing takes in an answer of its routes that does not advertise it. What it has counted, a call of n units, is gone
+// nevertheless. A single answer that contradicts those around it is outvoted by the next. Other answers cannot repeat
+// what only throttled ones advertise, so that lapses by time alone.
+func (q *quota) missing(counted bool, n int, sent, now time.Time) {
+	q.turn(now)
+	if counted && !sent.Before(q.sentAt) && !sent.Before(q.began) {
+		q.silent += q.charge(n)
+	}
+	if q.unsaid += q.charge(n); q.ends.IsZero() {
+		q.ends = q.heard.Add(q.keep())
+	}
+	if q.single && sent.After(q.heard) && !q.refusals {
+		q.ends = now
 	}
 }
 
-// weight is how many of the quota's units a call of n of ours takes: 1 of a quota of requests, n of one whose
-// unit is not advertised, and of any other unit what calls took on average.
-func (q *quota) weight(n int) float64 {
-	switch q.Unit {
-	case "requests", "request":
-		return 1
-	case "":
+// ours is how a call of n units counts: as 1, unless the unit is not advertised.
+func (q *quota) ours(n int) float64 {
+	if q.Unit == "" {
 		return float64(n)
 	}
-	return q.perCall
+	return 1
 }
+
+// charge is how many of the quota's units a call of n of ours takes.
+func (q *quota) charge(n int) float64 { return q.ours(n) * q.perUnit }
 
 // counted reports whether calls are measured in units that only the upstream can count.
 func (q *quota) counted() bool {
@@ -171,36 +163,36 @@ func (q *quota) counted() bool {
 
 // remaining is what may be sent at now without an answer to those in flight.
 func (q *quota) remaining(now time.Time) float64 {
-	flying := q.units
-	if q.counted() {
-		flying = float64(q.calls) * q.perCall
+	left, age := q.left-q.silent, now.Sub(q.leftAt).Seconds()
+	switch {
+	case !q.rolling:
+		left -= min(q.others*age, q.taken) / 2
+	case q.window > 0:
+		left = min(left+q.size*age/q.window.Seconds(), q.size)
 	}
-	left, age := q.left-flying, now.Sub(q.leftAt).Seconds()
-	if q.rolling && q.window > 0 {
-		return min(left+q.size*age/q.window.Seconds(), q.size-flying)
-	}
-	return left - max(0, min(q.others*age, q.taken))/2
+	return left - q.units*q.perUnit
 }
 
-// turn begins a new window when the advertised end has passed.
+// turn begins a new window when this one has ended.
 func (q *quota) turn(now time.Time) {
 	if q.rolling || q.until.IsZero() || now.Before(q.until) {
 		return
 	}
-	began, until := q.until, time.Time{}
-	if q.window > 0 {
-		if until = began.Add(q.window); !now.Before(until) { // nobody was there for a whole window
-			began, until = now, now.Add(q.window)
-		}
+	began, until := q.until, q.until.Add(q.window)
+	if !now.Before(until) { // nobody was there for a whole window
+		began, until = now, now.Add(q.window)
 	}
-	q.begin(began, until, q.size, now)
+	if q.refusals && now.After(q.ends) {
+		q.extra = max(1, 2*q.extra)
+	}
+	q.begin(began, until, q.size+q.extra, now)
 	q.fresh = true
 }
 
-// begin begins a window that has so much left at now.
+// begin begins a window that has so much left at now. Those in flight may count for either window.
 func (q *quota) begin(began, until time.Time, left float64, now time.Time) {
-	q.began, q.until, q.left, q.leftAt = began, until, left, now
-	q.base, q.taken, q.answered = left-q.units, 0, 0 // those in flight may count for either window
+	q.began, q.until, q.left, q.leftAt, q.sentAt = began, until, left, now, began
+	q.base, q.silent, q.taken, q.answered = left-q.units*q.perUnit, 0, 0, 0
 }
 
 // sure reports whether the length of the window is advertised, or taken for a second: no reset was longer than two,
@@ -224,8 +216,10 @@ func (q *quota) aloneShort(now time.Time) bool {
 	return !q.rolling && q.window <= shortWindow && q.sure(now) && q.alone(now)
 }
 
-// late is how much of the time that a late timer lost may be caught up with.
-func (q *quota) late() time.Duration { return min(q.window/100, 2*limit.MaxLate) }
+// believed reports whether the reset says when units are back. Otherwise one call asks.
+func (q *quota) believed() bool {
+	return q.Window > 0 || q.Rate > 0 || q.window > 0 && q.longest <= longReset
+}
 
 // spent returns until when nothing is left of the quota; zero if something is.
 func (q *quota) spent(now time.Time) time.Time {
@@ -236,7 +230,7 @@ func (q *quota) spent(now time.Time) time.Time {
 	if q.closedUntil.After(now) {
 		return q.closedUntil
 	}
-	if q.rolling || q.aloneShort(now) || q.left >= 1 {
+	if q.rolling || q.aloneShort(now) || q.left-q.silent >= 1 {
 		return time.Time{}
 	}
 	return q.until

@@ -12,16 +12,14 @@ import (
 // observe takes in what an answer has advertised. before is how many attempts have been sent so far: it counts
 // if the quota is advertised for the first time, because they may have been under it too.
 func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) {
-	if q.lapsed(now) { // it begins anew
-		returns := 0
-		if at, _ := q.lapses(); q.refusals && now.Sub(at) < at.Sub(q.heard) {
-			returns = min(q.returns+1, mostReturns)
-		}
-		*q = quota{Quota: q.Quota, named: q.named, factor: q.factor, calls: q.calls, units: q.units, perCall: q.perCall, returns: returns}
-	}
 	first := q.heard.IsZero()
+	single := first && before-float64(a.InFlight) >= outvoted || !first && q.unsaid > 2*q.size*(2+now.Sub(q.heard).Seconds()/q.window.Seconds())
+	if q.lapsed(now) { // it begins anew
+		*q = quota{Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
+		first = true
+	}
+	q.single, q.unsaid, q.extra = single, 0, 0
 	q.refusals = a.Outcome == Throttled && (first || q.refusals)
-	q.heard, q.silent = now, false
 	q.turn(now)
 	q.measure(&t, first, now)
 	left := q.leftBy(&t, first)
@@ -39,10 +37,13 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		q.detectOthers(left, a.Sent, now)
 		q.update(left, until, a.Sent, now)
 	}
+	if q.heard, q.ends = now, (time.Time{}); q.refusals {
+		q.ends = now.Add(q.keep())
+	}
 	switch {
 	case left >= 1 || q.pause == 0:
 		q.pause = askAgain
-	case q.calls == 0 && q.window == 0:
+	case q.units == 0 && !q.believed():
 		q.pause = min(2*q.pause, limit.MaxBelief)
 	}
 }
@@ -74,8 +75,7 @@ func (q *quota) measure(t *hint.Quota, first bool, now time.Time) {
 }
 
 // leftBy is how much of the window is left by an answer. If it does not advertise what remains, own starts are all
-// that is known, so one call's units are counted here; but not if nothing would give them back, as of a rolling
-// quota or one without an end.
+// that is known, so one call's units are counted here; but not if nothing would give them back.
 func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 	left := float64(t.Remaining)
 	switch {
@@ -85,7 +85,7 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 	case q.rolling || q.until.IsZero():
 		left = q.left
 	default:
-		left = q.left - q.weight(1)
+		left = q.left - q.charge(1)
 	}
 	return max(0, min(left, q.size))
 }
@@ -94,18 +94,18 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 // a moment to be seen. If nothing is left although we have sent less than three quarters of it, others have spent it.
 func (q *quota) first(left float64, until, now time.Time, before float64, inFlight int) {
 	q.begin(now, until, left, now)
-	q.base -= float64(max(0, inFlight-1)) * q.weight(1) // nothing has counted them
+	q.base -= float64(max(0, inFlight-1)) * q.charge(1) // nothing has counted them
+	q.note(before, now)
 	q.next, q.shared = now, now.Add(min(q.window/8, shortWindow))
 	if left < 1 && before < q.size*3/4 {
 		q.shared = limit.Latest(q.shared, until)
 	}
-	q.note(before, now)
 }
 
 // detectOthers finds out whether others draw on the quota: they do if less remains than our own starts explain.
 // Example: 100 a window, we have sent 30 in the last one and 60 remain: somebody else has sent about 10.
 func (q *quota) detectOthers(left float64, sent, now time.Time) {
-	if _, own := q.startsAfter(sent.Add(-q.window - now.Sub(sent))); left < q.size-own-q.weight(1) {
+	if left < q.size-q.starts.since(sent.Add(-q.window-now.Sub(sent)))-q.charge(1) {
 		q.shared = now.Add(max(2*q.window, 2*time.Second))
 	}
 }
@@ -114,6 +114,7 @@ func (q *quota) detectOthers(left float64, sent, now time.Time) {
 // order; one sent in the window before says nothing of this one. More than before means that a new window has begun,
 // or, well before the reset, that the quota is rolling.
 func (q *quota) update(left float64, until, sent, now time.Time) {
+	more := left > q.left+1 && sent.After(q.leftAt)
 	early := now.Before(q.until.Add(-resetGrain)) && left < q.size*3/4
 	switch {
 	case q.rolling:
@@ -123,30 +124,25 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 	case sent.Before(q.began):
 		return
 	// The window has turned at its reset, and little remains: it did not return to the limit.
-	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)):
+	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early:
 		q.rolling = true
-	case q.fresh: // the first answer of a window, as expected
-		q.until, q.fresh = until, false
-	case left > q.left+1 && sent.After(q.leftAt) && early:
-		q.rolling = true
-	case left > q.left+1 && sent.After(q.leftAt):
-		q.begin(sent, until, left, now) // the window has ended before we thought
+	case more && !q.fresh: // the window has ended before we thought
+		q.begin(sent, until, left, now)
 		return
 	default:
-		if q.until.IsZero() || !until.IsZero() && until.Before(q.until) { // rounded up: the earliest is the best
+		if q.fresh || q.until.IsZero() || !until.IsZero() && until.Before(q.until) { // rounded up: the earliest is the best
 			q.until = until
 		}
-		if left > q.left {
+		if q.fresh = false; left > q.left {
 			return
 		}
 	}
 	if q.counted() && q.answered > 0 && left <= q.left {
-		q.perCall = max(1e-3, q.perCall+((q.left-left)/float64(q.answered)-q.perCall)/8)
+		q.perUnit = max(1e-3, q.perUnit+((q.left-left)/q.answered-q.perUnit)/8)
 	}
-	_, own := q.startsAfter(q.began)
-	taken := q.base - left - own
+	taken := q.base - left - q.starts.since(q.began)
 	if dt := now.Sub(q.leftAt).Seconds(); dt > 0 {
 		q.others += min(1, dt/othersFade.Seconds()) * (max(0, taken-q.taken)/dt - q.others)
 	}
-	q.left, q.leftAt, q.taken, q.answered = left, now, taken, 0
+	q.left, q.leftAt, q.sentAt, q.taken, q.silent, q.answered = left, now, sent, max(0, taken), 0, 0
 }

@@ -2,8 +2,10 @@ package upstream
 
 import (
 	"math"
+	"net/url"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
@@ -12,39 +14,47 @@ import (
 // span is so many seconds.
 func span(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
-// answer is a quota as an answer advertises it; -1: not advertised.
-func answer(limit, remaining int64, reset, window float64) hint.Quota {
-	return hint.Quota{Limit: limit, Remaining: remaining, Reset: span(reset), Window: span(window)}
+// named is an answer's quota with a name, 90 of 100 left for 10 s.
+func named(name string) hint.Quota {
+	return hint.Quota{Name: name, Unit: "requests", Limit: 100, Remaining: 90, Reset: span(10), Window: span(10), Source: "Ratelimit"}
 }
 
-// advertised is a quota whose window is advertised, at zero with everything left.
-func advertised(limit int64, window float64) *quota {
-	size := float64(limit)
-	return &quota{Quota: hint.Quota{Limit: limit, Remaining: limit, Window: span(window)}, perCall: 1,
-		size: size, left: size, leftAt: zero, began: zero, until: at(window), window: span(window)}
+// A told is a State that has calls answered, all by one route.
+type told struct{ *State }
+
+func newTold() told { return told{newState(0)} }
+
+// says lets an answer to a call that started a moment before advertise those quotas, and returns what is new to
+// observers.
+func (s told) says(now time.Time, quotas ...hint.Quota) []Known {
+	sent := now.Add(-1)
+	scope := s.Scope(&url.URL{Host: "a", Path: "/x"})
+	a := Answer{Counted: s.Start(scope, 1, sent, sent), Scope: scope, Epoch: s.Epoch(), Cost: 1, Sent: sent, Host: "a", Path: "/x", InFlight: 1}
+	a.Hint.Quotas = quotas
+	return s.Observe(&a, now).News
 }
 
-func with(q *quota, change func(*quota)) *quota {
-	change(q)
-	return q
+// ready is when the next call may go.
+func (s told) ready(now time.Time) time.Duration {
+	at, _, _ := s.Ready(s.Scope(&url.URL{Host: "a", Path: "/x"}), 1, now, now)
+	return at.Sub(now)
 }
 
-// One who is alone starts no more in any window than the limit, also after a rest.
+// One who is alone starts no more in any short window than the limit, also after a rest, and hardly less.
 func TestAloneKeepsTheLimit(t *testing.T) {
-	for _, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
-		q := &quota{Quota: hint.Quota{Limit: 200, Window: window}, perCall: 1, size: 200, left: 200, window: window}
-		now := time.Unix(1e9, 0)
-		q.leftAt = now
+	for _, window := range []time.Duration{time.Second, 2 * time.Second} {
+		s, now := newTold(), zero
+		q := hint.Quota{Limit: 200, Remaining: -1, Reset: -1, Window: window}
+		s.says(now, q)
 		var starts []time.Time
-		for _, rest := range []time.Duration{0, 2 * window, window / 3} {
+		for _, rest := range []time.Duration{5 * window, 2 * window, window / 3} {
 			now = now.Add(rest)
 			for end := now.Add(3 * window); now.Before(end); {
-				if at := q.ready(1, now, now, 0, true); at.After(now) {
-					now = at.Add(limit.MaxLate) // a late timer
+				if wait := s.ready(now); wait > 0 {
+					now = now.Add(wait + limit.MaxLate) // a late timer
 					continue
 				}
-				q.take(1, now, 0, true)
-				q.ended(1)
+				s.says(now, q)
 				starts = append(starts, now)
 			}
 		}
@@ -58,5 +68,122 @@ func TestAloneKeepsTheLimit(t *testing.T) {
 		if most > 200 || len(starts) < 1700 {
 			t.Errorf("window of %v: %d in one, %d in all; want at most 200, about 1800", window, most, len(starts))
 		}
+	}
+}
+
+// Quotas of nothing, without an end, or advertised without being enforced are not kept.
+func TestUsefulQuotas(t *testing.T) {
+	answer := func(limit, remaining int64, reset, window float64) hint.Quota {
+		return hint.Quota{Limit: limit, Remaining: remaining, Reset: span(reset), Window: span(window)}
+	}
+	for name, c := range map[string]struct {
+		advertised hint.Quota
+		want       bool
+	}{
+		"all advertised":                {answer(100, 90, 10, 10), true},
+		"not enforced":                  {hint.Quota{Limit: 100, Remaining: 90, Reset: 10e9, Source: "Beta-Ratelimit"}, false},
+		"an end":                        {answer(100, 90, 10, 0), true},
+		"a window":                      {answer(100, 90, -1e-9, 10), true},
+		"a rate":                        {hint.Quota{Limit: 100, Remaining: 90, Reset: -1, Rate: 1}, true},
+		"no end":                        {answer(100, 90, -1e-9, 0), false},
+		"an end that is now":            {answer(100, 90, 0, 0), false},
+		"remaining alone":               {answer(-1, 90, 10, 0), true},
+		"none left, of no known window": {answer(100, 0, 10, 0), true},
+		"nothing remaining":             {answer(-1, 0, 10, 0), true},
+		"nothing remaining, no end":     {answer(-1, 0, 0, 10), false},
+		"of nothing":                    {answer(0, 0, 0, 10), false},
+		"one remains":                   {answer(0, 1, 0, 10), true},
+		"a limit of one, none left":     {answer(1, 0, 0, 10), true},
+		"a policy":                      {answer(100, -1, -1e-9, 10), true},
+		"a policy for one":              {answer(1, -1, -1e-9, 10), true},
+		"a policy with a rate":          {hint.Quota{Limit: 100, Remaining: -1, Reset: -1, Rate: 1}, true},
+		"a policy for nothing":          {answer(0, -1, 10, 10), false},
+		"a limit and its end":           {answer(100, -1, 10, 0), false},
+	} {
+		s := newTold()
+		if s.says(zero, c.advertised); len(s.Learned(zero)) > 0 != c.want {
+			t.Errorf("%s: %v", name, s.Learned(zero))
+		}
+	}
+}
+
+// Observers hear of each quota once, and again if its limit or its header field has changed.
+func TestNewsOfQuotas(t *testing.T) {
+	s := newTold()
+	other := func(change func(*hint.Quota)) hint.Quota {
+		q := named("x")
+		change(&q)
+		return q
+	}
+	for i, c := range []struct {
+		quotas []hint.Quota
+		news   int
+	}{
+		{[]hint.Quota{named("x")}, 1},
+		{[]hint.Quota{named("x")}, 0},
+		{nil, 0},
+		{[]hint.Quota{other(func(q *hint.Quota) { q.Limit = 50 })}, 1},
+		{[]hint.Quota{other(func(q *hint.Quota) { q.Source = "X-Ratelimit" })}, 1},
+		{[]hint.Quota{named("x"), named("y")}, 2}, // x is as it was again
+		{[]hint.Quota{named("y"), named("x")}, 0},
+		{[]hint.Quota{other(func(q *hint.Quota) { q.Unit = "tokens" })}, 1},
+		{[]hint.Quota{other(func(q *hint.Quota) { q.Window = span(20) })}, 1},
+	} {
+		if news := s.says(at(float64(i)/10), c.quotas...); len(news) != c.news {
+			t.Errorf("%d: %+v, want %d", i, news, c.news)
+		}
+	}
+	if l := s.Learned(at(1)); len(l) != 4 {
+		t.Errorf("%+v are known, want x, y, x in tokens and x per 20 s", l)
+	}
+}
+
+// A window longer than a month is not believed; what is kept of an answer shares no memory with it.
+func TestWhatIsKeptOfAnAnswer(t *testing.T) {
+	for window, want := range map[time.Duration]time.Duration{maxWindow: maxWindow, maxWindow + 1: 0} {
+		s, q := newTold(), named("x")
+		q.Window = window
+		s.says(zero, q)
+		k := s.Learned(zero)[0]
+		if k.Window != want {
+			t.Errorf("a window of %v is kept as %v", window, k.Window)
+		}
+		for i, kept := range [][2]string{{k.Name, q.Name}, {k.Unit, q.Unit}, {k.Source, q.Source}} {
+			if kept[0] != kept[1] || unsafe.StringData(kept[0]) == unsafe.StringData(kept[1]) {
+				t.Errorf("%d: %q is kept in place of %q, or with its memory", i, kept[0], kept[1])
+			}
+		}
+		s.says(at(1), q)
+		if unsafe.StringData(s.Learned(at(1))[0].Source) != unsafe.StringData(k.Source) {
+			t.Error("what is advertised again is kept again")
+		}
+	}
+}
+
+// One answer that advertises a quota among many that do not is outvoted by the next, as soon as its reset is over. If
+// another one repeats it, it holds until it was not repeated for ten seconds.
+func TestASingleAnswerIsOutvoted(t *testing.T) {
+	page := hint.Quota{Limit: 1, Remaining: 0, Reset: span(1), Source: "X-Ratelimit"}
+	s, now := newTold(), zero
+	for range 10 {
+		now = now.Add(time.Second)
+		s.says(now)
+	}
+	s.says(now, page)
+	if wait := s.ready(now); wait < 900*time.Millisecond || wait > 1100*time.Millisecond {
+		t.Errorf("advertised 1 s: the next call may go in %v", wait)
+	}
+	now = now.Add(2 * time.Second)
+	if s.says(now); s.ready(now) > 0 || len(s.Learned(now)) > 0 {
+		t.Errorf("a silent answer later in %v: %+v", s.ready(now), s.Learned(now))
+	}
+	s.says(now.Add(time.Second), page)
+	s.says(now.Add(2*time.Second), page)
+	s.says(now.Add(4 * time.Second))
+	if l := s.Learned(now.Add(11 * time.Second)); len(l) != 1 {
+		t.Errorf("repeated, nine seconds later: %+v", l)
+	}
+	if l := s.Learned(now.Add(13 * time.Second)); len(l) != 0 {
+		t.Errorf("repeated, eleven seconds later: %+v", l)
 	}
 }

@@ -56,11 +56,11 @@ func (l *learner) closedScope(r Route, until, now time.Time) (id uint8, ok bool)
 	if b := l.routes[r]; b.own {
 		q := l.scope(b.scope).quotas[0]
 		if q.closing() {
-			q.heard, q.silent, q.closedUntil = now, false, limit.Latest(q.closedUntil, until)
+			q.heard, q.closedUntil = now, limit.Latest(q.closedUntil, until)
 		}
 		return b.scope, q.closing()
 	}
-	q := &quota{Quota: hint.Quota{Source: closingSource, Limit: -1, Remaining: -1, Reset: -1}, perCall: 1, size: math.Inf(1)}
+	q := &quota{Quota: hint.Quota{Source: closingSource, Limit: -1, Remaining: -1, Reset: -1}, perUnit: 1, size: math.Inf(1)}
 	q.begin(now, time.Time{}, q.size, now)
 	q.heard, q.closedUntil = now, until
 	id, made := l.addScope(&scope{quotas: []*quota{q}}, now)

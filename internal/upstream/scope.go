@@ -111,5 +111,5 @@ func (l *learner) quotaFor(t *hint.Quota, factor float64) *quota {
 			}
 		}
 	}
-	return &quota{Quota: hint.Quota{Name: strings.Clone(t.Name), Unit: strings.Clone(t.Unit), Limit: -1}, named: t.Window, factor: factor, perCall: 1}
+	return &quota{Quota: hint.Quota{Name: strings.Clone(t.Name), Unit: strings.Clone(t.Unit), Limit: -1}, named: t.Window, factor: factor, perUnit: 1}
 }

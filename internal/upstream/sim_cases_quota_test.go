@@ -149,7 +149,7 @@ func TestAdvertisedNowAndThen(t *testing.T) {
 					s.Advertise = advert
 					s.run(t, 5*time.Minute, simWorkers, s.client(0))
 					return s.result(0, 5*time.Minute)
-				}).want(t, 0.94, map[bool]float64{false: 0.01, true: 0.035}[advert.Throttled])
+				}).want(t, 0.94, 0.01)
 			})
 		}
 	}

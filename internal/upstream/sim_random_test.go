@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,7 +25,7 @@ import (
 //
 //	THROTTLE_SEEDS=500    so many upstreams; THROTTLE_FULL=1: 10,000, a quarter of an hour; give go test a -timeout
 //	THROTTLE_FROM=7       the first seed; 1 if it is not set
-//	THROTTLE_KIND=sliding those alone whose description has this in it
+//	THROTTLE_KIND=sliding those alone whose description matches this regular expression
 //	THROTTLE_RANDOM=1     the bounds count. Without it they are only logged, because today's client misses them
 //
 // One upstream: THROTTLE_FROM=7 THROTTLE_SEEDS=1 go test -v -run TestRandomUpstreams .
@@ -151,8 +151,9 @@ func randomUpstreams(least int) (us []*randomUpstream) {
 	}
 	fmt.Sscan(os.Getenv("THROTTLE_SEEDS"), &n)
 	fmt.Sscan(os.Getenv("THROTTLE_FROM"), &from)
+	kind := regexp.MustCompile(os.Getenv("THROTTLE_KIND"))
 	for seed := from; seed < from+n; seed++ {
-		if u := newRandomUpstream(uint64(seed)); strings.Contains(u.String(), os.Getenv("THROTTLE_KIND")) {
+		if u := newRandomUpstream(uint64(seed)); kind.MatchString(u.String()) {
 			us = append(us, u)
 		}
 	}
