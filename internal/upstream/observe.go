@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle/hint"
 )
 
@@ -88,10 +90,21 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 		s.gate.servedRate = s.servedRate(a, now)
 	}
 	if !alone { // otherwise it says nothing of the rate
-		o.News = append(o.News, s.seek(a, o.Wait, o.Scope, current, now)...)
+		if news := s.seek(a, o.Wait, o.Scope, current, now); len(news) > 0 && s.isNews(now) {
+			o.News = append(o.News, news...)
+		}
 	}
 	o.Stopped = o.Stopped || s.learned != nil && !s.learned.spent(o.Scope, now).IsZero()
 	return o
+}
+
+// isNews reports whether observers should know of the rate of the finder: beside a limit of ours once, because that it
+// is too high is the news.
+func (s *State) isNews(now time.Time) bool {
+	l := s.learned
+	again := l.finder == l.reported
+	l.reported = l.finder
+	return !again || s.limits.Pace(now) == rate.Inf
 }
 
 // observeQuotas ends the attempt in the quotas that have counted it, and takes in those that its answer

@@ -174,23 +174,26 @@ func TestRandomPausesAreNoSlowerLimit(t *testing.T) {
 	})
 }
 
-// Observers hear when a limit of theirs begins to be tightened, and of a quota that tells neither its source
+// Observers hear once that a limit of theirs is too high, with about the rate that is accepted, and of a quota that tells neither its source
 // nor its size.
 func TestLearnedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &weaker{less: 40, burst: 20}
 		var mu sync.Mutex
-		first := time.Duration(0)
+		var heard []time.Duration
 		u.hooks.Learned = func(_ context.Context, e throttle.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			if first == 0 && e.Learned.Source == "refusals" {
-				first = u.Elapsed()
+			if e.Learned.Source == "refusals" {
+				heard = append(heard, u.Elapsed())
+				if r := e.Learned.Rate; r < 30 || r > 60 {
+					t.Errorf("40/s are accepted, and they hear of %v/s", r)
+				}
 			}
 		}
 		u.run(t)
-		if first == 0 || first > 7*time.Second {
-			t.Errorf("of a rate beside the configured one they hear after %v", first)
+		if len(heard) != 1 || heard[0] > 7*time.Second {
+			t.Errorf("of a rate beside the configured one they hear at %v", heard)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
