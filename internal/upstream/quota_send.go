@@ -111,7 +111,7 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 	u := q.charge(n)
 	q.step = 0
 	if r := q.pace(at); spaced && !math.IsInf(r, 1) {
-		q.step = time.Duration(min(u/r*1e9, float64(limit.MaxBelief)))
+		q.step = seconds(u / r)
 		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)
 	}
 	q.units += q.ours(n)
@@ -132,23 +132,65 @@ func (q *quota) ended(n int) {
 	q.answered += q.ours(n)
 }
 
-// after predicts when a call of n units starts that has ahead units before it: spaced at the pace, and not before
-// the window in which they fit. Example: 20 remain of 100 per minute, and the reset is in 10 s. With 150 ahead a
-// call of 1 lacks 131 units, which is two windows: it starts in the second one, in 70 s.
+// after predicts when a call of n units starts that has ahead units before it, if nobody else comes. Example: 20 remain
+// of 100 per minute, and the reset is in 10 s. With 150 ahead a call of 1 lacks 131 units: 31 more than one window. It
+// starts in the second one, 70 s from now and as long after that as 31 of 100 take.
 func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 	if q.lapsed(from) {
 		return from
 	}
-	m := limit.Latest(from, q.closedUntil)
-	if r := q.pace(from); !math.IsInf(r, 1) {
-		m = limit.Latest(m, q.next).Add(time.Duration(min(float64(ahead)*q.charge(1)/r*1e9, float64(limit.MaxBelief))))
+	start, period, base := limit.Latest(from, q.closedUntil), q.window, q.until
+	k, left, alone := float64(ahead)*q.charge(1)+min(q.charge(n), q.size), max(0, q.remaining(from)), q.aloneShort(from)
+	switch {
+	case alone: // windows of own starts, each used at once
+		period += q.spread
+		since := from.Add(-period)
+		left, base = q.size-q.starts.since(since), start
+		if over := math.Mod(max(0, k-left-1), q.size) + 1; over <= q.size-left {
+			base = q.starts.leave(over, since)
+		}
+		base = base.Add(period)
+	case q.rolling || q.until.IsZero():
+		return limit.Latest(start, q.next).Add(seconds(float64(ahead) * q.charge(1) / min(q.pace(from), 2*q.even())))
 	}
-	lack := float64(ahead)*q.charge(1) + q.charge(n) - q.remaining(from)
-	if lack <= 0 || q.rolling {
-		return m
+	var in time.Duration
+	switch over := k - left; {
+	case over > 0:
+		full := math.Ceil(over/q.size) - 1
+		if start = base.Add(seconds(full * period.Seconds())); !alone {
+			in = q.within(over-full*q.size, q.size, period)
+		}
+	case !alone:
+		in = q.within(k, left, q.until.Sub(start))
 	}
-	windows := math.Ceil(lack/q.size) - 1 // more than the next one
-	return limit.Latest(m, q.until.Add(time.Duration(min(windows*float64(q.window), float64(limit.MaxBelief)))))
+	return limit.Latest(from, limit.Latest(q.next, start.Add(in)))
+}
+
+// seconds is a time that is given in seconds, as far as it is believed.
+func seconds(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.MaxBelief))) }
+
+// within predicts how long it takes until k units have started of what is left in a window that ends in h. See quota
+// for the law: what is above the floor goes down with the factor-th power of the time that is left.
+func (q *quota) within(k, left float64, end time.Duration) time.Duration {
+	h, even := max(1e-3, end.Seconds()), reserve*q.size/q.window.Seconds()
+	if atOnce := left - atOnce*q.size; q.long() && q.factor > 1 && atOnce > 0 {
+		if k -= atOnce; k <= 0 {
+			return 0
+		}
+		left -= atOnce
+	}
+	t := h * min(1, k/left)
+	if above := left - even*h; q.long() && above > 0 {
+		for lo, hi, i := 0.0, h, 0; i < 20; i++ { // the time that is left then
+			u := (lo + hi) / 2
+			if t = h - u; even*u+above*math.Pow(u/h, q.factor) > left-k {
+				hi = u
+			} else {
+				lo = u
+			}
+		}
+	}
+	return seconds(t)
 }
 
 // A start is one entry of starts: the latest moment, its units, and those of all up to it.

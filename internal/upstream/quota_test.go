@@ -20,22 +20,26 @@ func named(name string) hint.Quota {
 }
 
 // A told is a State that has calls answered, all by one route.
-type told struct{ *State }
+type told struct {
+	*State
+	factor float64 // WindowFactor
+}
 
-func newTold() told { return told{newState(0)} }
+func newTold() *told { return &told{newState(0), 4} }
 
-// says lets an answer to a call that started a moment before advertise those quotas, and returns what is new to
+// says lets an answer to a call of that moment advertise those quotas, and returns what is new to
 // observers.
-func (s told) says(now time.Time, quotas ...hint.Quota) []Known {
-	sent := now.Add(-1)
+func (s *told) says(now time.Time, quotas ...hint.Quota) []Known {
+	sent := now
+	now = now.Add(time.Microsecond)
 	scope := s.Scope(&url.URL{Host: "a", Path: "/x"})
-	a := Answer{Counted: s.Start(scope, 1, sent, sent), Scope: scope, Epoch: s.Epoch(), Cost: 1, Sent: sent, Host: "a", Path: "/x", InFlight: 1}
+	a := Answer{Counted: s.Start(scope, 1, sent, sent), Scope: scope, Epoch: s.Epoch(), Cost: 1, Sent: sent, Host: "a", Path: "/x", InFlight: 1, WindowFactor: s.factor}
 	a.Hint.Quotas = quotas
 	return s.Observe(&a, now).News
 }
 
 // ready is when the next call may go.
-func (s told) ready(now time.Time) time.Duration {
+func (s *told) ready(now time.Time) time.Duration {
 	at, _, _ := s.Ready(s.Scope(&url.URL{Host: "a", Path: "/x"}), 1, now, now)
 	return at.Sub(now)
 }
@@ -174,7 +178,8 @@ func TestASingleAnswerIsOutvoted(t *testing.T) {
 		t.Errorf("advertised 1 s: the next call may go in %v", wait)
 	}
 	now = now.Add(2 * time.Second)
-	if s.says(now); s.ready(now) > 0 || len(s.Learned(now)) > 0 {
+	s.says(now)
+	if now = now.Add(time.Millisecond); s.ready(now) > 0 || len(s.Learned(now)) > 0 {
 		t.Errorf("a silent answer later in %v: %+v", s.ready(now), s.Learned(now))
 	}
 	s.says(now.Add(time.Second), page)
@@ -185,5 +190,49 @@ func TestASingleAnswerIsOutvoted(t *testing.T) {
 	}
 	if l := s.Learned(now.Add(13 * time.Second)); len(l) != 0 {
 		t.Errorf("repeated, eleven seconds later: %+v", l)
+	}
+}
+
+// What is predicted for the last of a backlog is when it starts, within a twentieth, if nobody else comes.
+func TestPredictionUnderAQuota(t *testing.T) {
+	for _, c := range []struct {
+		limit  int64
+		window float64
+		factor float64
+	}{{100, 1, 4}, {1000, 10, 4}, {100, 60, 4}, {6000, 60, 4}, {5000, 3600, 4}, {5000, 3600, 1}} {
+		for _, backlog := range []int64{10, 70, 300, 3000} {
+			for _, used := range []int64{0, c.limit / 3, c.limit} {
+				s, begin := newTold(), zero
+				left, end := c.limit-used, begin.Add(span(c.window))
+				advert := func() hint.Quota {
+					return hint.Quota{Unit: "requests", Limit: c.limit, Remaining: left, Window: span(c.window), Reset: end.Sub(begin)}
+				}
+				s.factor = c.factor
+				s.says(begin, advert())
+				if c.window <= 1 { // others are taken to be there at first
+					begin = begin.Add(span(5*c.window + 0.1))
+					left, end = c.limit, begin.Add(span(c.window))
+				}
+				start := begin
+				predicted := s.Predict(s.Scope(&url.URL{Host: "a", Path: "/x"}), Before{All: backlog - 1, Scope: backlog - 1}, 1, begin).Sub(start)
+				for i := backlog; i > 0; {
+					if wait := s.ready(begin); wait > 0 {
+						begin = begin.Add(wait)
+						continue
+					}
+					for ; !begin.Before(end); end = end.Add(span(c.window)) {
+						left = c.limit
+					}
+					left--
+					s.says(begin, advert())
+					begin = begin.Add(time.Microsecond)
+					i--
+				}
+				took := begin.Sub(start)
+				if off := (predicted - took).Abs(); off > took/20+span(2*c.window/float64(c.limit)) {
+					t.Errorf("%d per %v s, factor %v, %d used: %d calls take %v, predicted %v", c.limit, c.window, c.factor, used, backlog, took, predicted)
+				}
+			}
+		}
 	}
 }
