@@ -19,11 +19,8 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"sync"
 	"time"
@@ -31,6 +28,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/console"
 )
 
 // config is what the flags say.
@@ -39,26 +37,21 @@ type config struct {
 	rate   float64
 	urgent int
 	work   time.Duration
+
+	columns int // that may be written; 0: 80
 }
 
 func main() {
-	var cfg config
-	flag.IntVar(&cfg.tasks, "tasks", 100_000, "how many tasks")
-	flag.Float64Var(&cfg.rate, "rate", 20_000, "how many may start per second, evenly spaced")
-	flag.IntVar(&cfg.urgent, "urgent", 10, "one task in so many is urgent")
-	flag.DurationVar(&cfg.work, "work", time.Millisecond, "how long each task takes")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, cfg, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "fanout:", err)
-		os.Exit(1)
-	}
+	cfg := config{columns: console.Columns()}
+	p := console.New("fanout", "Fanout runs 100,000 tasks, some of them urgent, through a leaky bucket.")
+	p.Flags.IntVar(&cfg.tasks, "tasks", 100_000, "how many tasks")
+	p.Flags.Float64Var(&cfg.rate, "rate", 20_000, "how many may start per second, evenly spaced")
+	p.Flags.IntVar(&cfg.urgent, "urgent", 10, "one task in so many is urgent")
+	p.Flags.DurationVar(&cfg.work, "work", time.Millisecond, "how long each task takes")
+	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
 }
 
-// run submits the tasks, lets them go, and prints what it saw.
+// run submits the tasks, lets them go, and prints what it saw, if need be of those that have started.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if cfg.tasks < 2 || !(cfg.rate > 0) || cfg.urgent < 1 || cfg.work < 0 {
 		return fmt.Errorf("-tasks %d must be at least 2, -rate %v above 0, -urgent %d at least 1 and -work %v not negative",
@@ -70,11 +63,9 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	group := submit(ctx, cfg, queue, started)
 	fmt.Fprintf(out, "%d tasks wait, %d goroutines\n", queue.Stats().Waiting, runtime.NumGoroutine())
 	queue.Resume()
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("after %d of %d tasks: %w", started.count(), cfg.tasks, err)
-	}
+	err := group.Wait()
 	started.print(out, cfg)
-	return nil
+	return err
 }
 
 // submit adds all tasks to a new group. It does not block.
@@ -130,12 +121,6 @@ func (l *log) add(urgent bool) {
 	l.peak = max(l.peak, runtime.NumGoroutine())
 }
 
-func (l *log) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.urgent)
-}
-
 // throughput is the number of starts per second, from the first to the last.
 func (l *log) throughput() float64 {
 	return float64(len(l.urgent)-1) / l.last.Sub(l.first).Seconds()
@@ -157,9 +142,18 @@ func (l *log) order() (ahead, urgent int) {
 }
 
 func (l *log) print(out io.Writer, cfg config) {
+	if len(l.urgent) < 2 {
+		fmt.Fprintf(out, "%d of %d tasks started\n", len(l.urgent), cfg.tasks)
+		return
+	}
 	ahead, urgent := l.order()
-	fmt.Fprintf(out, "throughput       %.0f tasks/s, %.2f %% of the rate of %v/s\n", l.throughput(), 100*l.throughput()/cfg.rate, cfg.rate)
-	fmt.Fprintf(out, "order            of the first %d starts %d were urgent (%.1f %%); every 8th goes to the longest waiting task\n",
-		urgent, ahead, 100*float64(ahead)/float64(urgent))
-	fmt.Fprintf(out, "peak goroutines  %d for %d tasks\n", l.peak, len(l.urgent))
+	for _, line := range []string{
+		fmt.Sprintf("tasks: %d of %d started", len(l.urgent), cfg.tasks),
+		fmt.Sprintf("throughput: %.0f tasks/s, %.2f %% of the rate of %v/s", l.throughput(), 100*l.throughput()/cfg.rate, cfg.rate),
+		fmt.Sprintf("order: of the first %d starts %d were urgent (%.1f %%); every 8th goes to the longest waiting task",
+			urgent, ahead, 100*float64(ahead)/float64(max(1, urgent))),
+		fmt.Sprintf("peak goroutines: %d", l.peak),
+	} {
+		fmt.Fprintln(out, console.Fill(line, cfg.columns, "  "))
+	}
 }

@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &out)
-	for _, want := range []string{"1000 tasks wait", "throughput", "for 1000 tasks"} {
+	for _, want := range []string{"1000 tasks wait", "throughput", "tasks: 1000 of 1000 started"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q", want)
 		}
@@ -50,7 +50,7 @@ func TestOrder(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if got := started.count(); got != small.tasks {
+	if got := len(started.urgent); got != small.tasks {
 		t.Errorf("%d tasks ran, want %d", got, small.tasks)
 	}
 	// 7 of 8 starts go by priority; without priorities 1 of 10 would be urgent. Goroutines may overtake one
@@ -60,13 +60,23 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestInterrupted: what has started until Ctrl-C is shown, in a narrow terminal too.
 func TestInterrupted(t *testing.T) {
 	leak.Check(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := run(ctx, config{tasks: 1000, rate: 1, urgent: 10}, &bytes.Buffer{})
+	time.AfterFunc(50*time.Millisecond, cancel)
+	var out bytes.Buffer
+	err := run(ctx, config{tasks: 20_000, rate: 1000, urgent: 10, columns: 40}, &out)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+	}
+	if !strings.Contains(out.String(), " of 20000 tasks started") && !strings.Contains(out.String(), " of 20000 started") {
+		t.Errorf("the output does not say how far it came:\n%s", &out)
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 41 {
+			t.Errorf("wider than 40 columns: %s", line)
+		}
 	}
 }
 

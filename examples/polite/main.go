@@ -31,17 +31,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/go-throttle/throttle/examples/internal/calls"
+	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -53,7 +50,8 @@ type config struct {
 	limit   throttletest.Limit // of the embedded upstream
 	tell    string             // how that advertises it: draft8, xRateLimit or silent
 
-	width func() int // columns of the terminal that the table is drawn on; nil: print lines instead
+	columns int        // that may be written; 0: 80
+	width   func() int // columns of the terminal that the table is drawn on; nil: print lines instead
 }
 
 // The names of the dialects that -tell knows.
@@ -75,35 +73,19 @@ func dialect(name string) (d throttletest.Dialect, ok bool) {
 }
 
 func main() {
-	cfg := config{limit: throttletest.Limit{N: 10, Burst: 20}}
-	if terminal := int(os.Stdout.Fd()); term.IsTerminal(terminal) {
-		cfg.width = func() int { return width(terminal) }
+	cfg := config{limit: throttletest.Limit{N: 10, Burst: 20}, columns: console.Columns()}
+	if console.Terminal() {
+		cfg.width = console.Columns
 	}
-	flag.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
-	flag.IntVar(&cfg.calls, "n", 60, "how many calls")
-	flag.IntVar(&cfg.workers, "workers", 4, "how many of them may be under way at once")
-	flag.StringVar(&cfg.tell, "tell", draft8, "how the embedded upstream advertises its limit: draft-8, x-ratelimit or none")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, cfg, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "polite:", err)
-		os.Exit(1)
-	}
+	p := console.New("polite", "Polite calls a URL and shows what it says about its limits, and how the client adapts.")
+	p.Flags.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
+	p.Flags.IntVar(&cfg.calls, "n", 60, "how many calls")
+	p.Flags.IntVar(&cfg.workers, "workers", 4, "how many of them may be under way at once")
+	p.Flags.StringVar(&cfg.tell, "tell", draft8, "how the embedded upstream advertises its limit: draft-8, x-ratelimit or none")
+	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
 }
 
-// width is the number of columns of a terminal.
-func width(terminal int) int {
-	columns, _, err := term.GetSize(terminal)
-	if err != nil {
-		return 80
-	}
-	return columns
-}
-
-// run makes the calls, shows them, and prints the table. An interrupt is not an error.
+// run makes the calls, shows them, and prints the table, after an interrupt too.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err
@@ -117,6 +99,8 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 		}
 		defer server.Close()
 		cfg.url = server.URL()
+	} else if err := calls.Reach(ctx, cfg.url); err != nil {
+		return err
 	}
 	s := newSession(cfg)
 	defer s.pool.CloseIdleConnections()
@@ -127,13 +111,10 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 		return err // there is nothing to show
 	}
 	fmt.Fprintln(out)
-	if printErr := s.print(out); printErr != nil {
+	if printErr := s.print(out, cfg.columns); printErr != nil {
 		return printErr
 	}
-	if err == nil && ctx.Err() != nil {
-		fmt.Fprintln(out, "interrupted")
-	}
-	return err
+	return cmp.Or(err, ctx.Err())
 }
 
 // check returns an error for flags that make no sense.

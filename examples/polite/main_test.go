@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/examples/internal/leak"
@@ -33,7 +35,7 @@ func TestRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("\n%s", &out)
-			text := strings.ToLower(out.String()) // the case of header fields means nothing
+			text := words(strings.ToLower(out.String())) // the case of header fields means nothing
 			for _, want := range append(want, "150 of 150 calls after", ": 150 x 200", "source", "gate") {
 				if !strings.Contains(text, want) {
 					t.Errorf("the output does not say %q", want)
@@ -42,6 +44,9 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// words is a text without its line breaks.
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // TestScreen reads back what is drawn on a terminal: as many lines are erased as were drawn, no line is wider
 // than the terminal, and the last table is complete.
@@ -184,16 +189,26 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+// TestInterrupted: after Ctrl-C there is the table, within the columns.
 func TestInterrupted(t *testing.T) {
 	leak.Check(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var out bytes.Buffer
-	if err := run(ctx, small(draft8), &out); err != nil {
-		t.Errorf("run after an interrupt: %v", err)
-	}
-	if !strings.HasSuffix(out.String(), "interrupted\n") {
-		t.Errorf("the output does not end with it:\n%s", &out)
+	for _, columns := range []int{0, 50, 30} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		cfg := small(draft8)
+		cfg.calls, cfg.columns = 100_000, columns
+		var out bytes.Buffer
+		if err := run(ctx, cfg, &out); !errors.Is(err, context.Canceled) {
+			t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+		}
+		if text := words(out.String()); !strings.Contains(text, "of 100000 calls") || !strings.Contains(text, "gate") {
+			t.Errorf("%d columns: the table is not there:\n%s", columns, &out)
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(line) > cmp.Or(columns, 80)+1 {
+				t.Errorf("wider than %d columns: %s", columns, line)
+			}
+		}
 	}
 }
 

@@ -8,25 +8,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/console"
 )
 
 const unknown = "-" // in place of an unknown value
 
-// print writes the table as it stands now.
-func (s *session) print(out io.Writer) error {
+// print writes the table as it stands now, in so many columns; 0: 80.
+func (s *session) print(out io.Writer, columns int) error {
 	lines := slices.SortedFunc(s.transport.Stats(), func(a, b throttle.KeyStats) int { return cmp.Compare(a.Key, b.Key) })
-	fmt.Fprintf(out, "%s: %s\n\n", word(s.cfg.url), s.progress().text(s.cfg.calls, time.Since(s.began)))
-	if err := printLearned(out, lines); err != nil {
+	title := word(s.cfg.url) + ": " + s.progress().text(s.cfg.calls, time.Since(s.began))
+	fmt.Fprintf(out, "%s\n\n", console.Fill(title, columns, "  "))
+	if err := printLearned(out, columns, lines); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	return printLines(out, lines)
+	return printLines(out, columns, lines)
 }
 
 // text is "30 of 60 calls after 1.5 s: 29 x 200, 1 x 404".
@@ -41,32 +42,28 @@ func (p progress) text(calls int, after time.Duration) string {
 }
 
 // printLearned writes what the upstream says about its limits.
-func printLearned(out io.Writer, lines []throttle.KeyStats) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "source\tname\tunit\tlimit\tremaining\tresets in\twindow\tpace")
-	none := true
+func printLearned(out io.Writer, columns int, lines []throttle.KeyStats) error {
+	rows := [][]string{{"source", "name", "unit", "limit", "remaining", "resets in", "window", "pace"}}
 	for _, line := range lines {
 		for _, l := range line.Learned {
-			none = false
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", word(l.Source), word(l.Name), word(l.Unit),
-				count(l.Limit), count(l.Remaining), span(l.Reset), window(l.Window), pace(l.Rate))
+			rows = append(rows, []string{word(l.Source), word(l.Name), word(l.Unit), count(l.Limit), count(l.Remaining), span(l.Reset), window(l.Window), pace(l.Rate)})
 		}
 	}
-	if none {
-		fmt.Fprintln(w, "nothing is known of a limit")
+	if len(rows) == 1 {
+		_, err := fmt.Fprintln(out, "nothing is known of a limit")
+		return err
 	}
-	return w.Flush()
+	return console.Print(out, columns, false, rows)
 }
 
 // printLines writes what the client does.
-func printLines(out io.Writer, lines []throttle.KeyStats) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "line\tpace\twaiting\tin flight\tsent\tthrottled\tgate")
+func printLines(out io.Writer, columns int, lines []throttle.KeyStats) error {
+	rows := [][]string{{"line", "pace", "waiting", "in flight", "sent", "throttled", "gate"}}
 	for _, line := range lines {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", word(line.Key), pace(slowest(line)),
-			line.Waiting, line.InFlight, line.Sent, line.Throttled, gate(line.QueueStats))
+		rows = append(rows, []string{word(line.Key), pace(slowest(line)), strconv.Itoa(line.Waiting), strconv.Itoa(line.InFlight),
+			strconv.FormatUint(line.Sent, 10), strconv.FormatUint(line.Throttled, 10), gate(line.QueueStats)})
 	}
-	return w.Flush()
+	return console.Print(out, columns, false, rows)
 }
 
 // slowest is the pace of a line: that of its slowest limit that counts requests.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/console"
 )
 
 // view shows a session while it runs. Its methods may be called from any goroutine.
@@ -39,7 +40,8 @@ type lines struct {
 }
 
 func (v *lines) printf(format string, args ...any) {
-	fmt.Fprintf(v.out, "%s: %s\n", span(time.Since(v.session.began)), fmt.Sprintf(format, args...))
+	text := span(time.Since(v.session.began)) + ": " + fmt.Sprintf(format, args...)
+	fmt.Fprintln(v.out, console.Fill(text, v.session.cfg.columns, "  "))
 }
 
 func (v *lines) learned(l throttle.Learned) {
@@ -99,14 +101,14 @@ func (v *screen) run() {
 	}
 }
 
-// draw replaces the last drawing by a new one. Lines are cut to the terminal's width, because a line that
-// wraps would count as two.
+// draw replaces the last drawing by a new one. A line that the terminal would wrap counted as two, so a word
+// that is wider than the terminal is cut.
 func (v *screen) draw() {
 	var table bytes.Buffer
-	_ = v.session.print(&table) // a Buffer takes everything
+	columns := max(1, v.session.cfg.width()-1)
+	_ = v.session.print(&table, columns) // a Buffer takes everything
 	var frame bytes.Buffer
 	v.erase(&frame)
-	columns := max(1, v.session.cfg.width()-1)
 	for line := range bytes.Lines(table.Bytes()) {
 		v.drawn++
 		if text := bytes.TrimSuffix(line, []byte("\n")); len(text) > columns {

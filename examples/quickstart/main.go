@@ -23,15 +23,12 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-
-	"golang.org/x/term"
 
 	"github.com/go-throttle/throttle/examples/internal/calls"
+	"github.com/go-throttle/throttle/examples/internal/console"
 )
 
 // config is what the flags say.
@@ -44,61 +41,59 @@ type config struct {
 
 	slack int       // by how much the embedded upstream's burst exceeds the client's; 0: see embedded
 	bar   io.Writer // a terminal, for a progress bar; nil: print lines instead
+
+	columns int // that may be written; 0: 80
 }
 
 func main() {
-	var cfg config
-	if term.IsTerminal(int(os.Stdout.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) {
+	cfg := config{columns: console.Columns()}
+	if console.Terminal() {
 		cfg.bar = os.Stderr
 	}
-	flag.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
-	flag.StringVar(&cfg.limit, "limit", "100/s burst 10", "the limit to keep, as throttle.ParseLimit reads it")
-	flag.IntVar(&cfg.calls, "calls", 400, "how many calls each client sends")
-	flag.IntVar(&cfg.workers, "workers", 32, "how many of them may be under way at once")
-	flag.BoolVar(&cfg.bare, "bare", false, "with -url: send the calls through the bare client too, at full speed; ask its owner first")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, cfg, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "quickstart:", err)
-		os.Exit(1)
-	}
+	p := console.New("quickstart", "Quickstart sends the same calls with and without throttle, and counts the 429s.")
+	p.Flags.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
+	p.Flags.StringVar(&cfg.limit, "limit", "100/s burst 10", "the limit to keep, as throttle.ParseLimit reads it")
+	p.Flags.IntVar(&cfg.calls, "calls", 400, "how many calls each client sends")
+	p.Flags.IntVar(&cfg.workers, "workers", 32, "how many of them may be under way at once")
+	p.Flags.BoolVar(&cfg.bare, "bare", false, "with -url: send the calls through the bare client too, at full speed; ask its owner first")
+	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
 }
 
-// run measures the clients one after the other and prints the table. The throttled client goes first, so that
-// an upstream that is not ours still has all of its burst.
+// run measures the clients one after the other and prints the table, after an interrupt what there is of it.
+// The throttled client goes first, so that an upstream that is not ours still has all of its burst.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if cfg.calls < 1 || cfg.workers < 1 {
 		return fmt.Errorf("-calls %d and -workers %d must be at least 1", cfg.calls, cfg.workers)
+	}
+	shape, err := parseShape(cfg.limit)
+	if err != nil {
+		return err
 	}
 	if cfg.url != "" {
 		if err := calls.CheckURL(cfg.url); err != nil {
 			return err
 		}
-	}
-	shape, err := parseShape(cfg.limit)
-	if err != nil {
-		return err
+		if err := calls.Reach(ctx, cfg.url); err != nil {
+			return err
+		}
 	}
 	throttled, err := measureThrottled(ctx, cfg, shape, out)
 	if err != nil {
 		return err
 	}
 	results := []result{throttled}
-	if cfg.url == "" || cfg.bare {
+	if ctx.Err() == nil && (cfg.url == "" || cfg.bare) {
 		bare, err := measureBare(ctx, cfg, shape, out)
 		if err != nil {
 			return err
 		}
 		results = []result{bare, throttled}
 	}
-	if err := printTable(out, results); err != nil {
+	if err := printTable(out, cfg.columns, results); err != nil {
 		return err
 	}
-	if throttled.delivered == 0 {
+	if throttled.delivered == 0 && ctx.Err() == nil {
 		return fmt.Errorf("no call was delivered: %w", throttled.failure)
 	}
-	return nil
+	return ctx.Err()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/examples/internal/leak"
 	"github.com/go-throttle/throttle/throttletest"
 )
@@ -26,6 +29,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &out)
+	checkWidth(t, out.String(), 80)
 	rows := table(out.String())
 	if got := rows["throttled"]; got.calls != 80 || got.delivered != 80 || got.refused != 0 {
 		t.Errorf("throttled %+v, want all 80 delivered and none refused", got)
@@ -114,12 +118,59 @@ func TestBar(t *testing.T) {
 	}
 }
 
+// TestInterrupted: after Ctrl-C there is the table of what has been measured, within the columns, and the
+// failures that the interrupt has caused are not blamed on the upstream. The bar is gone.
 func TestInterrupted(t *testing.T) {
 	leak.Check(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := run(ctx, small, &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+	for _, columns := range []int{0, 60, 30} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		cfg := small
+		cfg.calls, cfg.columns = 100_000, columns
+		var out, terminal bytes.Buffer
+		if columns == 60 {
+			cfg.bar = &terminal
+		}
+		if err := run(ctx, cfg, &out); !errors.Is(err, context.Canceled) {
+			t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+		}
+		for _, want := range []string{"throttled", "100000", "delivered", "Ideal time"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%d columns: the output does not say %q:\n%s", columns, want, &out)
+			}
+		}
+		if strings.Contains(out.String(), "first failure") {
+			t.Errorf("an interrupt is no failure:\n%s", &out)
+		}
+		checkWidth(t, out.String(), cmp.Or(columns, 80))
+		if drawn := terminal.String(); cfg.bar != nil {
+			if !strings.HasSuffix(drawn, console.Erase) {
+				t.Errorf("the bar remains: %q", drawn)
+			}
+			checkWidth(t, strings.ReplaceAll(drawn, "\r", "\n"), 60)
+		}
+	}
+}
+
+// checkWidth checks that no line is wider.
+func checkWidth(t *testing.T, text string, columns int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(strings.ReplaceAll(line, "\x1b[K", ""), "\n")
+		if n := utf8.RuneCountInString(line); n > columns {
+			t.Errorf("%d columns of %d: %s", n, columns, line)
+		}
+	}
+}
+
+// TestNobodyListens: that is an error before anything is sent or shown.
+func TestNobodyListens(t *testing.T) {
+	server := httptest.NewServer(nil)
+	server.Close()
+	var out bytes.Buffer
+	err := run(t.Context(), config{url: server.URL, limit: "100/s", calls: 10, workers: 2}, &out)
+	if err == nil || !strings.HasPrefix(err.Error(), "-url") || out.Len() > 0 {
+		t.Errorf("run: %v\n%s", err, &out)
 	}
 }
 

@@ -1,35 +1,38 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/go-throttle/throttle/examples/internal/console"
 )
 
-// printTable prints the results, and below them a summary of each row.
-func printTable(out io.Writer, results []result) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nclient\tcalls\tdelivered\t429s\twall time\tideal time\t")
+// printTable prints the results, and below them a summary of each.
+func printTable(out io.Writer, columns int, results []result) error {
+	rows := [][]string{{"client", "calls", "delivered", "429s", "wall time", "ideal time"}}
 	for _, r := range results {
 		ideal := "unknown"
 		if r.ideal >= 0 {
 			ideal = seconds(r.ideal)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t\n", r.name, r.calls, r.delivered, r.refused, seconds(r.wall), ideal)
+		rows = append(rows, []string{r.name, strconv.Itoa(r.calls), strconv.Itoa(r.delivered), strconv.Itoa(r.refused), seconds(r.wall), ideal})
 	}
-	if err := w.Flush(); err != nil {
+	fmt.Fprintln(out)
+	if err := console.Print(out, columns, true, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
 	for _, r := range results {
-		fmt.Fprintln(out, summary(r))
+		fmt.Fprintln(out, console.Fill(summary(r), columns, "  "))
 	}
-	fmt.Fprintln(out, "Ideal time: the shortest in which the limit admits all the calls; for a bucket, (calls - burst) / limit.")
-	return nil
+	_, err := fmt.Fprintln(out, console.Fill("Ideal time: the shortest in which the limit admits all the calls; for a bucket, (calls - burst) / limit.", columns, ""))
+	return err
 }
 
 // summary returns one row in words.
@@ -53,17 +56,24 @@ type progress interface {
 }
 
 func newProgress(name string, cfg config, out io.Writer) progress {
-	if cfg.bar == nil {
+	columns := cmp.Or(cfg.columns, 80)
+	if cfg.bar == nil || columns < beside+10 {
 		return &lines{out: out, name: name, calls: cfg.calls, start: time.Now()}
 	}
 	return bar{progressbar.NewOptions(cfg.calls,
 		progressbar.OptionSetWriter(cfg.bar),
 		progressbar.OptionSetDescription(fmt.Sprintf("%-9s", name)),
-		progressbar.OptionSetWidth(40),
+		progressbar.OptionSetWidth(columns-beside),
+		progressbar.OptionSetPredictTime(false), // the burst would mislead it
+		progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(50*time.Millisecond),
 	), cfg.bar}
 }
+
+// beside is the width of what is written beside a bar, as in "throttled 100% || (400000/400000) ", and one
+// column for the cursor.
+const beside = 34
 
 // bar is the progress on a terminal. A failure to draw does not end the run.
 type bar struct {
@@ -73,9 +83,10 @@ type bar struct {
 
 func (b bar) add() { _ = b.Add(1) }
 
+// finish removes the bar, because the table says more.
 func (b bar) finish() {
 	_ = b.Exit()
-	fmt.Fprintln(b.out)
+	fmt.Fprint(b.out, console.Erase)
 }
 
 // lines is the progress in a pipe or a file: a line for every quarter of the calls.

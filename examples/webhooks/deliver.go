@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
-	"text/tabwriter"
 	"time"
 
+	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -76,34 +77,43 @@ func sleepUntil(ctx context.Context, then time.Time) bool {
 
 // printTable prints what the endpoints saw. It is called when all deliveries are over.
 func printTable(out io.Writer, cfg config, sides []*side) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\nclient\tdue\tdelivered\tattempts\t503s\t429s\tfirst second\tbacklog\tdrained after\tideal\t")
+	rows := [][]string{{"client", "due", "delivered", "attempts", "503s", "429s", "first second", "backlog", "drained after", "ideal"}}
 	for _, s := range sides {
-		b, ledger := &s.backlog, s.server.Ledger()
-		tally, first := ledger.Tally(), 0
-		if s.back > 0 {
-			first = len(ledger.Between(s.back, s.back+time.Second))
-		}
-		drained := "never"
-		if !b.drained.IsZero() {
-			drained = seconds(b.drained.Sub(b.returned))
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", s.name, cfg.deliveries(), b.delivered,
-			tally.Total(), tally.Failed, tally.Throttled, first, b.atReturn, drained, seconds(b.ideal()))
+		rows = append(rows, s.row(cfg))
 	}
-	if err := w.Flush(); err != nil {
+	fmt.Fprintln(out)
+	if err := console.Print(out, cfg.columns, true, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
 	for _, s := range sides {
-		if s.backlog.failure != nil {
-			fmt.Fprintf(out, "%s: %d deliveries failed or were under way at the end; the first: %v\n", s.name, s.backlog.failed, s.backlog.failure)
+		if b := &s.backlog; b.failure != nil {
+			fmt.Fprintln(out, console.Fill(fmt.Sprintf("%s: %d deliveries failed or were under way at the end; the first: %v", s.name, b.failed, b.failure), cfg.columns, "  "))
 		}
 	}
-	fmt.Fprint(out, "Attempts, 503s and 429s are counted by the endpoint; first second: attempts in the second after its return;\n"+
-		"backlog: due and not delivered at its return; drained: when nothing was overdue for the first time after it;\n"+
-		"ideal: the same for an endpoint that is used to its full capacity from the first moment on.\n")
-	return nil
+	_, err := fmt.Fprintln(out, console.Fill("Attempts, 503s and 429s are counted by the endpoint. First second: attempts in the second after its return. "+
+		"Backlog: due and not delivered at its return. Drained: when nothing was overdue for the first time after it. "+
+		"Ideal: the same for an endpoint that is used to its full capacity from the first moment on.", cfg.columns, ""))
+	return err
+}
+
+// row is the line of a side. What follows the endpoint's return is unknown before it.
+func (s *side) row(cfg config) []string {
+	b, ledger := &s.backlog, s.server.Ledger()
+	tally := ledger.Tally()
+	cells := []string{s.name}
+	for _, n := range []int{cfg.deliveries(), b.delivered, tally.Total(), tally.Failed, tally.Throttled} {
+		cells = append(cells, strconv.Itoa(n))
+	}
+	if b.returned.IsZero() {
+		return append(cells, "-", "-", "-", "-")
+	}
+	drained := "never"
+	if !b.drained.IsZero() {
+		drained = seconds(b.drained.Sub(b.returned))
+	}
+	first := len(ledger.Between(s.back, s.back+time.Second))
+	return append(cells, strconv.Itoa(first), strconv.Itoa(b.atReturn), drained, seconds(b.ideal()))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

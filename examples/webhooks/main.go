@@ -33,12 +33,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"time"
+
+	"github.com/go-throttle/throttle/examples/internal/console"
 )
 
 // config is what the flags say.
@@ -50,6 +49,8 @@ type config struct {
 	outage   time.Duration
 	due      time.Duration
 	end      time.Duration
+
+	columns int // that may be written; 0: 80
 }
 
 // withDefaults fills the times that are 0.
@@ -68,24 +69,17 @@ func (c config) withDefaults(brief bool) config {
 }
 
 func main() {
-	var cfg config
-	flag.IntVar(&cfg.senders, "senders", 200, "goroutines that deliver; each has one delivery under way at a time")
-	flag.Float64Var(&cfg.rate, "rate", 60, "deliveries that fall due per second, all senders together")
-	flag.Float64Var(&cfg.capacity, "capacity", 100, "deliveries per second that the endpoint promises")
-	flag.DurationVar(&cfg.down, "down", 0, "when the endpoint goes down, counted from the start (default 3s, brief 1s)")
-	flag.DurationVar(&cfg.outage, "outage", 0, "for how long it is down (default 7s, brief 1.5s)")
-	flag.DurationVar(&cfg.due, "due", 0, "for how long deliveries fall due, counted from the start (default 24s, brief 5s)")
-	flag.DurationVar(&cfg.end, "end", 0, "when the run ends, delivered or not (default 40s, brief 7s)")
-	brief := flag.Bool("brief", false, "a run of a few seconds")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, cfg.withDefaults(*brief), os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "webhooks:", err)
-		os.Exit(1)
-	}
+	cfg := config{columns: console.Columns()}
+	p := console.New("webhooks", "Webhooks delivers events to an endpoint that goes down, with and without throttle.")
+	p.Flags.IntVar(&cfg.senders, "senders", 200, "goroutines that deliver; each has one delivery under way at a time")
+	p.Flags.Float64Var(&cfg.rate, "rate", 60, "deliveries that fall due per second, all senders together")
+	p.Flags.Float64Var(&cfg.capacity, "capacity", 100, "deliveries per second that the endpoint promises")
+	p.Flags.DurationVar(&cfg.down, "down", 0, "when the endpoint goes down, counted from the start (default 3s, brief 1s)")
+	p.Flags.DurationVar(&cfg.outage, "outage", 0, "for how long it is down (default 7s, brief 1.5s)")
+	p.Flags.DurationVar(&cfg.due, "due", 0, "for how long deliveries fall due, counted from the start (default 24s, brief 5s)")
+	p.Flags.DurationVar(&cfg.end, "end", 0, "when the run ends, delivered or not (default 40s, brief 7s)")
+	brief := p.Flags.Bool("brief", false, "a run of a few seconds")
+	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg.withDefaults(*brief), out) })
 }
 
 // check returns an error for flags that make no sense.
@@ -113,7 +107,8 @@ func (c config) dueAt(i int) time.Duration {
 	return time.Duration(float64(i) / c.rate * float64(time.Second))
 }
 
-// run delivers with both clients at once and prints the table. At cfg.end, what is not delivered is given up.
+// run delivers with both clients at once and prints the table. At cfg.end, what is not delivered is given up;
+// after an interrupt the table says how far it came.
 func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err
@@ -130,10 +125,11 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	defer throttled.close()
 	sides := []*side{plain, throttled}
 
-	fmt.Fprintf(out, "%d senders, %v deliveries/s for %v; the endpoint is down from %v to %v\n",
-		cfg.senders, cfg.rate, cfg.due, cfg.down, cfg.down+cfg.outage)
-	if err := deliverAll(ctx, cfg, sides, out); err != nil {
-		return err
+	fmt.Fprintln(out, console.Fill(fmt.Sprintf("%d senders, %v deliveries/s for %v; the endpoint is down from %v to %v",
+		cfg.senders, cfg.rate, cfg.due, cfg.down, cfg.down+cfg.outage), cfg.columns, ""))
+	err = deliverAll(ctx, cfg, sides, out)
+	if printErr := printTable(out, cfg, sides); printErr != nil {
+		return printErr
 	}
-	return printTable(out, cfg, sides)
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,12 +102,28 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestInterrupted: after Ctrl-C the table says how far it came, within the columns.
 func TestInterrupted(t *testing.T) {
 	leak.Check(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := run(ctx, small(), &bytes.Buffer{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+	for _, columns := range []int{80, 40, 30} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		cfg := small()
+		cfg.down, cfg.outage, cfg.due, cfg.end, cfg.columns = time.Hour, time.Hour, 3*time.Hour, 3*time.Hour, columns
+		var out bytes.Buffer
+		if err := run(ctx, cfg, &out); !errors.Is(err, context.Canceled) {
+			t.Errorf("run after an interrupt: %v, want %v", err, context.Canceled)
+		}
+		for _, want := range []string{"plain", "throttled", "648000", "drained after", "Backlog:"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%d columns: the output does not say %q:\n%s", columns, want, &out)
+			}
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(line) > columns+1 {
+				t.Errorf("wider than %d columns: %s", columns, line)
+			}
+		}
 	}
 }
 

@@ -3,14 +3,17 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // CheckURL says why the URL that a flag -url gives cannot be called.
@@ -28,6 +31,24 @@ func CheckURL(text string) error {
 		}
 	}
 	return nil
+}
+
+// Reach says why nobody can be called at a URL that CheckURL accepts: there is no such host, or nobody
+// listens. It dials once, and asks nothing. With a proxy only that one knows.
+func Reach(ctx context.Context, text string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, text, nil)
+	if err != nil {
+		return fmt.Errorf("-url: %w", err)
+	}
+	if proxy, err := http.ProxyFromEnvironment(req); proxy != nil || err != nil {
+		return err
+	}
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(req.URL.Hostname(), cmp.Or(req.URL.Port(), req.URL.Scheme)))
+	if err != nil {
+		return fmt.Errorf("-url %q cannot be called: %w", text, err)
+	}
+	return conn.Close()
 }
 
 // Pool is http.DefaultTransport with as many idle connections as there are workers: its own two

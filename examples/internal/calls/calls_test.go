@@ -2,6 +2,8 @@ package calls
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,26 @@ func TestCheckURL(t *testing.T) {
 		if err := CheckURL(text); err == nil || !strings.HasPrefix(err.Error(), "-url") {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// TestReach: a port where nobody listens and a host that is not there are errors; nothing is asked.
+func TestReach(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "")
+	t.Setenv("http_proxy", "")
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	if err := Reach(t.Context(), server.URL); err != nil {
+		t.Error(err)
+	}
+	server.Close()
+	for _, url := range []string{server.URL, "http://nobody.invalid/"} {
+		if err := Reach(t.Context(), url); err == nil || !strings.HasPrefix(err.Error(), "-url") || !strings.Contains(err.Error(), url) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d requests were sent, want none", asked)
 	}
 }
 

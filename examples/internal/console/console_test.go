@@ -1,0 +1,121 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// run executes a program with one flag, whose end is err.
+func run(ctx context.Context, err error, args ...string) (status int, out, errs string) {
+	var o, e bytes.Buffer
+	p := New("test", "Test shows how a program ends, in one line that says what it is for.")
+	n := p.Flags.Int("n", 7, "how many of `things` there are, told in so many words that one line of a terminal cannot hold them")
+	status = p.exec(ctx, args, &o, &e, func(_ context.Context, out io.Writer) error {
+		io.WriteString(out, strings.Repeat("x", *n))
+		return err
+	})
+	return status, o.String(), e.String()
+}
+
+// TestEnds: each way to end a program has its exit status, and the error is on the other output.
+func TestEnds(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name   string
+		ctx    context.Context
+		err    error
+		args   []string
+		status int
+		out    string
+		errs   string
+	}{
+		{name: "well", ctx: t.Context(), args: []string{"-n", "3"}, out: "xxx"},
+		{name: "an error", ctx: t.Context(), err: errors.New("it broke"), status: 1, out: "xxxxxxx", errs: "test: it broke\n"},
+		{name: "Ctrl-C", ctx: gone, err: context.Canceled, status: 130, out: "xxxxxxx", errs: "test: interrupted\n"},
+		{name: "Ctrl-C at the end", ctx: gone, status: 130, out: "xxxxxxx", errs: "test: interrupted\n"},
+		{name: "no such flag", ctx: t.Context(), args: []string{"-m"}, status: 2, errs: "test: flag provided but not defined: -m; -h lists the flags\n"},
+		{name: "no flag", ctx: t.Context(), args: []string{"m"}, status: 2, errs: "test: unknown argument \"m\"; -h lists the flags\n"},
+	} {
+		if status, out, errs := run(c.ctx, c.err, c.args...); status != c.status || out != c.out || errs != c.errs {
+			t.Errorf("%s: %d, %q, %q", c.name, status, out, errs)
+		}
+	}
+}
+
+// TestHelp: -h says in a line each what the program is for and how to run it, and is no wider than asked.
+func TestHelp(t *testing.T) {
+	for _, columns := range []string{"80", "30", "300"} {
+		t.Setenv("COLUMNS", columns)
+		status, out, errs := run(t.Context(), nil, "-h")
+		if status != 0 || errs != "" {
+			t.Errorf("%d, %q", status, errs)
+		}
+		checkWidth(t, out, Columns())
+		words := strings.Join(strings.Fields(out), " ")
+		want := "Test shows how a program ends, in one line that says what it is for. Usage: go run ./examples/test [flags] " +
+			"-n things how many of things there are,"
+		if !strings.HasPrefix(words, want) || !strings.HasSuffix(words, "(default 7)") {
+			t.Errorf("%s columns:\n%s", columns, out)
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	for text, want := range map[string]int{"": 80, "nonsense": 80, "-1": 80, "5": 20, "60": 60, "200": 80} {
+		t.Setenv("COLUMNS", text)
+		if got := Columns(); got != want && text != "" { // a terminal may have its say
+			t.Errorf("COLUMNS=%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+// checkWidth checks that no line is wider.
+func checkWidth(t *testing.T, text string, columns int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns {
+			t.Errorf("%d columns of %d: %s", n, columns, line)
+		}
+	}
+}
+
+// TestPrint: the table is turned where it is too wide, then becomes a list. No word is broken or lost.
+func TestPrint(t *testing.T) {
+	rows := [][]string{{"client", "wall time", "the first failure"}, {"bare", "1.00 s", "none at all"}, {"throttled", "10.00 s", "-"}}
+	for _, c := range []struct {
+		columns int
+		want    string
+	}{
+		{41, "client      wall time   the first failure\nbare           1.00 s         none at all\nthrottled     10.00 s                   -\n"},
+		{40, "client: bare\nwall time: 1.00 s\nthe first failure: none at all\n"}, // turned it has more
+		{30, "client: bare\nwall time: 1.00 s\nthe first failure: none at all\n\nclient: throttled\n"},
+		{20, "client: bare\nwall time: 1.00 s\nthe first failure:\n  none at all\n\nclient: throttled\n"},
+	} {
+		var b bytes.Buffer
+		if err := Print(&b, c.columns, true, rows); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(b.String(), c.want) {
+			t.Errorf("%d columns:\n%s\nwant\n%s", c.columns, &b, c.want)
+		}
+		checkWidth(t, b.String(), c.columns)
+	}
+	var b bytes.Buffer
+	wide := [][]string{{"a long head", "another long head"}, {"1", "2"}}
+	if err := Print(&b, 24, true, wide); err != nil || b.String() != "a long head         1\nanother long head   2\n" {
+		t.Errorf("turned:\n%s", &b)
+	}
+}
+
+func TestFill(t *testing.T) {
+	got := strings.Split(Fill("  one two three fourteenlong é é é", 9, "    "), "\n")
+	if want := []string{"  one two", "    three", "    fourteenlong", "    é é é"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
