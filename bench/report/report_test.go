@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-throttle/throttle/bench/scenario"
 )
@@ -81,7 +82,7 @@ func golden(t *testing.T, name, got string) {
 func TestOutput(t *testing.T) {
 	var text, markdown, file bytes.Buffer
 	f := sample()
-	if err := f.Text(&text); err != nil {
+	if err := f.Text(&text, 80); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "tables.txt", text.String())
@@ -93,6 +94,42 @@ func TestOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "results.json", file.String())
+}
+
+// TestNarrow: whatever the terminal's width, no line is wider, no word is broken and no figure is lost.
+func TestNarrow(t *testing.T) {
+	f, err := Read("../results/compare.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wide bytes.Buffer
+	if err := f.Text(&wide, 1000); err != nil {
+		t.Fatal(err)
+	}
+	has := make(map[string]bool)
+	for _, word := range strings.Fields(wide.String()) {
+		has[word] = true
+	}
+	for _, columns := range []int{80, 60, 40} {
+		var b bytes.Buffer
+		if err := f.Text(&b, columns); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; n > columns && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%d columns of %d: %s", n, columns, line)
+			}
+		}
+		words := strings.Fields(b.String())
+		for _, word := range words {
+			if !has[word] && strings.Trim(word, "-") != "" {
+				t.Errorf("%d columns: %q is no word", columns, word)
+			}
+		}
+		if n := len(strings.Fields(wide.String())); len(words) < n {
+			t.Errorf("%d columns: %d words of %d", columns, len(words), n)
+		}
+	}
 }
 
 func TestFileComesBack(t *testing.T) {

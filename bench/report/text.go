@@ -8,34 +8,43 @@ import (
 	"unicode/utf8"
 )
 
-// Text prints all tables for a terminal.
-func (f *File) Text(w io.Writer) error {
+// Text prints all tables for a terminal of so many columns.
+func (f *File) Text(w io.Writer, columns int) error {
 	var b strings.Builder
-	b.WriteString(wrap(f.where(), 100) + "\n")
+	b.WriteString(Wrap(f.where(), columns) + "\n")
 	for _, t := range f.Tables() {
 		b.WriteByte('\n')
-		t.text(&b)
+		t.text(&b, columns)
 	}
-	b.WriteString("\n" + wrap(Rule, 100) + "\n")
+	b.WriteString("\n" + Wrap(Rule, columns) + "\n")
 	if v := f.Machine.Versions(); len(v) > 0 {
-		b.WriteString(wrap(strings.Join(v, ", "), 100) + "\n")
+		b.WriteString(Wrap(strings.Join(v, ", "), columns) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // text prints one table: titles above, figures to the right, "*" after the best.
-func (t Table) text(b *strings.Builder) {
-	fmt.Fprintf(b, "%s, %s (%s)\n", t.Scenario.Title, clock(t.Mode), t.Scenario.Name)
+func (t Table) text(b *strings.Builder, width int) {
+	b.WriteString(Wrap(fmt.Sprintf("%s, %s (%s)", t.Scenario.Title, clock(t.Mode), t.Scenario.Name), width) + "\n")
 	if t.Scenario.About != "" {
-		b.WriteString(wrap(t.Scenario.About, 100) + "\n")
+		b.WriteString(Wrap(t.Scenario.About, width) + "\n")
 	}
-	columns := [][]string{t.names()}
+	columns := [][]string{nil}
 	for i := range t.Columns {
 		columns = append(columns, t.column(i))
 	}
 	if t.Shares {
 		columns = append(columns, t.shares())
+	}
+	// A name that is wider than half of the terminal takes several lines, the first of which has the figures.
+	for _, name := range t.names() {
+		lines := strings.Split(Wrap(name, width/2), "\n")
+		at := len(columns[0])
+		columns[0] = append(columns[0], lines...)
+		for i := range columns[1:] {
+			columns[i+1] = slices.Insert(columns[i+1], at+1, make([]string, len(lines)-1)...)
+		}
 	}
 	heads := 0
 	for i := range columns {
@@ -45,19 +54,33 @@ func (t Table) text(b *strings.Builder) {
 		head := t.head(i)
 		columns[i] = pad(columns[i], i == 0, slices.Concat(make([]string, heads-len(head)), head))
 	}
-	for line := range columns[0] {
-		var row strings.Builder
-		for i, c := range columns {
-			if i > 0 {
-				row.WriteString("  ")
-			}
-			row.WriteString(c[line])
-		}
-		b.WriteString(strings.TrimRight(row.String(), " ") + "\n")
-	}
+	printColumns(b, columns, width)
 	for _, r := range t.Rows {
 		if r.Failed != "" {
-			fmt.Fprintf(b, "%s: failed: %s\n", r.Client, r.Failed)
+			b.WriteString(Wrap(fmt.Sprintf("%s: failed: %s", r.Client, r.Failed), width) + "\n")
+		}
+	}
+}
+
+// printColumns prints the columns side by side. Those that do not fit go below, beside the names once more.
+func printColumns(b *strings.Builder, columns [][]string, width int) {
+	for names, rest := columns[0], columns[1:]; ; b.WriteByte('\n') {
+		some, used := 0, utf8.RuneCountInString(names[0])
+		for _, c := range rest {
+			if used += 2 + utf8.RuneCountInString(c[0]); used > width && some > 0 {
+				break
+			}
+			some++
+		}
+		for line := range names {
+			row := names[line]
+			for _, c := range rest[:some] {
+				row += "  " + c[line]
+			}
+			b.WriteString(strings.TrimRight(row, " ") + "\n")
+		}
+		if rest = rest[some:]; len(rest) == 0 {
+			return
 		}
 	}
 }
@@ -78,9 +101,9 @@ func (t Table) head(i int) []string {
 	case i == 0:
 		return []string{"client"}
 	case i > len(t.Columns):
-		return strings.Split(wrap("share of the oracle, %", 10), "\n")
+		return strings.Split(Wrap("share of the oracle, %", 10), "\n")
 	}
-	return strings.Split(wrap(title(t.Columns[i-1].Title, t.Columns[i-1].Unit), 10), "\n")
+	return strings.Split(Wrap(title(t.Columns[i-1].Title, t.Columns[i-1].Unit), 10), "\n")
 }
 
 func title(name, unit string) string {
@@ -154,8 +177,8 @@ func pad(lines []string, left bool, head []string) []string {
 	return out
 }
 
-// wrap breaks a text into lines of at most so many letters, or one word.
-func wrap(text string, width int) string {
+// Wrap breaks a text into lines of at most so many letters, or one word.
+func Wrap(text string, width int) string {
 	var b strings.Builder
 	used := 0
 	for _, word := range strings.Fields(text) {

@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-throttle/throttle/bench/client"
 	"github.com/go-throttle/throttle/bench/report"
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 // TestShort runs one scenario with two clients in virtual time, then shows the results again.
 func TestShort(t *testing.T) {
 	dir := t.TempDir()
-	c := command(t, "-short", "-scenario", "backfill-known-bucket", "-clients", "x/time/rate,throttle: limit configured", "-mode", "virtual", "-reps", "2", "-out", dir)
+	c := configure(t, "-short", "-scenario", "backfill-known-bucket", "-clients", "x/time/rate,throttle: limit configured", "-mode", "virtual", "-reps", "2", "-out", dir)
 	var out bytes.Buffer
 	if err := c.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
@@ -45,7 +47,7 @@ func TestShort(t *testing.T) {
 	if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	again := command(t, "-from", filepath.Join(dir, "compare.json"), "-clients", "x/*", "-out", filepath.Join(dir, "again"), "-readme", page)
+	again := configure(t, "-from", filepath.Join(dir, "compare.json"), "-clients", "x/*", "-out", filepath.Join(dir, "again"), "-readme", page)
 	out.Reset()
 	if err := again.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-func command(t *testing.T, args ...string) *config {
+func configure(t *testing.T, args ...string) *config {
 	t.Helper()
 	c, err := parse(args, io.Discard)
 	if err != nil {
@@ -118,7 +120,7 @@ func fakes() ([]scenario.Scenario, []client.Client) {
 
 func planned(t *testing.T, args ...string) *plan {
 	t.Helper()
-	p, err := command(t, append(args, "-mode", "real")...).plan(fakes())
+	p, err := configure(t, append(args, "-mode", "real")...).plan(fakes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,7 @@ func TestRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		contains(t, out.String(), "2 scenarios, 5 clients, 12 runs: about 1m42s.", "12/12", "failed: it broke", "failed: panic: it fell", "failed: not done after 2m30s")
+		contains(t, strings.Join(strings.Fields(out.String()), " "), "2 scenarios, 5 clients, 12 runs: about 1m42s.", "12/12", "failed: it broke", "failed: panic: it fell", "failed: not done after 2m30s")
 		if took := time.Since(begun); took != 192*time.Second { // four sleep, two hang, two run alone
 			t.Errorf("it took %v", took)
 		}
@@ -172,7 +174,7 @@ func TestInterrupt(t *testing.T) {
 
 func TestBar(t *testing.T) {
 	var terminal, out bytes.Buffer
-	b := newProgress(2, &terminal, &out)
+	b := newProgress(2, 80, &terminal, &out)
 	for range 2 {
 		b.done(job{scenario: scenario.Scenario{Name: "one"}}, &report.Run{})
 	}
@@ -184,10 +186,52 @@ func TestBar(t *testing.T) {
 
 func TestList(t *testing.T) {
 	var out bytes.Buffer
-	if err := command(t, "-list").run(t.Context(), &out); err != nil {
+	if err := configure(t, "-list").run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
 	contains(t, out.String(), "outage-known", "throttle: zero value", "oracle")
+	checkWidth(t, out.String(), 80)
+}
+
+// checkWidth checks that no line is wider.
+func checkWidth(t *testing.T, text string, columns int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
+			t.Errorf("%d columns of %d: %s", n, columns, line)
+		}
+	}
+}
+
+// TestHelp: -h says in a line each what the program is for and how to run it.
+func TestHelp(t *testing.T) {
+	for _, columns := range []int{80, 40} {
+		t.Setenv("COLUMNS", strconv.Itoa(columns))
+		var out, errs bytes.Buffer
+		if status := command(t.Context(), []string{"-h"}, &out, &errs); status != 0 || errs.Len() > 0 {
+			t.Errorf("%d, %s", status, &errs)
+		}
+		checkWidth(t, out.String(), columns)
+		contains(t, strings.Join(strings.Fields(out.String()), " "), "shows what each does to them. Usage: go run ./bench/cmd/compare [flags]",
+			"-from file make tables and charts", "(default 16)")
+	}
+}
+
+// TestStatus: Ctrl-C is 130, as shells have it; flags that make no sense are 2.
+func TestStatus(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for args, want := range map[string]int{"-list": 130, "-scenario backfill-known-bucket -mode virtual -clients oracle": 130} {
+		if got := command(gone, append(strings.Fields(args), "-out", t.TempDir()), io.Discard, io.Discard); got != want {
+			t.Errorf("%s, interrupted: %d, want %d", args, got, want)
+		}
+	}
+	for args, want := range map[string]int{"-list": 0, "-none": 2, "-reps -1": 2, "-from none.json": 1} {
+		var errs bytes.Buffer
+		if got := command(t.Context(), strings.Fields(args), io.Discard, &errs); got != want || (want > 0) != strings.HasPrefix(errs.String(), "compare: ") {
+			t.Errorf("%s: %d, %q, want %d", args, got, &errs, want)
+		}
+	}
 }
 
 func TestRefused(t *testing.T) {
@@ -197,14 +241,14 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"-scenario none*", "-clients none", "-from none.json"} {
-		if err := command(t, strings.Fields(args)...).run(t.Context(), io.Discard); err == nil {
+		if err := configure(t, strings.Fields(args)...).run(t.Context(), io.Discard); err == nil {
 			t.Errorf("%s: no error", args)
 		}
 	}
 }
 
 func TestNothingFits(t *testing.T) {
-	if _, err := command(t, "-scenario", "quick-alone", "-clients", "good/b").plan(fakes()); err == nil {
+	if _, err := configure(t, "-scenario", "quick-alone", "-clients", "good/b").plan(fakes()); err == nil {
 		t.Error("no error")
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -27,23 +29,60 @@ import (
 
 func main() {
 	scenario.ServeVirtual()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second Ctrl-C ends at once
-	c, err := parse(os.Args[1:], os.Stderr)
+	pressed := make(chan os.Signal, 1)
+	signal.Notify(pressed, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-pressed
+		signal.Stop(pressed) // the second Ctrl-C ends at once
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			fmt.Fprint(os.Stderr, erase) // the ^C, before anything follows it
+		}
+		stop()
+	}()
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command runs the program and returns its exit status, which after Ctrl-C is 130, as shells have it.
+func command(ctx context.Context, args []string, out, errs io.Writer) int {
+	c, err := parse(args, out)
 	if errors.Is(err, flag.ErrHelp) {
-		return
+		return 0
 	}
+	misused := err != nil
 	if err == nil {
 		if term.IsTerminal(int(os.Stdout.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) {
-			c.bar = os.Stderr
+			c.bar = errs
 		}
-		err = c.run(ctx, os.Stdout)
+		err = c.run(ctx, out)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "compare:", err)
-		os.Exit(1)
+		fmt.Fprintln(errs, report.Wrap("compare: "+err.Error(), columns()))
 	}
+	switch {
+	case ctx.Err() != nil:
+		return 130
+	case misused:
+		return 2
+	case err != nil:
+		return 1
+	}
+	return 0
+}
+
+// erase moves to the left edge of a terminal and clears the line.
+const erase = "\r\x1b[K"
+
+// columns says how wide to write: at most 80, or as COLUMNS or the terminal says.
+func columns() int {
+	n, err := strconv.Atoi(os.Getenv("COLUMNS"))
+	if err != nil || n < 1 {
+		if n, _, err = term.GetSize(int(os.Stdout.Fd())); err != nil || n < 1 {
+			n = 80
+		}
+	}
+	return max(20, min(n, 80))
 }
 
 // config is what the command line says.
@@ -55,12 +94,14 @@ type config struct {
 	from, out, readme string
 	parallel          int
 	bar               io.Writer // a terminal, for a progress bar; nil: print lines instead
+	columns           int       // how wide to write
 }
 
-func parse(args []string, errs io.Writer) (*config, error) {
-	c := new(config)
+// parse reads the command line. With -h it prints what there is to know, and returns flag.ErrHelp.
+func parse(args []string, out io.Writer) (*config, error) {
+	c := &config{columns: columns()}
 	fs := flag.NewFlagSet("compare", flag.ContinueOnError)
-	fs.SetOutput(errs)
+	fs.SetOutput(io.Discard) // what it prints is as wide as it likes
 	fs.StringVar(&c.scenario, "scenario", "*", "which `scenarios`: names or patterns with * and ?, separated by commas")
 	fs.StringVar(&c.clients, "clients", "*", "which `clients`, in the same way; the oracle is one of them")
 	fs.StringVar(&c.mode, "mode", "both", "`real` time, virtual time, or both")
@@ -71,8 +112,11 @@ func parse(args []string, errs io.Writer) (*config, error) {
 	fs.StringVar(&c.out, "out", "compare-out", "`directory` for compare.json, compare.md and charts")
 	fs.StringVar(&c.readme, "readme", "", "bring the marked tables and charts of this Markdown `file` up to date")
 	fs.IntVar(&c.parallel, "parallel", 16, "how many of the runs that mostly wait share the machine")
-	if err := fs.Parse(args); err != nil {
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		help(out, fs, c.columns)
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w; -h lists the flags", err)
 	}
 	switch {
 	case fs.NArg() > 0:
@@ -85,6 +129,26 @@ func parse(args []string, errs io.Writer) (*config, error) {
 		return nil, fmt.Errorf("-mode %q: want real, virtual or both", c.mode)
 	}
 	return c, nil
+}
+
+// help prints the purpose, the usage line, and the flags.
+func help(out io.Writer, fs *flag.FlagSet, columns int) {
+	fmt.Fprintln(out, report.Wrap("Compare puts HTTP clients before the same upstreams and shows what each does to them.", columns))
+	fmt.Fprintln(out, report.Wrap("Usage: go run ./bench/cmd/compare [flags]", columns))
+	fs.VisitAll(func(f *flag.Flag) {
+		value, text := flag.UnquoteUsage(f)
+		if f.DefValue != "" && f.DefValue != "false" {
+			text += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintln(out)
+		entry(out, strings.TrimRight("  -"+f.Name+" "+value, " "), text, columns)
+	})
+}
+
+// entry prints a name, and its text below with an indent.
+func entry(out io.Writer, name, text string, columns int) {
+	text = report.Wrap(text, columns-6)
+	fmt.Fprintf(out, "%s\n      %s\n", name, strings.ReplaceAll(text, "\n", "\n      "))
 }
 
 // repetitions are how often to run a scenario in a mode.
@@ -116,7 +180,7 @@ func (c *config) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		fmt.Fprintln(out, "\nInterrupted; this is what there is.")
+		fmt.Fprintln(out, "Interrupted; this is what there is.")
 	}
 	if len(f.Scenarios) == 0 {
 		return errors.New("no run has ended")
@@ -148,7 +212,7 @@ func (c *config) again(out io.Writer) error {
 // all of them.
 func (c *config) show(f, all *report.File, out io.Writer) error {
 	fmt.Fprintln(out)
-	if err := f.Text(out); err != nil {
+	if err := f.Text(out, c.columns); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
@@ -169,7 +233,7 @@ func (c *config) show(f, all *report.File, out io.Writer) error {
 			}
 		}
 	}
-	fmt.Fprintf(out, "\nTables and charts are in %s.\n", c.out)
+	fmt.Fprintln(out, "\n"+report.Wrap("Tables and charts are in "+c.out+".", c.columns))
 	if c.readme == "" {
 		return nil
 	}

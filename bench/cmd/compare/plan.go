@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path"
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
@@ -154,24 +154,26 @@ func (p *plan) estimate() time.Duration {
 
 // list prints what could be run.
 func (p *plan) list(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "scenario\tvirtual time too\tone run\twhat")
+	fmt.Fprint(out, "Scenarios, and how long one run takes:\n\n")
 	for _, s := range p.scenarios {
-		yes := ""
+		text := fmt.Sprintf("%s; %v", s.Title, s.Takes)
 		if s.Virtual {
-			yes = "yes"
+			text += ", in virtual time too"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%s\n", s.Name, yes, s.Takes, s.Title)
+		entry(out, "  "+s.Name, text, p.columns)
 	}
-	fmt.Fprintln(w, "\nclient\tvirtual time too\twaits for its turn\tretries")
+	fmt.Fprint(out, "\nClients:\n\n")
 	for _, c := range p.clients {
-		yes := func(b bool) string {
-			if b {
-				return "yes"
+		var words []string
+		for _, w := range []struct {
+			can  bool
+			word string
+		}{{c.Limits, "waits for its turn"}, {c.Retries, "retries"}, {c.Bubble, "runs in virtual time too"}} {
+			if w.can {
+				words = append(words, w.word)
 			}
-			return ""
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.Name, yes(c.Bubble), yes(c.Limits), yes(c.Retries))
+		entry(out, "  "+c.Name, cmp.Or(strings.Join(words, ", "), "only sends"), p.columns)
 	}
-	return w.Flush()
+	return nil
 }

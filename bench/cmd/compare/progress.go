@@ -16,14 +16,15 @@ type progress interface {
 	end()
 }
 
-func newProgress(runs int, bar, out io.Writer) progress {
-	if bar == nil {
-		return &printed{runs: runs, out: out}
+func newProgress(runs, columns int, bar, out io.Writer) progress {
+	const named, beside = 30, 30 + 34 // a scenario's name; that and "100% || (1000/1000) [59m59s] "
+	if bar == nil || columns < beside+10 {
+		return &printed{runs: runs, columns: columns, out: out}
 	}
 	return drawn{progressbar.NewOptions(runs,
 		progressbar.OptionSetWriter(bar),
-		progressbar.OptionSetDescription(fmt.Sprintf("%-30s", "")),
-		progressbar.OptionSetWidth(30),
+		progressbar.OptionSetDescription(fmt.Sprintf("%-*s", named, "")),
+		progressbar.OptionSetWidth(columns-beside),
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(false), // runs differ too much
 		progressbar.OptionSetElapsedTime(true),
@@ -43,14 +44,16 @@ func (d drawn) done(j job, _ *report.Run) {
 	_ = d.bar.Add(1)
 }
 
+// end removes the bar: tables follow.
 func (d drawn) end() {
 	_ = d.bar.Exit()
-	fmt.Fprintln(d.out)
+	fmt.Fprint(d.out, erase)
 }
 
 // printed is the progress in a pipe or a file: a line for each run.
 type printed struct {
 	runs, ended int
+	columns     int
 	out         io.Writer
 }
 
@@ -60,7 +63,8 @@ func (p *printed) done(j job, r *report.Run) {
 	if r.Failed != "" {
 		failed = ": failed: " + r.Failed
 	}
-	fmt.Fprintf(p.out, "%d/%d %s, %s, %s time, no. %d%s\n", p.ended, p.runs, j.scenario.Name, j.client.Name, j.mode, j.rep, failed)
+	text := fmt.Sprintf("%d/%d %s, %s, %s time, no. %d%s", p.ended, p.runs, j.scenario.Name, j.client.Name, j.mode, j.rep, failed)
+	fmt.Fprintln(p.out, report.Wrap(text, p.columns))
 }
 
 func (p *printed) end() {}

@@ -15,16 +15,16 @@ import (
 
 // run makes all runs, or those until ctx ends, and returns what they found.
 func (p *plan) run(ctx context.Context, out io.Writer) (*report.File, error) {
-	fmt.Fprintf(out, "%d scenarios, %d clients, %d runs: about %v.\n",
-		len(p.scenarios), len(p.clients), len(p.jobs), p.estimate().Round(time.Second))
+	fmt.Fprintln(out, report.Wrap(fmt.Sprintf("%d scenarios, %d clients, %d runs: about %v.",
+		len(p.scenarios), len(p.clients), len(p.jobs), p.estimate().Round(time.Second)), p.columns))
 	f := report.New(p.short)
 	for _, c := range p.clients {
 		f.Clients = append(f.Clients, c.Name)
 	}
 	if w := f.Machine.Warning(); w != "" {
-		fmt.Fprintln(out, w)
+		fmt.Fprintln(out, report.Wrap(w, p.columns))
 	}
-	progress := newProgress(len(p.jobs), p.bar, out)
+	progress := newProgress(len(p.jobs), p.columns, p.bar, out)
 	results := make([]*report.Run, len(p.jobs))
 	for phase := range phases {
 		p.runPhase(ctx, phase, func(i int, r *report.Run) {
