@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -37,7 +36,7 @@ const (
 	width    = 880
 	margin   = 14
 	gap      = 18 // between columns
-	caption  = 24 // a panel's name and sum
+	caption  = 28 // a panel's name and sum, and the marks of cut peaks
 	plotting = 92 // a panel's axes and data
 	titling  = 26
 	telling  = 16 // a line of About, or the legend
@@ -65,36 +64,67 @@ func (f Figure) SVG(w io.Writer) error {
 		return fmt.Errorf("chart %q has no panels", f.Title)
 	}
 	f = f.coarse()
-	about := breakLines(f.About, 11, width-2*margin)
-	head := vg.Length(margin + titling + telling*(len(about)+1) + 6)
-	columns := 1
-	if len(f.Panels) > 3 {
-		columns = 2
-	}
-	rows := (len(f.Panels) + columns - 1) / columns
-	height := head + vg.Length(rows*(caption+plotting)+timing+margin)
+	s := f.sheet()
+	canvas := vgsvg.New(width, s.height)
+	f.paint(draw.New(canvas), s)
+	return finish(w, canvas, f.Title)
+}
 
-	canvas := vgsvg.New(width, height)
-	page := draw.New(canvas)
+// A sheet is what has to be known of a figure before it is drawn.
+type sheet struct {
+	axes    axes
+	about   []string // lines
+	legend  []legendLine
+	head    vg.Length // down to the first panel
+	columns int
+	height  vg.Length
+}
+
+func (f Figure) sheet() sheet {
+	s := sheet{axes: f.axes(), columns: 1}
+	for _, text := range slices.Concat([]string{f.About}, f.words()) {
+		s.about = append(s.about, breakLines(text, 11, width-2*margin)...)
+	}
+	s.legend = f.legend(s.axes)
+	s.head = vg.Length(margin + titling + telling*(len(s.about)+len(s.legend)) + 6)
+	if len(f.Panels) > 3 {
+		s.columns = 2
+	}
+	rows := (len(f.Panels) + s.columns - 1) / s.columns
+	s.height = s.head + vg.Length(rows*(caption+plotting)+timing+margin)
+	return s
+}
+
+// words explains names of panels that a reader cannot know.
+func (f Figure) words() (said []string) {
+	for _, word := range []struct{ name, text string }{
+		{"throttle: zero value", "Zero value: a &throttle.Transport{}, in which nothing is configured."},
+		{"oracle", "Oracle: a client that knows the limit and the outages beforehand. It shows what is possible, and is no rival."},
+	} {
+		if slices.ContainsFunc(f.Panels, func(p Panel) bool { return p.Name == word.name }) {
+			said = append(said, word.text)
+		}
+	}
+	return said
+}
+
+// paint draws the figure on its page.
+func (f Figure) paint(page draw.Canvas, s sheet) {
 	f.card(page)
-	f.head(page, about)
-	axes := f.axes()
-	wide := (vg.Length(width-2*margin) - vg.Length(gap*(columns-1))) / vg.Length(columns)
+	f.head(page, s)
+	wide := (vg.Length(width-2*margin) - vg.Length(gap*(s.columns-1))) / vg.Length(s.columns)
 	for i, p := range f.Panels {
-		left := margin + vg.Length(i%columns)*(wide+gap)
-		top := height - head - vg.Length(i/columns*(caption+plotting))
+		left := margin + vg.Length(i%s.columns)*(wide+gap)
+		top := s.height - s.head - vg.Length(i/s.columns*(caption+plotting))
 		area := draw.Canvas{Canvas: page.Canvas, Rectangle: vg.Rectangle{
 			Min: vg.Point{X: left, Y: top - caption - plotting}, Max: vg.Point{X: left + wide, Y: top},
 		}}
-		if err := p.draw(area, axes); err != nil {
-			return err
-		}
-		if i+columns >= len(f.Panels) {
+		p.draw(area, s.axes)
+		if i+s.columns >= len(f.Panels) {
 			at := vg.Point{X: area.Max.X, Y: area.Min.Y - 4}
 			write(page, at, toRight+"time, s", 10, grey)
 		}
 	}
-	return finish(w, canvas, f.Title)
 }
 
 // coarse joins bins of the time axis until each is about a pixel wide or wider.
@@ -126,46 +156,19 @@ func (f Figure) card(page draw.Canvas) {
 }
 
 // head writes the title, the lines below it, and what the colours mean.
-func (f Figure) head(page draw.Canvas, about []string) {
+func (f Figure) head(page draw.Canvas, s sheet) {
 	at := vg.Point{X: margin, Y: page.Max.Y - margin - 13}
 	write(page, at, f.Title, 16, ink, bold)
 	at.Y -= titling - 5
-	for _, line := range about {
+	for _, line := range s.about {
 		write(page, at, line, 11, grey)
 		at.Y -= telling
 	}
 	at.Y -= 2
-	bin := f.Panels[0].Traffic.Bin
-	at.X += write(page, at, "Requests that arrive, per "+span(bin)+":", 11, ink) + 12
-	for _, l := range layers {
-		if !f.has(l) {
-			continue
-		}
-		square := []vg.Point{at, {X: at.X + 10, Y: at.Y}, {X: at.X + 10, Y: at.Y + 9}, {X: at.X, Y: at.Y + 9}}
-		page.FillPolygon(l.color, square)
-		at.X += 14
-		at.X += write(page, at, l.name, 11, ink) + 16
+	for _, line := range s.legend {
+		line.draw(page, at)
+		at.Y -= telling
 	}
-	page.StrokeLine2(limitLine, at.X, at.Y+4, at.X+16, at.Y+4)
-	at.X += 20
-	write(page, at, "what the upstream admits", 11, ink)
-}
-
-func (f Figure) has(l layer) bool {
-	for _, p := range f.Panels {
-		if sum(l.row(p.Traffic)) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// span writes a length of time as people do: "100 ms".
-func span(d time.Duration) string {
-	if d%time.Second == 0 {
-		return fmt.Sprintf("%d s", d/time.Second)
-	}
-	return fmt.Sprintf("%g ms", float64(d)/float64(time.Millisecond))
 }
 
 // finish writes the picture. The library's fonts may not be there: others of the same widths will

@@ -189,6 +189,44 @@ func textsOf(t *testing.T, svg []byte) (all []placed) {
 	return all
 }
 
+// TestExplains: who sees a chart alone learns what its axes count, where a peak is cut off and how high it is,
+// and who the clients are whose names do not say it. Where nothing is cut or named there is nothing of that.
+func TestExplains(t *testing.T) {
+	high := outage("throttle: zero value", 30, 60)
+	high.Traffic.Failed[60], high.Traffic.Failed[61], high.Traffic.Failed[140] = 900, 700, 800
+	draw := func(runs ...report.Run) string {
+		f, _ := New(&report.Scenario{Title: "Sample", About: sample().About, Runs: runs}, report.Real)
+		var b bytes.Buffer
+		if err := f.SVG(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	const sign = "style=\"fill:#1F2328\" />" // a filled shape in the colour of ink
+	plain := draw(outage("bare", 0, 10))
+	for _, text := range []string{"Zero value:", "Oracle:", "cut off", "peak"} {
+		if strings.Contains(plain, text) {
+			t.Errorf("a chart that does not need it says %q", text)
+		}
+	}
+	if n := strings.Count(plain, sign); n > 0 {
+		t.Errorf("%d marks where nothing is cut", n)
+	}
+	svg := draw(high, outage("oracle", 0, 10))
+	check(t, svg, "Zero value: a &amp;throttle.Transport{}", "Oracle:", "cut off: the peak", "peak 900", ">requests</text>", ">per 100 ms</text>")
+	if n := strings.Count(svg, ">per 100 ms</text>"); n != 2 {
+		t.Errorf("%d titles of the upright axis, want one a panel", n)
+	}
+	if n := strings.Count(svg, sign); n < 3 { // in the legend, at 6 s and at 14 s
+		t.Errorf("%d marks, want 3 or more", n)
+	}
+	for _, line := range breakLines(sample().About, 11, 500) {
+		if w := style(11, grey).Width(line); w > 400 {
+			t.Errorf("%q is %.0f wide, want at most 80 %% of 500", line, float64(w))
+		}
+	}
+}
+
 func TestOddTraffic(t *testing.T) {
 	for name, traffic := range map[string]*report.Traffic{
 		"nothing came":   {Bin: time.Second, Accepted: []int{0}},

@@ -60,16 +60,16 @@ func (f Figure) axes() axes {
 	return a
 }
 
-func (p Panel) draw(area draw.Canvas, a axes) error {
-	at := vg.Point{X: area.Min.X, Y: area.Max.Y - caption + 7}
+func (p Panel) draw(area draw.Canvas, a axes) {
+	at := vg.Point{X: area.Min.X, Y: area.Max.Y - caption + 11}
 	var weight []option
 	if p.Strong {
 		weight = append(weight, bold)
 	}
-	room := area.Size().X - 10 - write(area, at, p.Name, 12, ink, weight...)
+	space := area.Size().X - 10 - write(area, at, p.Name, 12, ink, weight...)
 	at.X = area.Max.X
 	sums := p.sums(a)
-	for sty := style(11, grey); len(sums) > 1 && others*sty.Width(strings.Join(sums, ", ")) > room; {
+	for sty := style(11, grey); len(sums) > 1 && others*sty.Width(strings.Join(sums, ", ")) > space; {
 		sums = sums[:len(sums)-1]
 	}
 	write(area, at, toRight+strings.Join(sums, ", "), 11, grey)
@@ -84,11 +84,16 @@ func (p Panel) draw(area draw.Canvas, a axes) error {
 		axis.Tick.Label.Font.Typeface, axis.Tick.Label.Font.Variant, axis.Tick.Label.Font.Size = sans.Typeface, sans.Variant, 9
 		axis.Tick.Label.Color = grey
 	}
+	pl.Y.Label.Text = "requests\nper " + span(p.Traffic.Bin)
+	pl.Y.Label.TextStyle.Font.Typeface, pl.Y.Label.TextStyle.Font.Variant, pl.Y.Label.TextStyle.Font.Size = sans.Typeface, sans.Variant, 9
+	pl.Y.Label.TextStyle.Color, pl.Y.Label.Padding = grey, 2
 	pl.Add(stack{p.Traffic})
 	area.Max.Y -= caption
 	pl.Draw(area)
-	return nil
 }
+
+// cut tells whether a panel is higher than its axis somewhere.
+func (p Panel) cut(a axes) bool { return float64(slices.Max(p.Traffic.Total())) > a.most }
 
 // sums tell what all of it comes to, the least important last.
 func (p Panel) sums(a axes) []string {
@@ -98,8 +103,8 @@ func (p Panel) sums(a axes) []string {
 			parts = append(parts, report.Number(float64(n), 0)+" "+l.short)
 		}
 	}
-	if most := float64(slices.Max(p.Traffic.Total())); most > a.most {
-		parts = append(parts, "peak "+report.Number(most, 0))
+	if p.cut(a) {
+		parts = append(parts, "peak "+report.Number(float64(slices.Max(p.Traffic.Total())), 0))
 	}
 	return parts
 }

@@ -38,6 +38,34 @@ func (s stack) Plot(c draw.Canvas, pl *plot.Plot) {
 		rest := slices.Repeat(limit[len(limit)-1:], max(0, bins-len(limit)))
 		c.StrokeLines(limitLine, s.steps(c, pl, slices.Concat(limit, rest)))
 	}
+	s.marks(c, pl)
+}
+
+// marks puts a sign above each stretch of bins that are cut off at the end of the axis; stretches that are
+// nearer to each other than the sign is wide share one. Example: of bins of one pixel, 100 to 103 and 105 to
+// 106 are cut, so one sign stands above 103.5.
+func (s stack) marks(c draw.Canvas, pl *plot.Plot) {
+	const near = 9
+	x, y := pl.Transforms(&c)
+	bin, top := s.traffic.Bin.Seconds(), y(pl.Y.Max)+1
+	var from, to vg.Length
+	cut := false
+	for i, n := range s.traffic.Total() {
+		left, right := x(float64(i)*bin), x(min(float64(i+1)*bin, pl.X.Max))
+		switch {
+		case float64(n) <= pl.Y.Max || left >= right:
+			continue
+		case !cut:
+			from, cut = left, true
+		case left > to+near:
+			peak(c, vg.Point{X: (from + to) / 2, Y: top})
+			from = left
+		}
+		to = right
+	}
+	if cut {
+		peak(c, vg.Point{X: (from + to) / 2, Y: top})
+	}
 }
 
 // area fills what is below the steps: one path, with a piece for each row of bins above 0.

@@ -47,12 +47,15 @@ func write(c draw.Canvas, at vg.Point, s string, size vg.Length, color color.Col
 // others are how much wider a text may be where Liberation Sans and its kin are missing.
 const others = 1.2
 
-// breakLines breaks a text where it would be wider.
+// filled is how much of a line a text fills. What is left is for wider fonts, and keeps lines readable.
+const filled = 0.8
+
+// breakLines breaks a text so that its lines fill 80 % of the width, and less than all of it in other fonts.
 func breakLines(s string, size, width vg.Length) []string {
 	sty := style(size, grey)
 	var lines []string
 	for _, word := range strings.Fields(s) {
-		if n := len(lines); n > 0 && sty.Width(lines[n-1]+" "+word)*others <= width {
+		if n := len(lines); n > 0 && sty.Width(lines[n-1]+" "+word) <= filled*width {
 			lines[n-1] += " " + word
 		} else {
 			lines = append(lines, word)
