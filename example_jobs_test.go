@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -172,29 +171,31 @@ func ExampleTransport_tokens() {
 	// paid what it used: true
 }
 
-// The credential is not in the Authorization header, so the key is a function of the program's own. Keys
-// appear in errors, Events and Stats, so this one has a hash of the credential.
-func ExampleTransport_apiKeyHeader() {
+// Each API key has a limit of its own. Keys appear in errors, Events and Stats, so ByHeader takes a hash of the
+// header, never its value.
+func ExampleByHeader() {
 	t := &throttle.Transport{
-		Base: api(),
-		Key: func(req *http.Request) string {
-			sum := sha256.Sum256([]byte(req.Header.Get("X-Api-Key")))
-			return fmt.Sprintf("%s#%x", throttle.ByHost(req), sum[:4])
-		},
+		Base:       api(),
+		Key:        throttle.ByHeader("X-Api-Key"),
 		LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(10, 5) },
 	}
-	req, _ := http.NewRequest("GET", "http://api.example.com/", nil)
-	req.Header.Set("X-Api-Key", "secret")
-	resp, err := (&http.Client{Transport: t}).Do(req)
-	if err != nil {
-		fmt.Println(err)
-		return
+	for _, key := range []string{"secret", "other", "secret"} {
+		req, _ := http.NewRequest("GET", "http://api.example.com/", nil)
+		req.Header.Set("X-Api-Key", key)
+		resp, err := (&http.Client{Transport: t}).Do(req)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		resp.Body.Close()
 	}
-	resp.Body.Close()
 	for s := range t.Stats() {
-		fmt.Println(s.Key)
+		host, hash, _ := strings.Cut(s.Key, "#")
+		fmt.Println(host, len(hash), strings.Contains(s.Key, "secret"), s.Sent)
 	}
-	// Output: api.example.com#2bb80d53
+	// Unordered output:
+	// api.example.com 16 false 2
+	// api.example.com 16 false 1
 }
 
 // signed sets a credential, as oauth2.Transport does.

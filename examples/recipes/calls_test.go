@@ -1,0 +1,159 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/throttletest"
+)
+
+// TestWebhooks: for an hour each of 100 endpoints is sent an event every ten seconds. One of them answers after 15 s,
+// one is down for the whole hour.
+func TestWebhooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := &throttletest.Server{
+			Latency: throttletest.Span{Min: 20 * time.Millisecond, Max: 50 * time.Millisecond},
+			Faults:  []throttletest.Fault{{Match: func(req *http.Request) bool { return req.URL.Host == "dead.test" }}},
+		}
+		slow := roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Host == "slow.test" {
+				time.Sleep(15 * time.Second)
+			}
+			return upstream.RoundTrip(req)
+		})
+		hosts := []string{"slow.test", "dead.test"}
+		for i := range 98 {
+			hosts = append(hosts, fmt.Sprintf("host-%d.test", i))
+		}
+		deliver := Webhooks(slow)
+		var deliveries sync.WaitGroup
+		var lost, late, longest atomic.Int64
+		for n := range 360 {
+			for _, host := range hosts {
+				deliveries.Go(func() {
+					began := time.Now()
+					err := deliver("http://"+host+"/", fmt.Sprint(host, n), []byte("{}"))
+					took := time.Since(began)
+					switch {
+					case host == "dead.test":
+						longest.Store(max(longest.Load(), int64(took)))
+						if err == nil {
+							t.Error("a delivery to nobody")
+						}
+					case err != nil:
+						lost.Add(1)
+					case host != "slow.test" && took > 100*time.Millisecond, took > 20*time.Second:
+						late.Add(1)
+					}
+				})
+			}
+			time.Sleep(10 * time.Second)
+		}
+		deliveries.Wait()
+		if lost.Load() > 0 || late.Load() > 0 {
+			t.Errorf("%d deliveries lost and %d late, want none", lost.Load(), late.Load())
+		}
+		ledger := upstream.Ledger()
+		dead := len(ledger.Where(func(a throttletest.Arrival) bool { return a.Host == "dead.test" }))
+		t.Logf("the dead endpoint got %d attempts for 360 deliveries, the last of which ended after %v", dead, time.Duration(longest.Load()))
+		if dead > 360 || time.Duration(longest.Load()) > 2*time.Minute {
+			t.Errorf("the dead endpoint got %d attempts, and a delivery took %v", dead, time.Duration(longest.Load()))
+		}
+		if got := ledger.Tally().Admitted; got != 99*360 {
+			t.Errorf("%d delivered, want %d", got, 99*360)
+		}
+	})
+}
+
+// roundTripper makes a RoundTripper of a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestOfOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := throttletest.NewServer()
+		upstream.SetFaults(throttletest.Fault{})
+		once, ten, soon := OfOneCall(upstream)
+		attempts := func() int { return len(upstream.Ledger()) }
+
+		if err := status(once(get(t, "http://api.test/"))); err == nil || attempts() != 1 {
+			t.Errorf("without a retry: %v after %d attempts, want an error after 1", err, attempts())
+		}
+		if err := status(ten(get(t, "http://other.test/"))); err == nil || attempts() != 11 {
+			t.Errorf("up to ten attempts: %v after %d, want an error after 10", err, attempts()-1)
+		}
+		upstream.SetFaults()
+		time.Sleep(time.Minute)
+		var full sync.WaitGroup
+		for range 4 { // they take 300 ms
+			full.Go(func() { _ = status(ten(get(t, "http://third.test/"))) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		err := status(soon(get(t, "http://third.test/")))
+		if !errors.Is(err, throttle.ErrWaitTooLong) || time.Since(began) > 0 {
+			t.Errorf("with 200 ms in line: %v after %v, want ErrWaitTooLong at once", err, time.Since(began))
+		}
+		time.Sleep(200 * time.Millisecond)
+		if err := status(soon(get(t, "http://third.test/"))); err != nil {
+			t.Errorf("with 200 ms in line, of which 200 ms are needed: %v", err)
+		}
+		full.Wait()
+	})
+}
+
+func TestMail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sending, most, sent atomic.Int64
+		send := func(context.Context, string) error {
+			most.Store(max(most.Load(), sending.Add(1)))
+			defer sending.Add(-1)
+			time.Sleep(250 * time.Millisecond)
+			sent.Add(1)
+			return nil
+		}
+		began := time.Now()
+		if err := Mail(t.Context(), make([]string, 141), send); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); sent.Load() != 141 || took < 10*time.Second || took > 10300*time.Millisecond {
+			t.Errorf("%d mails took %v, want 141 in 10s and what the last one takes", sent.Load(), took)
+		}
+		if most.Load() > 4 {
+			t.Errorf("%d were sent at a time, want 4", most.Load())
+		}
+	})
+}
+
+func TestInteractiveFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := throttletest.NewServer(perSecond(10))
+		interactive, batch := InteractiveFirst(upstream)
+		var calls sync.WaitGroup
+		for range 500 {
+			calls.Go(func() { _ = status(batch(get(t, "http://api.test/"))) })
+		}
+		synctest.Wait()
+		for range 20 {
+			began := time.Now()
+			if err := status(interactive(get(t, "http://api.test/"))); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 200*time.Millisecond {
+				t.Errorf("a user waited for %v behind 500 others, want at most two turns of 100 ms", took)
+			}
+			time.Sleep(time.Second)
+		}
+		calls.Wait()
+		none(t, upstream, 520)
+	})
+}
