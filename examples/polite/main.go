@@ -77,7 +77,7 @@ func main() {
 	if console.Terminal() {
 		cfg.width = console.Columns
 	}
-	p := console.New("polite", "Polite calls a URL and shows what it says about its limits, and how the client adapts.")
+	p := console.New("polite", "Polite shows what a URL says about its limits, and how a client adapts.")
 	p.Flags.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
 	p.Flags.IntVar(&cfg.calls, "n", 60, "how many calls")
 	p.Flags.IntVar(&cfg.workers, "workers", 4, "how many of them may be under way at once")

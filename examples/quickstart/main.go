@@ -50,7 +50,7 @@ func main() {
 	if console.Terminal() {
 		cfg.bar = os.Stderr
 	}
-	p := console.New("quickstart", "Quickstart sends the same calls with and without throttle, and counts the 429s.")
+	p := console.New("quickstart", "Quickstart sends the same calls with and without throttle and counts the 429s.")
 	p.Flags.StringVar(&cfg.url, "url", "", "where to send the calls, with GET; empty: an embedded upstream")
 	p.Flags.StringVar(&cfg.limit, "limit", "100/s burst 10", "the limit to keep, as throttle.ParseLimit reads it")
 	p.Flags.IntVar(&cfg.calls, "calls", 400, "how many calls each client sends")

@@ -70,7 +70,7 @@ func (c config) withDefaults(brief bool) config {
 
 func main() {
 	cfg := config{columns: console.Columns()}
-	p := console.New("webhooks", "Webhooks delivers events to an endpoint that goes down, with and without throttle.")
+	p := console.New("webhooks", "Webhooks delivers events to an endpoint that goes down and comes back weaker.")
 	p.Flags.IntVar(&cfg.senders, "senders", 200, "goroutines that deliver; each has one delivery under way at a time")
 	p.Flags.Float64Var(&cfg.rate, "rate", 60, "deliveries that fall due per second, all senders together")
 	p.Flags.Float64Var(&cfg.capacity, "capacity", 100, "deliveries per second that the endpoint promises")

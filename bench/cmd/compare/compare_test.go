@@ -212,7 +212,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%d, %s", status, &errs)
 		}
 		checkWidth(t, out.String(), columns)
-		contains(t, strings.Join(strings.Fields(out.String()), " "), "shows what each does to them. Usage: go run ./bench/cmd/compare [flags]",
+		contains(t, strings.Join(strings.Fields(out.String()), " "), "do to the same upstreams. Usage: go run ./bench/cmd/compare [flags]",
 			"-from file make tables and charts", "(default 16)")
 	}
 }

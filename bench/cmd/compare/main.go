@@ -133,7 +133,7 @@ func parse(args []string, out io.Writer) (*config, error) {
 
 // help prints the purpose, the usage line, and the flags.
 func help(out io.Writer, fs *flag.FlagSet, columns int) {
-	fmt.Fprintln(out, report.Wrap("Compare puts HTTP clients before the same upstreams and shows what each does to them.", columns))
+	fmt.Fprintln(out, report.Wrap("Compare shows what HTTP clients do to the same upstreams.", columns))
 	fmt.Fprintln(out, report.Wrap("Usage: go run ./bench/cmd/compare [flags]", columns))
 	fs.VisitAll(func(f *flag.Flag) {
 		value, text := flag.UnquoteUsage(f)

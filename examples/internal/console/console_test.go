@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +65,25 @@ func TestHelp(t *testing.T) {
 			"-n things how many of things there are,"
 		if !strings.HasPrefix(words, want) || !strings.HasSuffix(words, "(default 7)") {
 			t.Errorf("%s columns:\n%s", columns, out)
+		}
+	}
+}
+
+// TestPurpose: what the programs are for fits one line.
+func TestPurpose(t *testing.T) {
+	files, err := filepath.Glob("../../*/main.go")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	call := regexp.MustCompile(`console\.New\("(\w+)", "(.*)"\)`)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := call.FindSubmatch(text)
+		if m == nil || len(m[2]) > 80 || string(m[1]) != filepath.Base(filepath.Dir(name)) {
+			t.Errorf("%s: %q, want its name and a line of at most 80 columns", name, m)
 		}
 	}
 }
