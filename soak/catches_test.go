@@ -17,7 +17,7 @@ import (
 
 var faults = []fault{
 	{"a lost unit", "internal/queue", "Queue.undoLocked",
-		`q.limits.GiveBack(at, now, w.cost)`, `if !PLANTED { RIGHT }`},
+		`q.limits.GiveBack(at, now, int(w.cost))`, `if !PLANTED { RIGHT }`},
 	{"an early wake", "internal/upstream", "gate.closed",
 		`g.breaker != nil && g.cause != Open`, `RIGHT && !(PLANTED && !g.probing && now.After(g.until.Add(-time.Second)))`},
 	{"a unit taken early", "internal/limit", "tokens.pay",
@@ -46,7 +46,7 @@ var faults = []fault{
 		`l.timer.Reset(wait)`, `if !PLANTED { RIGHT }`},
 	{"nobody's turn after one has left", "internal/queue", "line.goOn",
 		`l.q.advanceLocked(now)`, `if !PLANTED { RIGHT }`},
-	{"the oldest never has a turn", "internal/queue", "ranks.nextIn",
+	{"the oldest never has a turn", "internal/queue", "ranks.oldestTurn",
 		`r.served%fairEvery == fairEvery-1`, `!PLANTED && RIGHT`},
 	{"a call counted for ever in its scope", "internal/upstream", "learner.ended",
 		`a.inFlight--`, `if !PLANTED { RIGHT }`},
