@@ -112,6 +112,7 @@ type finder struct {
 	usual     float64 // the same between two probes, smoothed
 	lastCut   time.Time
 	accepted  bool // something was, since the last cut
+	reported  bool // observers know of a rate
 
 	check check // whether all this helps
 }

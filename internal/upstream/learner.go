@@ -28,8 +28,7 @@ type learner struct {
 	silentFirst bool                // the key's first answers advertised nothing: its unknown routes are free
 
 	// finder searches for a limit; nil until a throttled answer came that no quota explains.
-	finder   *finder
-	reported *finder // whose rate observers know
+	finder *finder
 
 	// The quickest and the slowest round trip, see trip. Calls that start in order may arrive closer together by
 	// as much as these differ.

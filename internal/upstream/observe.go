@@ -101,9 +101,12 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 // isNews reports whether observers should know of the rate of the finder: beside a limit of ours once, because that it
 // is too high is the news.
 func (s *State) isNews(now time.Time) bool {
-	l := s.learned
-	again := l.finder == l.reported
-	l.reported = l.finder
+	f := s.learned.finder
+	if f == nil {
+		return true
+	}
+	again := f.reported
+	f.reported = true
 	return !again || s.limits.Pace(now) == rate.Inf
 }
 
