@@ -174,8 +174,8 @@ func (c *call) result() (*http.Response, error) {
 		return nil, err
 	}
 	c.resp = nil
-	if free := c.turn.KeepSlot(); free != nil {
-		c.freeAtEnd(resp, free)
+	if c.turn.Keeps() {
+		c.freeAtEnd(resp, c.turn.KeepSlot())
 	}
 	return resp, nil
 }

@@ -45,6 +45,15 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 			return w.ans.reply(req, codes[min(n, len(codes))-1], 100), nil
 		}
 	}
+	shutDown := func(w *world) { // while the call is under way, and with no time left for those that wait
+		ctx, cancel := context.WithCancel(w.ctx)
+		cancel()
+		time.AfterFunc(time.Millisecond, func() {
+			if err := w.tr.Shutdown(ctx); err != context.Canceled {
+				w.Error(err)
+			}
+		})
+	}
 	errTest := errors.New("test")
 	for _, c := range []struct {
 		name   string
@@ -106,6 +115,24 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 			w.up.trip = time.Hour
 			canceled(w, time.Second)
 		}, err: context.Canceled, sent: 1},
+		{name: "shut down before", set: func(w *world) { w.tr.Shutdown(w.Context()) }, err: throttle.ErrClosed},
+		{name: "shut down in line", set: func(w *world) { busy(w); shutDown(w) }, err: throttle.ErrClosed},
+		{name: "shut down in line of a retry", set: func(w *world) {
+			w.up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+				return w.ans.reply(req, 429, 100, "Retry-After", "9"), nil
+			}
+			shutDown(w)
+		}, code: 429, sent: 1},
+		{name: "shut down in the backoff", set: func(w *world) {
+			w.up.answer = func(int, *http.Request) (*http.Response, error) { return nil, errTest }
+			w.tr.Retry.Backoff = func() throttle.Backoff { return constant(2 * time.Second) }
+			shutDown(w)
+		}, err: throttle.ErrClosed, sent: 1},
+		{name: "shut down in the attempt", set: func(w *world) {
+			codes(w, 503)
+			w.up.trip = time.Second
+			shutDown(w)
+		}, code: 503, sent: 1},
 		{name: "advertised pause longer than the deadline", set: func(w *world) {
 			w.up.answer = func(_ int, req *http.Request) (*http.Response, error) {
 				return w.ans.reply(req, 429, 100, "Retry-After", "9"), nil

@@ -110,7 +110,7 @@ func (c *call) keepResponse() {
 type reasonKey struct{}
 
 // Reason returns why a response was handed out although its request would have been sent again: an [*Error] around
-// ErrMaxAttempts, ErrRetryBudget, ErrWaitTooLong, ErrPaused or ctx.Err(). It returns nil for any other response, such as a
+// ErrMaxAttempts, ErrRetryBudget, ErrWaitTooLong, ErrPaused, ErrClosed or ctx.Err(). It returns nil for any other response, such as a
 // success, or one that no retry would cure, and for one that did not come from a [Transport]. The response itself is
 // the upstream's, untouched.
 func Reason(resp *http.Response) error {

@@ -110,6 +110,10 @@ func (l *line) takeAnswer(w *waiter, wait time.Duration, err error) (ok bool) {
 	case err != nil:
 		l.q.answeredLocked(w, -1, now)
 		l.leave(w, refused, l.q.fail(w, err))
+	case l.q.common.overLocked():
+		l.q.answeredLocked(w, -1, now)
+		l.q.refused++
+		l.leave(w, refused, l.q.fail(w, l.q.common.Errors.Closed))
 	case l.q.answeredLocked(w, wait, now):
 		ok = true
 		l.served++

@@ -120,6 +120,12 @@ func (c *Call) arrive(ctx context.Context) (*line, *waiter, error) {
 	t := c.table
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
+	if t.common.drain != nil && !t.common.staysLocked(&c.order) {
+		if e := t.keys[c.key]; e != nil { // none is made any more
+			e.queue.refused++
+		}
+		return nil, nil, t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
+	}
 	since := time.Since(t.common.base)
 	if c.entry == nil {
 		e := t.findLocked(c.key, since)
@@ -218,6 +224,9 @@ func (c *Call) Retry(ctx context.Context, delay time.Duration, failed bool) (wai
 	// A copy is asked: the call itself changes only when the retry is decided.
 	again := c.order
 	again.retry = true
+	if !q.common.staysLocked(&again) {
+		return 0, q.errorOf(again.attempts, 0, q.common.Errors.Closed)
+	}
 	q.noteDeadline(ctx, &again, now)
 	if err := q.turnAwayLocked(&again, now); err != nil {
 		return 0, err
@@ -258,26 +267,6 @@ func (c *Call) settleBudget() {
 	c.charged, c.planned = false, false
 }
 
-// BackOff gives back what a retry does not need, calls meanwhile, and sleeps for the call's own delay.
-func (c *Call) BackOff(ctx context.Context, delay time.Duration, meanwhile func()) error {
-	q := &c.entry.queue
-	q.resting.Add(1)
-	defer q.resting.Add(-1)
-	c.freeSlot()
-	meanwhile()
-	if delay <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return q.errorOf(c.order.attempts, 0, endOf(ctx))
-	}
-}
-
 // freeSlot gives the slot back, if the call holds one.
 func (c *Call) freeSlot() {
 	if c.held {
@@ -286,11 +275,14 @@ func (c *Call) freeSlot() {
 	}
 }
 
-// KeepSlot returns what gives back the slot that the call holds from now on, to be called once; nil if
-// it holds none.
+// Keeps reports whether the call's answer counts until its body is closed: it holds a slot, or calls drain.
+func (c *Call) Keeps() bool { return c.held || c.table.common.drains.Load() }
+
+// KeepSlot returns what says that the body is closed, to be called once, of a call that Keeps. The slot that it held
+// is given back then.
 func (c *Call) KeepSlot() (free func()) {
 	if !c.held {
-		return nil
+		return c.entry.queue.keepOpen()
 	}
 	c.held = false
 	return c.entry.queue.free
@@ -298,16 +290,21 @@ func (c *Call) KeepSlot() (free func()) {
 
 // Done ends the call, and releases what it still holds, in a panic too.
 func (c *Call) Done() {
-	if e := c.entry; e != nil {
-		if c.under || c.planned || c.held || c.waiter != nil {
-			c.release()
-		}
-		e.queue.ended.Add(1)
+	e := c.entry
+	if e == nil {
+		return
 	}
+	if !c.under && !c.planned && !c.held && c.waiter == nil {
+		if e.queue.ended.Add(1); !c.table.common.drains.Load() { // in this order, see shutdown.go
+			return
+		}
+		e = nil // it has been counted
+	}
+	c.release(e)
 }
 
-// release gives back what the call holds.
-func (c *Call) release() {
+// release gives back what the call holds, and counts its end in e.
+func (c *Call) release(e *entry) {
 	if c.waiter != nil { // an observer has panicked
 		c.line.abandon(context.Background(), c.waiter)
 	}
@@ -318,4 +315,10 @@ func (c *Call) release() {
 		c.settleBudget()
 	}
 	c.freeSlot()
+	if e != nil {
+		e.queue.ended.Add(1)
+	}
+	if c.table.common.drains.Load() {
+		c.entry.queue.look()
+	}
 }

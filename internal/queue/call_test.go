@@ -139,7 +139,8 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 		{"a panic of what sends", []step{wait, panics}},
 		{"a panic after the answer", []step{wait, report(Neutral), panics}},
 		{"a body that is closed later", []step{wait, report(Success), func(t *testing.T, _ context.Context, c *Call) {
-			if free := c.KeepSlot(); free != nil {
+			if c.Keeps() {
+				free := c.KeepSlot()
 				time.AfterFunc(sec, free)
 			}
 		}}},

@@ -257,6 +257,7 @@ func (q *Queue) emptiedLocked() {
 	if q.foreign != nil {
 		q.foreign.lastGrant = time.Time{}
 	}
+	q.leftLocked()
 }
 
 // undoLocked takes back the grant of w, which cannot go because its ctx has ended: slot, units and what gate and

@@ -3,7 +3,8 @@
 //	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
 //	hosts.go                   hosts that are closed as a whole, for the calls of all keys
 //	pause.go                   pauses by hand, of one key or all
-//	call.go, turn.go, budget.go one call of a Transport, with its attempts and retries
+//	call.go, turn.go, rest.go, budget.go one call of a Transport, with its attempts and retries
+//	shutdown.go                the end: who still goes, and who is refused
 //	tasks.go                   calls of a Group, which wait without a goroutine each
 //	queue.go                   a Queue: limiters, line and upstream, under one lock
 //	admit.go                   a call arrives: it goes, is refused, or joins the line
@@ -53,6 +54,7 @@ type Queue struct {
 	resting atomic.Int64  // calls in their own backoff
 	met     time.Duration // when its first call came, counted from common.base
 	slots   int32         // in-flight slots held
+	open    int32         // bodies that were handed out while calls drain, and are not closed yet
 	crowded atomic.Bool   // somebody waits and all is well, so quick is the way into the line; only a hint
 	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
 }
@@ -85,17 +87,21 @@ type Errors struct {
 	TooLong  error // the wait is longer than MaxWait
 	Deadline error // or than the caller's deadline allows
 	Budget   error // the retry budget is spent
+	Closed   error // Shutdown was called
 }
 
 // common is what queues that share a lock have in common: all those of a Table, or a bare Queue alone.
 type common struct {
+	drain  *drain      // nil: nobody has called Shutdown
+	drains atomic.Bool // drain is not nil; for those who have no lock. In front, beside what is only read
 	Config
-	mu       mutex                   // guards all the queues
-	base     time.Time               // offsets count from here
-	arrivals uint64                  // of calls so far, the source of waiter.seq
-	shared   *sharedLine             // nil if no limiter is shared by all queues
-	hosts    map[string]*hostClosing // by hostName; nil while no host is closed as a whole
-	pause    *everyPause             // of all keys; nil: none
+	mu       mutex                    // guards all the queues
+	base     time.Time                // offsets count from here
+	arrivals uint64                   // of calls so far, the source of waiter.seq
+	shared   *sharedLine              // nil if no limiter is shared by all queues
+	hosts    map[string]*hostClosing  // by hostName; nil while no host is closed as a whole
+	pause    *everyPause              // of all keys; nil: none
+	resters  map[chan struct{}]*Queue // the calls in their own backoff, see rest
 }
 
 // New returns a Queue of its own before l.
@@ -154,6 +160,9 @@ func (q *Queue) Wait(ctx context.Context, want Want) error {
 func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (l *line, ok bool) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
+	if q.common.drain != nil {
+		return nil, false // waitInLine says so
+	}
 	if q.unhinderedLocked() {
 		return nil, q.payLocked(cost, q.common.now())
 	}
@@ -223,8 +232,10 @@ func (q *Queue) finishTask(ctx context.Context, o *order) {
 // free gives an in-flight slot back.
 func (q *Queue) free() { q.change(func(time.Time) { q.slots-- }) }
 
-// busyLocked reports whether calls wait, are under way or rest.
-func (q *Queue) busyLocked() bool { return q.line != nil || q.slots > 0 || q.begun != q.ended.Load() }
+// busyLocked reports whether calls wait, are under way or rest, or a body is open that counts.
+func (q *Queue) busyLocked() bool {
+	return q.line != nil || q.slots > 0 || q.open > 0 || q.begun != q.ended.Load()
+}
 
 // asNewLocked reports whether a queue made anew would behave the same.
 //
@@ -244,6 +255,7 @@ func (q *Queue) change(f func(now time.Time)) {
 	now := time.Now()
 	f(now)
 	q.advanceLocked(now)
+	q.leftLocked()
 }
 
 // Stats is a snapshot of a Queue; throttle.QueueStats has the words.
@@ -328,5 +340,9 @@ func (q *Queue) enter(ctx context.Context, o *order) (err error) {
 func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
+	if !q.common.staysLocked(o) {
+		q.refused++
+		return nil, nil, q.errorOf(0, 0, q.common.Errors.Closed)
+	}
 	return q.admitLocked(ctx, o, q.common.now(), nil)
 }

@@ -29,6 +29,7 @@ var (
 	errTooLong  = errors.New("too long")
 	errDeadline = errors.New("too long for the deadline")
 	errBudget   = errors.New("budget")
+	errClosed   = errors.New("closed")
 )
 
 // testConfig is the config of a Queue, or of a Table, whose errors name the reason alone.
@@ -41,7 +42,7 @@ func testConfig(o Options) Config {
 			}
 			return reason
 		},
-		Errors: Errors{Full: errFull, Paused: errPaused, TooLong: errTooLong, Deadline: errDeadline, Budget: errBudget},
+		Errors: Errors{Full: errFull, Paused: errPaused, TooLong: errTooLong, Deadline: errDeadline, Budget: errBudget, Closed: errClosed},
 	}
 }
 

@@ -77,6 +77,11 @@ func (g *Tasks) join(t *task) {
 			return
 		}
 	}
+	if !g.q.common.staysLocked(&t.order) {
+		g.q.refused++
+		g.fail(g.q.errorOf(0, 0, g.q.common.Errors.Closed))
+		return
+	}
 	t.waits, t.stop = t.order.bound(t.ctx, g.q)
 	l, w, err := g.q.admitLocked(t.ctx, &t.order, time.Now(), func(w *waiter, err error) { g.settledLocked(t, w, err) })
 	switch {
