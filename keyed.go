@@ -15,30 +15,36 @@ import (
 
 const maxKeyLen = 256 // the most bytes of a key
 
-// addKey makes the queue of a key with the limiter from LimiterFor. A call pays all; own is the part that
-// the key does not share with the others.
+// addKey makes the queue of a key with the limiter from LimiterFor.
 func (t *Transport) addKey(key string) error {
+	all, own, err := t.limitsOf(key)
+	if err == nil {
+		t.table.Add(key, all, own)
+	}
+	return err
+}
+
+// limitsOf makes the limits of a key. A call pays all; own is the part that the key does not share with the others.
+func (t *Transport) limitsOf(key string) (all, own *limit.Set, err error) {
 	var lim Limiter
 	if t.LimiterFor != nil {
 		lim = t.LimiterFor(key)
 	}
 	if lim == nil {
-		t.table.Add(key, t.shared, new(limit.Set))
-		return nil
+		return t.shared, new(limit.Set), nil
 	}
 	if isNil(lim) {
-		return fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
+		return nil, nil, fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
 	}
-	own, err := tryFlatten(lim)
-	all := own // one object, as most keys share no limiter and there may be many keys
+	own, err = tryFlatten(lim)
+	all = own // one object, as most keys share no limiter and there may be many keys
 	if err == nil && t.Limiter != nil {
 		all, err = tryFlatten(lim, t.Limiter)
 	}
 	if err != nil {
-		return fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
+		err = fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
 	}
-	t.table.Add(key, all, own)
-	return nil
+	return all, own, err
 }
 
 // ByHost is the default Transport.Key. It returns the host and port of the request's URL in lower case,

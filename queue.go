@@ -102,6 +102,20 @@ func (q *Queue) Pause(d time.Duration) { q.q.Pause(d) }
 // Resume opens a closed gate now. The calls that were held back are spaced at the limiter's rate.
 func (q *Queue) Resume() { q.q.Resume() }
 
+// Predict returns how long it would take until the last of n more calls of one unit, priority 0, has started, behind
+// all that wait now; 0 for n ≤ 0. It supposes that nobody else comes or leaves. -1: that is not known, because the
+// end of a closing or a limiter of another package decides, or it never does. How long in-flight slots are held is
+// not foreseen. It takes up to a millisecond if thousands of calls wait.
+func (q *Queue) Predict(n int) time.Duration { return foreseen(q.q.Predict(n)) }
+
+// foreseen is wait, or -1 if it is not known.
+func foreseen(wait time.Duration, known bool) time.Duration {
+	if !known {
+		return -1
+	}
+	return wait
+}
+
 // QueueStats is a snapshot of a Queue. Cause says why the gate is closed:
 //
 //	""             it is open

@@ -1133,3 +1133,54 @@ func TestNewQueuePanics(t *testing.T) {
 		}()
 	}
 }
+
+// The wait behind a window that is still full is that of the limit which holds the calls, not of the slowest rate.
+func TestPredictOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := throttle.NewQueue(throttle.All(throttle.NewBucket(10, 1), throttle.NewFixedWindow(1000, time.Hour)), throttle.QueueOptions{})
+		if got := q.Predict(1); got != 0 {
+			t.Errorf("the first call: %v, want 0s", got)
+		}
+		if got := q.Predict(31); got != 3*time.Second {
+			t.Errorf("31 calls: %v, want 3s", got)
+		}
+		if got := q.Predict(1001); got != time.Hour {
+			t.Errorf("1001 calls: %v, want 1h", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go q.Wait(throttle.WithCost(ctx, 1000)) // takes the whole window
+		synctest.Wait()
+		var e *throttle.Error
+		if err := q.Wait(ctx); !errors.As(err, &e) || e.Wait != time.Hour || e.Reason != "limit" {
+			t.Errorf("%+v", err)
+		}
+	})
+}
+
+// Predict says -1 if nobody can know, and 0 for no calls.
+func TestPredictUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		foreign := throttle.NewQueue(foreignLimiter{}, throttle.QueueOptions{})
+		never := throttle.NewQueue(throttle.NewBucket(0, 1), throttle.QueueOptions{})
+		never.Wait(throttle.WithCost(t.Context(), 1))
+		for name, c := range map[string]struct{ got, want time.Duration }{
+			"a foreign limiter": {foreign.Predict(1), -1}, "no calls": {foreign.Predict(0), 0}, "fewer": {foreign.Predict(-3), 0},
+			"a limit of 0": {never.Predict(2), -1}, "no limit": {throttle.NewQueue(nil, throttle.QueueOptions{}).Predict(1000), 0},
+		} {
+			if c.got != c.want {
+				t.Errorf("%s: %v, want %v", name, c.got, c.want)
+			}
+		}
+		paused := throttle.NewQueue(nil, throttle.QueueOptions{})
+		paused.Pause(time.Minute)
+		if got := paused.Predict(1); got != time.Minute {
+			t.Errorf("behind a pause: %v, want 1m", got)
+		}
+	})
+}
+
+// A foreignLimiter gives units to nobody.
+type foreignLimiter struct{}
+
+func (foreignLimiter) Take(context.Context, int) (time.Duration, error) { return time.Second, nil }

@@ -179,6 +179,25 @@ func (t *Transport) Resume(key string) {
 	t.table.Resume(bounded(key))
 }
 
+// Predict is [Queue.Predict] for calls of a key: how long until the last of n more of them would start. For a key that
+// is not there LimiterFor may be asked, but no key is made. -1 also stands for an upstream of which nothing is known.
+func (t *Transport) Predict(key string, n int) time.Duration {
+	t.once.Do(t.setup)
+	if t.err != nil {
+		return -1
+	}
+	key = bounded(key)
+	q := t.table.Get(key)
+	if q == nil && n > 0 {
+		all, own, err := t.limitsOf(key)
+		if err != nil {
+			return -1
+		}
+		q = t.table.Unknown(key, all, own)
+	}
+	return foreseen(q.Predict(n))
+}
+
 // KeyStats is a snapshot of one key of a Transport.
 type KeyStats struct {
 	Key        string // as returned by Transport.Key, but at most 256 bytes

@@ -1116,3 +1116,68 @@ func leftBehind() string {
 	}
 	return strings.Join(left, "\n\n")
 }
+
+// Transport.Predict looks at one key and makes none.
+func TestTransportPredict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		tr := &throttle.Transport{
+			Base: newUpstream(0, always(200)), Limiter: throttle.NewBucket(100, 1),
+			LimiterFor: func(key string) throttle.Limiter {
+				made++
+				if key == "nil" {
+					return (*throttle.Bucket)(nil)
+				}
+				return throttle.NewFixedWindow(10, time.Second)
+			},
+		}
+		want := func(key string, n int, want time.Duration) {
+			t.Helper()
+			if got := tr.Predict(key, n); got != want {
+				t.Errorf("%d calls of %q: %v, want %v", n, key, got, want)
+			}
+		}
+		want("a", 0, 0)
+		want("a", 10, 90*time.Millisecond) // the shared limiter
+		want("a", 21, 2*time.Second)       // both
+		want("nil", 1, -1)
+		for range tr.Stats() {
+			t.Error("Predict has made a key")
+		}
+		if made != 3 {
+			t.Errorf("LimiterFor was asked %d times", made)
+		}
+		var calls sync.WaitGroup
+		for range 30 {
+			calls.Go(func() { status(tr, t.Context(), "http://a/") })
+		}
+		synctest.Wait()
+		want("a", 1, 3*time.Second)        // 29 wait: 9 now, 10 after a second, 10 after two
+		want("b", 1, 20*time.Millisecond)  // the second at the shared limiter, whose flows are the keys
+		calls.Wait()
+
+		up := newUpstream(time.Second, always(200))
+		zero := &throttle.Transport{Base: up}
+		if got := zero.Predict("a", 4); got != 0 {
+			t.Errorf("four calls of an upstream that nothing is known of: %v, want 0s", got)
+		}
+		if got := zero.Predict("a", 5); got != -1 {
+			t.Errorf("five calls of it: %v, want -1", got)
+		}
+		status(zero, t.Context(), "http://a/")
+		if got := zero.Predict("a", 5000); got != 0 {
+			t.Errorf("5,000 calls after its first answer: %v, want 0s", got)
+		}
+		up.answer = always(503)
+		for range 4 {
+			status(zero, t.Context(), "http://a/")
+		}
+		if got := zero.Predict("a", 1); got != -1 {
+			t.Errorf("in an outage: %v, want -1", got)
+		}
+		wrong := &throttle.Transport{WindowFactor: -1}
+		if got := wrong.Predict("a", 1); got != -1 {
+			t.Errorf("of a Transport that cannot be used: %v, want -1", got)
+		}
+	})
+}

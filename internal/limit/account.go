@@ -56,6 +56,8 @@ type state interface {
 	// spent is what must be earned back before the limiter is as new; spend makes that no less than s.
 	spent(now time.Time) Spent
 	spend(now time.Time, s Spent)
+	// clone returns a copy, to be run ahead of the clock.
+	clone() state
 }
 
 // guardOf is the lock of an account and what is beside it.

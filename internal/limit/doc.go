@@ -7,6 +7,7 @@
 //	fixed.go             windows that follow each other
 //	sliding.go stamps.go any window of that length, exact
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
+//	forecast.go          when a call will start that others go before
 //	spent.go             what a limiter that is dropped leaves behind
 //	time.go              moments and spans
 //

@@ -136,7 +136,7 @@ func (s *Set) GiveBack(at, now time.Time, n int) {
 }
 
 // After predicts when a call of n units starts if ahead units go before it: when the slowest account
-// lets it.
+// lets it. Of several accounts that is the earliest that it may be, see Plain and Forecast.
 func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
 	if s.sole != nil {
 		return s.sole.afterAlone(from, ahead, n)
@@ -163,7 +163,7 @@ const easeIn = 10 * time.Minute
 func (s *Set) Pace(now time.Time) rate.Limit {
 	slowest := rate.Inf
 	s.each(func(a state) {
-		slowest = min(slowest, max(a.rate(), rate.Limit(a.available(now)/easeIn.Seconds())))
+		slowest = min(slowest, paceOf(a, now))
 	})
 	return slowest
 }

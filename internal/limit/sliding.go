@@ -74,6 +74,9 @@ func (s *slidingLog) consume(at time.Time, n int) {
 	s.log.push(stamp, int(free))
 	if debt := int64(n) - free; debt > 0 {
 		for i, stamp := range s.log.live() {
+			if debt < s.n {
+				break
+			}
 			s.log.live()[i] = min(plus(stamp, int64(times(debt/s.n, s.per))), int64(Forever))
 		}
 		for range debt % s.n {

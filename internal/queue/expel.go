@@ -24,8 +24,9 @@ func (q *Queue) expelLocked(now time.Time) {
 	// calls behind it start 5 s sooner, and may meet their deadlines.
 	var ahead int64
 	var scopes [upstream.MaxScopes]int64 // of ahead, those of each scope
+	look := lookAhead{q: q, now: now}
 	for _, w := range l.ordered() {
-		if err := q.doomedLocked(w, upstream.Before{All: ahead, Scope: scopes[w.scope], Shared: ahead}, now); err != nil {
+		if err := q.doomedLocked(w, upstream.Before{All: ahead, Scope: scopes[w.scope], Shared: ahead}, &look); err != nil {
 			q.refused++
 			l.leave(w, refused, err)
 			continue
@@ -45,7 +46,8 @@ func (q *Queue) expelLocked(now time.Time) {
 // An example with MaxPause 60 s and a Retry-After of 90 s: all leave at once, and learn that it is 90
 // s. With 40 s those stay who have waited for less than 20 s at earlier closings. With failures and no
 // known end everybody stays, until its own 60 s are spent.
-func (q *Queue) doomedLocked(w *waiter, before upstream.Before, now time.Time) error {
+func (q *Queue) doomedLocked(w *waiter, before upstream.Before, look *lookAhead) error {
+	now := look.now
 	if w.state == asking {
 		return nil
 	}
@@ -55,7 +57,7 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, now time.Time) e
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
 		return nil
 	}
-	if at := q.startAtLocked(before, int(w.cost), w.scope, now); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
+	if at := look.startLocked(before, int(w.cost), w.scope); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
 		return q.heldErrorLocked(w, int(w.tries), at.Sub(now), q.common.Errors.Deadline, now)
 	}
 	return nil

@@ -232,21 +232,22 @@ func unitsBefore(until, start, weight float64, units int64, count int) int64 {
 	return int64(math.Ceil(calls * each))
 }
 
-// ahead counts the units of the class that go before a newcomer of a flow, in all lines.
-// weight is what it would have. Of more than mostFlows flows so many are looked at, in the
+// ahead counts the units of the class that go before a newcomer of a flow, and of so many more of that flow, in all
+// lines. weight is what it would have. Of more than mostFlows flows so many are looked at, in the
 // random order of a map, and stand for the others: predictions are made under the lock, at
 // each arrival of a call with a deadline.
 //
 // An example with now = 500: flow a has 10,000 calls and starts at 501, b has 5 and starts at
 // 500. A newcomer of b starts at 505. Before it go 5 of its own, and those of a from 501 to
 // 505, which are 5 too.
-func (c *class) ahead(id flowID, weight float64) int64 {
+func (c *class) ahead(id flowID, weight float64, more int64) int64 {
 	var units, others int64
 	until, seen := c.now, 0
 	if f := c.flows[id]; f != nil {
 		until = max(until, f.start) + float64(f.units)/weight
 		units = f.units
 	}
+	until += float64(more) / weight
 	for _, f := range c.flows {
 		if f.id == id || f.count == 0 {
 			continue

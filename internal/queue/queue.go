@@ -175,7 +175,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	w.seq = q.common.arrivals
 	if d, ok := ctx.Deadline(); ok {
 		ahead, _ := l.ahead(w.prio, w.seq, 0)
-		if q.foreign != nil || q.own.After(now, ahead, cost).After(d) {
+		if q.foreign != nil || !q.own.Plain(ahead == int64(l.count)) || q.own.After(now, ahead, cost).After(d) {
 			return nil, false
 		}
 		w.deadline = max(1, d.Sub(q.common.base))

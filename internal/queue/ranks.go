@@ -211,8 +211,8 @@ func (r *ranks) ahead(prio int32, seq uint64, number uint8) (all, mine int64) {
 	return all, mine
 }
 
-// aheadIn is ahead of a call that o wants, of the flow f in the class c. f is nil if none of
-// its calls wait.
+// aheadIn is ahead of a call that o wants, of the flow f in the class c, and of so many more of that flow. f is nil if
+// none of its calls wait.
 //
 // The call starts, in virtual time, where its flow will be when all of its own before it have
 // gone. Of each other flow those go before it that start earlier. That is exact if the calls
@@ -221,8 +221,8 @@ func (r *ranks) ahead(prio int32, seq uint64, number uint8) (all, mine int64) {
 //
 // An example: 10,000 calls of flow a wait, and two of b. Before a third of b go its own two
 // and three of a.
-func (r *ranks) aheadIn(c *class, f *flow, o *order) (all, mine int64) {
-	until := c.now
+func (r *ranks) aheadIn(c *class, f *flow, o *order, more int64) (all, mine int64) {
+	until := c.now + float64(more)/cmp.Or(o.weight, 1)
 	var own [upstream.MaxScopes]int64
 	if f != nil {
 		until = max(until, f.start)

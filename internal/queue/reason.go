@@ -86,13 +86,16 @@ func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time
 	return by, until
 }
 
-// heldErrorLocked is errorOf of a call like w that is ended while it waits, or instead of it.
+// heldErrorLocked is errorOf of a call like w that is ended while it waits, or instead of it. The word is that of
+// the moment when it is ended. An example: a call waits for a Bucket, a 429 closes the gate for a minute, and its
+// caller gives up: "gate:retry-after".
 func (q *Queue) heldErrorLocked(w *waiter, attempts int, wait time.Duration, reason error, now time.Time) error {
 	by, _ := q.heldLocked(w, now)
 	return q.errorOf(attempts, wait, &Held{reason, by})
 }
 
-// noteWaitLocked keeps for o, which begins to wait, what its observers want to know.
+// noteWaitLocked keeps for o, which begins to wait, what its observers want to know. It is called before the call joins the
+// line, so the call itself does not count as one that goes before it. Without observers it is one comparison.
 func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 	if o.tell == 0 {
 		return
@@ -106,7 +109,8 @@ func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 	}
 }
 
-// headHeldLocked is heldLocked of the head of the line; "" if nobody waits.
+// headHeldLocked is heldLocked of the head of the line; "" if nobody waits. An example with a Bucket of 10/s and 100 calls in
+// line: "limit", and a moment at most 0.1 s away. When the last of them goes is for Predict to say.
 func (q *Queue) headHeldLocked(now time.Time) (by string, until time.Time) {
 	if q.line == nil || q.line.count == 0 {
 		return "", time.Time{}

@@ -116,10 +116,10 @@ func (s *sharedLine) follow(q *Queue, d decision) {
 
 // ahead counts the units of all keys that go before a newcomer of a flow: those of higher
 // priorities, and in its own those that start before it.
-func (s *sharedLine) ahead(o *order, id flowID) int64 {
+func (s *sharedLine) ahead(o *order, id flowID, more int64) int64 {
 	units := s.waiting.ahead(o.prio)
 	if c := s.flows[o.prio]; c != nil {
-		units += c.ahead(id, cmp.Or(o.weight, 1)) - s.waiting[o.prio]
+		units += c.ahead(id, cmp.Or(o.weight, 1), more) - s.waiting[o.prio]
 	}
 	return units
 }

@@ -175,6 +175,18 @@ func (t *Table) dropLocked(place int) {
 	}
 }
 
+// Unknown returns a queue as Add would make it for a key, which nobody else will ever see: to predict with.
+func (t *Table) Unknown(key string, all, own *limit.Set) *Queue {
+	t.common.mu.Lock()
+	defer t.common.mu.Unlock()
+	now := t.common.now()
+	q := &Queue{key: key}
+	q.init(&t.common, all, own, now.Sub(t.common.base))
+	t.dropped.recall(q, now)
+	q.up.FirstContact(len(t.keys) >= t.most, now)
+	return q
+}
+
 // Get returns the queue of key, or nil. It does not count as a use.
 func (t *Table) Get(key string) *Queue {
 	t.common.mu.Lock()

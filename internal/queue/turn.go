@@ -11,6 +11,11 @@ import (
 // grant waits in the waiter's channel, and Sleep returns at once. ctx may end meanwhile, too: Sleep finds that
 // as it would in its sleep. So an observer that is slow delays its own call alone, and holds a slot and
 // units while it does.
+//
+//	arrive   under the lock: granted at once, refused, or in line
+//	hooks    without it; the line may grant or refuse the waiter meanwhile, or send it away with MaxPause
+//	Sleep    takes in what has become of it
+//	Done     after a panic of a hook: abandons the waiter, and undoes a grant
 
 // A Tell is what somebody wants to know of a call that begins to wait, in bits. None costs nothing.
 type Tell uint8

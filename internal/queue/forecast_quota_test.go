@@ -1,0 +1,123 @@
+package queue_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/throttletest"
+)
+
+// An advertisedFuture is an upstream that advertises its limit, and calls that wait for it.
+type advertisedFuture struct {
+	limit   throttletest.Limit
+	dialect throttletest.Dialect
+	own     throttle.Limiter // beside it; nil: none
+	before  int              // calls that have been made
+	waiting int
+	learned float64 // the share of them that go before anything is predicted
+}
+
+// sent counts the attempts of a Transport with one key.
+func sent(tr *throttle.Transport) (n uint64) {
+	for s := range tr.Stats() {
+		n = s.Sent
+	}
+	return n
+}
+
+// run returns when one more call is predicted to start, and when it does.
+func (f *advertisedFuture) run(t *testing.T) (predicted, took time.Duration) {
+	server := throttletest.NewServer(f.limit)
+	server.Latency = throttletest.Span{Min: 5 * time.Millisecond, Max: 15 * time.Millisecond}
+	server.Advertise.Dialect = f.dialect
+	var started time.Time
+	type last struct{}
+	tr := &throttle.Transport{Base: server, Limiter: f.own, Retry: throttle.Retry{MaxPause: -1}, Hooks: throttle.Hooks{
+		Waited: func(ctx context.Context, _ throttle.Event) {
+			if ctx.Value(last{}) != nil {
+				started = time.Now()
+			}
+		},
+	}}
+	for range f.before {
+		get(t.Context(), tr, server.URL())
+	}
+	var calls sync.WaitGroup
+	for range f.waiting {
+		calls.Go(func() { get(t.Context(), tr, server.URL()) })
+	}
+	synctest.Wait()
+	for until := uint64(f.learned * float64(f.waiting)); sent(tr) < until; {
+		time.Sleep(f.limit.Per / 100)
+	}
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	req, _ := http.NewRequest("GET", server.URL(), nil)
+	predicted = tr.Predict(throttle.ByHost(req), 1)
+	start := time.Now()
+	started = start
+	calls.Go(func() { get(context.WithValue(t.Context(), last{}, true), tr, server.URL()) })
+	calls.Wait()
+	return predicted, started.Sub(start)
+}
+
+// randomAdvertised draws one, with a limiter of our own beside it now and then.
+func randomAdvertised(seed uint64) *advertisedFuture {
+	r := rand.New(rand.NewPCG(seed, 4))
+	per := []time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour}[r.IntN(4)]
+	f := &advertisedFuture{
+		limit: throttletest.Limit{
+			Kind: []throttletest.Kind{throttletest.Fixed, throttletest.Sliding, throttletest.Bucket}[r.IntN(3)],
+			N:    []int{20, 100, 1000, 5000}[r.IntN(4)], Per: per,
+		},
+		dialect: []throttletest.Dialect{throttletest.Draft08, throttletest.Draft03}[seed%2],
+		before:  1 + r.IntN(10),
+		waiting: []int{10, 30, 100, 300, 1000, 3000, 10_000}[r.IntN(6)],
+	}
+	if f.limit.Kind != throttletest.Fixed {
+		f.learned = 0.3
+	}
+	perSecond := float64(f.limit.N) / per.Seconds() * (0.7 + 2*r.Float64())
+	switch r.IntN(4) {
+	case 0:
+		f.own = throttle.NewBucket(rate.Limit(perSecond), 1+r.IntN(10))
+	case 1:
+		n := 1 + r.IntN(100)
+		f.own = throttle.NewFixedWindow(n, time.Duration(float64(n)/perSecond*1e9))
+	}
+	return f
+}
+
+// off is how wrong a prediction is: 1 at 5 %, or one unit's time, whichever is longer.
+func off(predicted, took, unit time.Duration) float64 {
+	return float64((predicted - took).Abs()) / float64(max(took/20, unit))
+}
+
+// What an advertised quota will let through is foreseen within 5 % or one unit's time. Now and then it is not: an
+// answer may come that shows the quota to be another one than was thought.
+func TestPredictAdvertised(t *testing.T) {
+	const seeds = 60
+	good := 0
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			f := randomAdvertised(seed)
+			predicted, took := f.run(t)
+			if e := off(predicted, took, f.limit.Per/time.Duration(f.limit.N)); e <= 1 {
+				good++
+			} else {
+				t.Logf("seed %d: %s of %d per %v, own %v, %d waiting: predicted %v, took %v", seed, f.limit.Kind, f.limit.N, f.limit.Per, f.own, f.waiting, predicted, took)
+			}
+		})
+	}
+	if t.Logf("%d of %d are right", good, seeds); good < seeds*85/100 {
+		t.Errorf("%d of %d predictions are right, want 85 %%", good, seeds)
+	}
+}

@@ -1,0 +1,44 @@
+package upstream
+
+import "time"
+
+// Foreseeable reports whether Predict knows when so many more calls of a scope will have started: no answer has to come
+// first that nobody can foresee, as a probe's, those that a slow start waits for, or one that says when units are back.
+//
+// Example: after a closing without a known limit, one call goes, and each success lets one more be in flight. When the
+// first goes is known, and for the second it is not.
+func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
+	if s.learned != nil {
+		for _, q := range s.learned.scope(scope).quotas {
+			if !q.lapsed(now) && q.rolling && q.window == 0 {
+				return false
+			}
+		}
+	}
+	g := &s.gate
+	switch pace := s.pace(now); {
+	case g.breaker == nil, g.cause == Open && g.mode == paced:
+		return true
+	case g.cause != Open && g.probing:
+		return false
+	case g.cause != Open:
+		return calls <= 1 || pace > 0 || g.brief
+	case g.mode == slowStart, g.mode == meeting:
+		return int64(g.inFlight)+calls <= int64(g.allowed)
+	}
+	return true
+}
+
+// LatestScope is the scope whose quotas were advertised last; 0: nothing is learned. A call whose route is not known is
+// most likely one of those. Example: /search was advertised its quota 2 s ago and /core another one just now: /core's.
+func (s *State) LatestScope() (id uint8) {
+	if s.learned == nil {
+		return 0
+	}
+	for i, a := range s.learned.scopes {
+		if a.lastAdvertised().After(s.learned.scopes[id].lastAdvertised()) {
+			id = uint8(i)
+		}
+	}
+	return id
+}
