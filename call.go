@@ -141,7 +141,7 @@ func (c *call) observe() queue.Outcome {
 			r.Route.Host = resp.Request.URL.Host
 		}
 	}
-	wait := c.report(&r, quiet && outcome <= queue.Neutral && len(r.Hint.Quotas) == 0)
+	wait := c.report(&r, quiet && outcome <= queue.Neutral && r.Status != http.StatusInternalServerError && len(r.Hint.Quotas) == 0)
 	switch {
 	case outcome >= queue.Overloaded:
 		c.notify(onThrottled, Event{Wait: wait})

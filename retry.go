@@ -49,6 +49,11 @@ type Retry struct {
 	// are down: use about a second there, and call again after Error.Wait.
 	MaxPause time.Duration
 
+	// Failures is how many failures in a row, of two calls at least, close the gate; 0: 8. 1: any failure does. A
+	// failure is a 502, 503 or 504, or no answer; a 500 is one if nothing but 500 has come for 32 answers. After
+	// that one call at a time probes the upstream. A negative number is an error.
+	Failures int
+
 	// Backoff makes the delays of one call's retries after failures and overloads. nil, or a nil result:
 	// uniform in (0, c], with c = 500 ms doubling to 30 s. After throttling the gate alone says when.
 	Backoff func() Backoff
@@ -92,6 +97,8 @@ func (r *Retry) check() error {
 	switch b := r.Budget; {
 	case math.IsNaN(b.PerCall) || math.IsInf(b.PerCall, 0):
 		return fmt.Errorf("throttle: Budget.PerCall is %v, must be a number", b.PerCall)
+	case r.Failures < 0:
+		return fmt.Errorf("throttle: Retry.Failures is %d, must not be negative", r.Failures)
 	case !(b.Max >= 0) || math.IsInf(b.Max, 0):
 		return fmt.Errorf("throttle: Budget.Max is %v, must not be negative", b.Max)
 	}
@@ -125,7 +132,7 @@ func defaultBackoff() Backoff {
 
 // judge says what an attempt shows of the upstream. h is what the response says of limits, after is how long
 // the attempt took, and srtt is the smoothed round trip. A 500 is neutral here, because it may well be
-// the fault of one request. A 529 or 418 that names no time is about the upstream's own trouble.
+// the fault of one request; the gate counts them. A 529 or 418 that names no time is about the upstream's own trouble.
 func judge(ctx context.Context, resp *http.Response, err error, h *hint.Hint, after, srtt time.Duration) queue.Outcome {
 	switch {
 	case err != nil:

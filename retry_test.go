@@ -188,6 +188,9 @@ func TestWhenItIsSentAgain(t *testing.T) {
 	}
 }
 
+// neverCloses is so many failures that no gate closes for them.
+const neverCloses = 1 << 30
+
 // The default delays are uniform in (0, c], c = 500 ms doubling to 30 s.
 func TestDefaultBackoff(t *testing.T) {
 	ceilings := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second}
@@ -196,7 +199,7 @@ func TestDefaultBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &throttle.Transport{
 			Base:  newUpstream(0, always(500)),
-			Retry: throttle.Retry{MaxAttempts: len(ceilings) + 1, Budget: throttle.Budget{PerCall: -1}},
+			Retry: throttle.Retry{MaxAttempts: len(ceilings) + 1, Failures: neverCloses, Budget: throttle.Budget{PerCall: -1}},
 			Hooks: throttle.Hooks{Retrying: func(_ context.Context, e throttle.Event) {
 				i, d := e.Attempt-1, e.Wait
 				if d < 0 || d > ceilings[i]+1 {
@@ -745,8 +748,8 @@ func TestBudget(t *testing.T) {
 		{"too small for one", throttle.Budget{PerCall: 0.1, Max: 0.5}, 50, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			up := newUpstream(0, always(500)) // says nothing of the upstream, so the gate stays open
-			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: c.budget}}
+			up := newUpstream(0, always(500))
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: c.budget, Failures: neverCloses}}
 			if got := run(t.Context(), tr, up, c.calls); got > c.want || got < c.want-2 {
 				t.Errorf("%s: %d retries for %d calls, want %d", c.name, got, c.calls, c.want)
 			}
@@ -922,4 +925,87 @@ func TestRetriesBehindAClosedGateCostNothing(t *testing.T) {
 			t.Errorf("%d retries are left after the outage, want %d", n-1, saved)
 		}
 	})
+}
+
+// deliveries sends 40 deliveries to an endpoint that answers code for an hour, and returns how many attempts that took.
+func deliveries(t *testing.T, code int, retry throttle.Retry) (attempts int) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(50*time.Millisecond, always(code))
+		retry.MaxAttempts, retry.MaxPause, retry.Budget = -1, -1, throttle.Budget{PerCall: -1}
+		tr := &throttle.Transport{Base: up, Retry: retry}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var calls sync.WaitGroup
+		for range 40 {
+			calls.Go(func() {
+				if resp, err := tr.RoundTrip(request(ctx, "PUT", "http://hook.test/")); err == nil {
+					resp.Body.Close()
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		calls.Wait()
+		for s := range tr.Stats() {
+			attempts = int(s.Sent)
+		}
+	})
+	return attempts
+}
+
+// An endpoint that answers nothing but 500 is left alone like one that answers 503, after more of them.
+func TestNothingBut500(t *testing.T) {
+	fails, errs := deliveries(t, 503, throttle.Retry{}), deliveries(t, 500, throttle.Retry{})
+	t.Logf("40 deliveries took %d attempts with 503, %d with 500", fails, errs)
+	if errs > 500 || errs < 40 {
+		t.Errorf("40 deliveries took %d attempts with 503, %d with 500; want at most 500", fails, errs)
+	}
+}
+
+// closesAt sends calls one after the other, with the codes as answers, and returns after how many the gate was closed.
+func closesAt(t *testing.T, retry throttle.Retry, codes ...int) (n int) {
+	synctest.Test(t, func(t *testing.T) {
+		retry.MaxAttempts = 1
+		tr := &throttle.Transport{Base: newUpstream(0, script(codes...)), Retry: retry}
+		for n = 1; n <= len(codes); n++ {
+			status(tr, t.Context(), "http://a/")
+			if statsOf(t, tr).Cause == "failing" {
+				return
+			}
+		}
+		n = 0
+	})
+	return n
+}
+
+// many is code n times.
+func many(n, code int) []int { return slices.Repeat([]int{code}, n) }
+
+// How many failures close the gate, and when a 500 is one.
+func TestFailures(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		failures int
+		codes    []int
+		want     int // the answer that closes the gate; 0: none
+	}{
+		{"503", 0, many(20, 503), 8},
+		{"503, three are enough", 3, many(20, 503), 3},
+		{"503, one is enough", 1, many(20, 503), 1},
+		{"503, twenty are needed", 20, many(30, 503), 20},
+		{"a success between", 3, []int{503, 503, 200, 503, 503, 503}, 6},
+		{"500", 0, many(60, 500), 40},
+		{"500, three failures are enough", 3, many(60, 500), 35},
+		{"a 404 among them", 0, slices.Concat(many(30, 500), []int{404}, many(60, 500)), 71},
+		{"a success among them", 0, slices.Concat(many(39, 500), []int{200}, many(39, 500)), 0},
+		{"one in twenty answers 200", 0, slices.Repeat(append(many(19, 500), 200), 20), 0},
+		{"500s and 503s", 0, slices.Repeat([]int{500, 503}, 20), 16},
+	} {
+		if got := closesAt(t, throttle.Retry{Failures: c.failures}, c.codes...); got != c.want {
+			t.Errorf("%s: answer %d closes the gate, want %d", c.name, got, c.want)
+		}
+	}
+	_, err := status(&throttle.Transport{Retry: throttle.Retry{Failures: -2}}, t.Context(), "http://a/")
+	if err == nil || !strings.Contains(err.Error(), "Retry.Failures is -2") {
+		t.Error(err)
+	}
 }

@@ -53,7 +53,8 @@ import (
 // that helps; the Learned field of [KeyStats] shows the rate. This applies to limiters of this package
 // and calls of one unit, unless keys that fare differently share the limiter.
 type Transport struct {
-	// Base sends the requests; nil: http.DefaultTransport.
+	// Base sends the requests; nil: http.DefaultTransport. It should not make requests wait for each other, as one
+	// with a semaphore does: calls that were spaced would go in bunches. Use Queue.MaxInFlight.
 	Base http.RoundTripper
 
 	// Limiter is one limit shared by all requests; nil: none. A nil pointer to a limiter of this package
@@ -121,7 +122,7 @@ func (t *Transport) setup() {
 	t.tell = t.Hooks.tell()
 	t.shared = new(limit.Set)
 	c := config(t.Queue, t.retry.MaxPause)
-	c.Budget, c.WindowFactor = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4)
+	c.Budget, c.WindowFactor, c.Failures = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4), t.retry.Failures
 	if t.Limiter != nil {
 		t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already
 		c.Shared = t.shared

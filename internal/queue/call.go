@@ -181,7 +181,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Trip: r.At.Sub(o.now), Sent: o.now,
 		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: int(o.cost),
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
-		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor,
+		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor, Failures: q.common.Failures,
 	}
 	o.wants &^= counted
 	// The order matters. First the gate learns of the answer. Then the waiters are put where it has

@@ -74,6 +74,7 @@ type Config struct {
 	Budget   Budget        // of each key
 	Shared   *limit.Set    // paid by the calls of all keys; nil: none
 	Errors   Errors
+	Failures int // in a row, that close a gate; 0: eight
 	// WindowFactor is how much faster than evenly an advertised long window is used.
 	WindowFactor float64
 	// Error makes the error of a call of key that is ended on this side because of reason.

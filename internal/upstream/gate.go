@@ -16,6 +16,11 @@ const (
 	// more attempts.
 	failuresToClose = 8
 
+	// errorsToCount is how many 500s in a row, without any other answer, make those after them count as failures. One
+	// alone may well be the fault of one request. An endpoint that answers 500 to everything for an hour gets 400 to 500
+	// attempts for 40 deliveries then, and 9,800 if a 500 never counts.
+	errorsToCount = 32
+
 	// firstProbe is the time from a closing for failures to its first probe, and the least between two:
 	// nobody notices it.
 	firstProbe = 250 * time.Millisecond
@@ -153,6 +158,7 @@ type breaker struct {
 	failuresMixed bool   // there are some of another call
 	briefs        uint32 // brief closings since the last other one: their epochs are no reason not to count a failure
 	outageSince   time.Time
+	errors        uint8 // 500s since any other answer, at most errorsToCount
 
 	// The row of closings for throttled answers. It ends with a success that was sent after the first of them: one
 	// that was sent before says nothing of the time since.
@@ -200,8 +206,10 @@ func (g *gate) unsettled() bool {
 	return g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.mode == meeting || g.inRow())
 }
 
-// inRow reports whether a row of failures or of closings has begun, which the next success ends.
-func (b *breaker) inRow() bool { return b.failures > 0 || b.advertised > 0 || b.unadvertised > 0 }
+// inRow reports whether a row of failures, of 500s or of closings has begun, which the next success ends.
+func (b *breaker) inRow() bool {
+	return b.failures > 0 || b.errors > 0 || b.advertised > 0 || b.unadvertised > 0
+}
 
 // sample reports whether the round trip of a call is to be measured, before which that many were sent. A
 // call that has waited is measured in any case, so an overloaded upstream is known well.

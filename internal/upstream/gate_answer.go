@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -36,6 +37,7 @@ type report struct {
 	trip    time.Duration // its round trip; 0: not measured
 	cut     bool          // the caller's deadline ended it: the round trip would have been longer
 	random  bool          // Throttled: calls are throttled at random, as far as is known
+	most    int           // failures in a row that close the gate; 0: failuresToClose
 }
 
 // An Outcome is what an attempt says of the upstream.
@@ -48,7 +50,8 @@ const (
 	// Cancelled: by the caller, or final for its own call. It says nothing of the upstream, but a probe that ends so
 	// has not been answered.
 	Cancelled
-	// Neutral: a 500, a certificate, a URL. It does not count, but it does not open a gate either.
+	// Neutral: a 500, a certificate, a URL. It does not count, but it does not open a gate either. A 500 is a failure if
+	// nothing else has come for errorsToCount answers.
 	Neutral
 	// Failure: a 502, 503 or 504, or no answer.
 	Failure
@@ -65,6 +68,7 @@ const (
 // and a stale neutral answer do nothing at all, unless nothing but brief closings came since.
 func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	g.measure(r)
+	r.outcome = g.countErrors(r)
 	if r.outcome <= Neutral && !g.unsettled() {
 		return false
 	}
@@ -97,6 +101,27 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 		return g.throttle(r, current, now, pace)
 	}
 	return false
+}
+
+// countErrors counts 500s in a row and returns the outcome of the report: a failure if it is one 500 too many. Any other
+// answer ends the row, stale ones too; an attempt without an answer does not.
+//
+// Example: 40 deliveries to an endpoint that answers 500. The first 32 answers are neutral, and the next eight are a row
+// of failures, which closes the gate. A 404 at the tenth answer would have begun the count anew.
+func (g *gate) countErrors(r report) Outcome {
+	switch {
+	case r.outcome == Neutral && r.status == 500:
+		if g.breaker == nil {
+			g.breaker = new(breaker)
+		}
+		if g.errors++; g.errors > errorsToCount {
+			g.errors--
+			return Failure
+		}
+	case g.breaker != nil && (r.status != 0 || r.outcome == Success):
+		g.errors = 0
+	}
+	return r.outcome
 }
 
 // recent reports whether nothing but brief closings came since that epoch: what is sent to an upstream that has become
@@ -176,8 +201,8 @@ func (g *gate) probeFailed(now time.Time) {
 	}
 }
 
-// failed notes a recent failure and reports whether it closes the gate: the eighth in a row
-// does, if they are of two calls at least. One call's own retries say little of the upstream: its request may be
+// failed notes a recent failure and reports whether it closes the gate: the eighth in a row, or the one that Retry.Failures
+// says, does if they are of two calls at least. One call's own retries say little of the upstream: its request may be
 // what the upstream fails at. While the gate is closed, the failure is the probe's, and plans the next.
 func (g *gate) failed(r report, now time.Time) (stopped bool) {
 	if g.cause != Open && !g.brief {
@@ -189,7 +214,7 @@ func (g *gate) failed(r report, now time.Time) (stopped bool) {
 	}
 	g.failures++
 	g.failuresMixed = g.failuresMixed || r.call != g.failureCall
-	if g.failures < failuresToClose || !g.failuresMixed {
+	if most := cmp.Or(r.most, failuresToClose); g.failures < most || !g.failuresMixed && most > 1 {
 		return false
 	}
 	g.epoch++

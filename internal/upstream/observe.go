@@ -35,6 +35,8 @@ type Answer struct {
 	InFlight int
 	// Known is how long ago the first call of the key came.
 	Known time.Duration
+	// Failures is how many failures in a row close the gate; 0: failuresToClose.
+	Failures int
 	// WindowFactor is how much faster than evenly long windows are used.
 	WindowFactor float64
 }
@@ -66,7 +68,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	pace := s.pace(now)
 	s.gate.settle(now, pace) // the rate that was found is the one to reopen at
 	alone := false           // the answer holds its route alone
-	r := report{outcome: a.Outcome, epoch: a.Epoch, call: a.Call, status: a.Status, trip: a.Trip, cut: a.Cut}
+	r := report{outcome: a.Outcome, epoch: a.Epoch, call: a.Call, status: a.Status, trip: a.Trip, cut: a.Cut, most: a.Failures}
 	switch {
 	case a.Outcome == Throttled:
 		s.throttled++
@@ -85,7 +87,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	current := a.Epoch == before
 	recent := s.gate.recent(a.Epoch)
 	o.Stopped = s.gate.observe(r, now, pace)
-	s.gate.checkAnswer(before, current || recent && (a.Outcome == Failure || a.Outcome == Overloaded))
+	s.gate.checkAnswer(before, current || recent && (a.Outcome == Failure || a.Outcome == Overloaded || a.Outcome == Neutral))
 	if o.Stopped && s.gate.cause == ForFailures {
 		s.gate.servedRate = s.servedRate(a, now)
 	}
