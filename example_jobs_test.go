@@ -121,50 +121,57 @@ func (p perCall) Take(ctx context.Context, n int) (time.Duration, error) {
 
 func (p perCall) Adjust(n int) { p.Bucket.Adjust(max(-1, min(n, 1))) }
 
+// estimate is the key of what a call is expected to cost.
+type estimate struct{}
+
 // Each API key has a limit of 60 requests and of 90,000 tokens a minute. How many tokens a call uses is known
-// only from its response. So the call takes an estimate, and the bucket is corrected afterwards.
-//
-// Attempts that fail or are throttled take the estimate too, and only the last attempt's is corrected here: a
-// call that succeeds at its third attempt has paid two estimates besides what it used.
+// only from its response. So each attempt takes an estimate. What the upstream has throttled or failed to answer costs
+// nothing there, so the hooks give the estimate back; the attempt that succeeds is corrected by its response.
 func ExampleTransport_tokens() {
-	var mu sync.Mutex
-	buckets := map[string]*throttle.Bucket{} // one for each API key
-	tokens := func(key string) *throttle.Bucket {
-		mu.Lock()
-		defer mu.Unlock()
-		if buckets[key] == nil {
-			buckets[key] = throttle.NewBucket(90_000.0/60, 9_000)
+	inVirtualTime(func() {
+		var mu sync.Mutex
+		buckets := map[string]*throttle.Bucket{} // one for each API key
+		tokens := func(key string) *throttle.Bucket {
+			mu.Lock()
+			defer mu.Unlock()
+			if buckets[key] == nil {
+				buckets[key] = throttle.NewBucket(90_000.0/60, 9_000)
+			}
+			return buckets[key]
 		}
-		return buckets[key]
-	}
-	client := &http.Client{Transport: &throttle.Transport{
-		Base: api(),
-		Key:  throttle.ByCredential,
-		LimiterFor: func(key string) throttle.Limiter {
-			return throttle.All(perCall{throttle.NewBucket(1, 6)}, tokens(key))
-		},
-	}}
-	ask := func(apiKey, prompt string) error {
-		estimate := len(prompt)/4 + 500
-		ctx := throttle.WithCost(context.Background(), estimate)
-		req, err := http.NewRequestWithContext(ctx, "POST", "http://llm.example.com/", strings.NewReader(prompt))
-		if err != nil {
-			return err
+		giveBack := func(ctx context.Context, e throttle.Event) {
+			tokens(e.Key).Adjust(-ctx.Value(estimate{}).(int))
 		}
-		req.Header.Set("Authorization", "Bearer "+apiKey)
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
+		client := &http.Client{Transport: &throttle.Transport{
+			Base: api(2), // throttles the first attempt of sk-2
+			Key:  throttle.ByCredential,
+			LimiterFor: func(key string) throttle.Limiter {
+				return throttle.All(perCall{throttle.NewBucket(1, 6)}, tokens(key))
+			},
+			Hooks: throttle.Hooks{Throttled: giveBack, Failed: giveBack},
+		}}
+		ask := func(apiKey, prompt string) error {
+			expected := len(prompt)/4 + 500
+			ctx := context.WithValue(context.Background(), estimate{}, expected)
+			req, err := http.NewRequestWithContext(throttle.WithCost(ctx, expected), "POST", "http://llm.example.com/", strings.NewReader(prompt))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Authorization", "Bearer "+apiKey)
+			resp, err := client.Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			used := 2_000 // as the response says
+			tokens(throttle.ByCredential(req)).Adjust(used - expected)
+			return nil
 		}
-		defer resp.Body.Close()
-		used := 2_000 // as the response says
-		tokens(throttle.ByCredential(req)).Adjust(used - estimate)
-		return nil
-	}
-	fmt.Println(ask("sk-1", "Why is the sky blue?"), ask("sk-2", "And at night?"))
-	for _, b := range buckets { // 7,000, and what was gained since
-		fmt.Println("paid what it used:", b.Tokens() < 8_000)
-	}
+		fmt.Println(ask("sk-1", "Why is the sky blue?"), ask("sk-2", "And at night?"))
+		for _, b := range buckets { // 7,000, and what was gained since
+			fmt.Println("paid what it used:", 7_000 <= b.Tokens() && b.Tokens() < 7_200)
+		}
+	})
 	// Output:
 	// <nil> <nil>
 	// paid what it used: true
@@ -287,4 +294,34 @@ func ExampleHooks_slog() {
 	// Output:
 	// level=WARN msg="throttled by the upstream" key=api.example.com status=429 attempt=1 err=<nil>
 	// api.example.com: sent 3, throttled 1, retried 1, waiting 0, closed: ""
+}
+
+// Waits of more than a second are logged when they begin, with what the call waits for.
+func ExampleHooks_waiting() {
+	inVirtualTime(func() {
+		client := &http.Client{Transport: &throttle.Transport{
+			Base:    api(),
+			Limiter: throttle.NewBucket(2, 1), // two a second
+			Hooks: throttle.Hooks{Waiting: func(_ context.Context, e throttle.Event) {
+				if e.Wait > time.Second {
+					fmt.Println(e.Method, e.Host, "waits", e.Wait, "for", e.Reason)
+				}
+			}},
+		}}
+		var calls sync.WaitGroup
+		for range 5 {
+			calls.Go(func() {
+				resp, err := client.Get("http://api.example.com/")
+				if err != nil {
+					fmt.Println(err)
+					return
+				}
+				resp.Body.Close()
+			})
+		}
+		calls.Wait()
+	})
+	// Unordered output:
+	// GET api.example.com waits 1.5s for limit:shared
+	// GET api.example.com waits 2s for limit:shared
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -31,6 +33,11 @@ func api(throttle ...int) http.RoundTripper {
 		}
 		return resp, nil
 	})
+}
+
+// inVirtualTime runs an example in a bubble of testing/synctest, where hours take no time.
+func inVirtualTime(example func()) {
+	synctest.Test(new(testing.T), func(*testing.T) { example() })
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
