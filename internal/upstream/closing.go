@@ -70,10 +70,8 @@ func (s *State) Held(scope uint8, cost int, now time.Time) (by string, until tim
 		until = open
 	}
 	if s.learned != nil {
-		for _, q := range s.learned.scope(scope).quotas {
-			if m := q.ready(cost, now, now, scope < unspaced); m.After(until) {
-				by, until = heldByAdvertised, m
-			}
+		if m := s.learned.quotasReady(scope, cost, now, now); m.After(until) {
+			by, until = heldByAdvertised, m
 		}
 		if f := s.learned.finder; f != nil && f.next.After(until) {
 			by, until = heldByFound, f.next

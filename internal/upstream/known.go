@@ -33,6 +33,9 @@ func (s *State) Learned(now time.Time) []Known {
 func (l *learner) known(now time.Time) (all []Known) {
 	seen := map[*quota]bool{}
 	for _, a := range l.scopes {
+		if a.closedUntil.After(now) {
+			all = append(all, Known{Source: "Retry-After", Limit: -1, Remaining: -1, Reset: a.closedUntil.Sub(now), Rate: rate.Inf})
+		}
 		for _, q := range a.quotas {
 			if !seen[q] && !q.lapsed(now) {
 				seen[q] = true

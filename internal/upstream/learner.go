@@ -58,11 +58,18 @@ func (l *learner) trip(d time.Duration) {
 
 // ready returns when a call of n units may go in that scope, not before at.
 func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
-	for _, q := range l.scope(id).quotas {
-		at = q.ready(n, at, now, id < unspaced)
-	}
-	if l.finder != nil {
+	if at = l.quotasReady(id, n, at, now); l.finder != nil {
 		at = limit.Latest(at, l.finder.next)
+	}
+	return at
+}
+
+// quotasReady is ready without the finder.
+func (l *learner) quotasReady(id uint8, n int, at, now time.Time) time.Time {
+	a := l.scope(id)
+	at = limit.Latest(at, a.closedUntil)
+	for _, q := range a.quotas {
+		at = q.ready(n, at, now, id < unspaced)
 	}
 	return at
 }
@@ -101,6 +108,9 @@ func (l *learner) ended(id uint8, n int) {
 // spent returns until when a quota of the scope has nothing left; zero if all have something. Of several it is the
 // latest, because a call pays them all.
 func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
+	if a := l.scope(id); a.closedUntil.After(now) {
+		until = a.closedUntil
+	}
 	for _, q := range l.scope(id).quotas {
 		until = limit.Latest(until, q.spent(now))
 	}
@@ -111,7 +121,7 @@ func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
 // finder alone: they wait for quotas of their own. Example: 70 units before it in the line, 50 of them in its
 // scope; a quota at 10/s lets it go in 5 s, a finder at 10/s in 7 s.
 func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Time {
-	at := from
+	at := limit.Latest(from, l.scope(id).closedUntil)
 	for _, q := range l.scope(id).quotas {
 		at = limit.Latest(at, q.after(from, before.Scope, n))
 	}
@@ -165,7 +175,7 @@ func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (i
 	if a.Outcome == Success {
 		l.throttled.wasServed(r)
 	}
-	return id, news, l.advertised(r, id)
+	return id, news, l.vote(r, id)
 }
 
 // missing takes in an answer that advertises nothing, to an attempt of scope id.
@@ -180,7 +190,7 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 			q.missing(a.Counted && id == b.scope, a.Cost, a.Sent, now)
 		}
 	}
-	return l.silent(r)
+	return l.vote(r, 0)
 }
 
 // useful reports whether a quota can be kept. It must say how much there is, a limit or what remains, and over
@@ -235,6 +245,7 @@ func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool)
 // what is left.
 func (l *learner) resume(now time.Time) {
 	for _, a := range l.scopes {
+		a.closedUntil = time.Time{}
 		for _, q := range a.quotas {
 			q.closedUntil, q.next = time.Time{}, limit.Earliest(q.next, now)
 			q.left = max(q.left, 1)
@@ -248,5 +259,6 @@ func (l *learner) resume(now time.Time) {
 // explains reports whether a quota of that scope explains a throttled answer: nothing is left of it, or it is
 // closed. Then no search is needed; the quota is known and only what others took of it was not.
 func (l *learner) explains(id uint8, now time.Time) bool {
-	return slices.ContainsFunc(l.scope(id).quotas, func(q *quota) bool { return q.left < 1 || q.closedUntil.After(now) })
+	a := l.scope(id)
+	return a.closedUntil.After(now) || slices.ContainsFunc(a.quotas, func(q *quota) bool { return q.left < 1 || q.closedUntil.After(now) })
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // This file is what a State makes of the answer to an attempt.
@@ -144,7 +145,7 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 	if s.learned == nil {
 		s.startLearning()
 	}
-	id, alone := s.learned.closeRoute(a, now)
+	id, alone := s.learned.closeRoute(RouteOf(a.Host, a.Path), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
 	if alone {
 		o.Scope, o.Moved = id, true
 	}

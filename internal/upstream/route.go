@@ -4,17 +4,21 @@ import (
 	"hash/maphash"
 	"net/url"
 	"strings"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // This file says which scope a route falls under. A quota holds where it was advertised:
 //
-//	a route whose answers advertise     its scope, until its quotas lapse (see quota.lapses)
+//	a route whose answers advertise     its scope, until its quotas lapse (see quota.lapsed)
 //	a route of three silent answers     none
 //	a route not known yet               what remains of the scope of its longest known beginning
 //
 // A silent answer is one that was served and advertises nothing. A beginning (the host, or the path cut after one
-// or two segments) is for routes that are not known. It takes the scope of the first route below it that advertises,
-// and changes its mind when three new ones in a row say otherwise.
+// or two segments) is for routes that are not known. It takes the scope of the first route below it that advertises.
+// Three new routes in a row change its mind, or confirm it: then those that are not known are spaced too, because an
+// upstream with a route for every object has no others.
 //
 // Example: /auth/login advertises 5 per 15 minutes. It belongs to that scope, and so do the beginnings /auth and
 // the host. A first call of /data may go while one of the five remains, but need not wait for 3 minutes. The third
@@ -33,9 +37,9 @@ const (
 	undecided = 255
 )
 
-// A Route is the host of a call and the first segments of its path, without /api and a version: 16 bits of a hash for
-// each, because paths may hold what must not be kept. So a beginning is a route whose last bits are 0. Two segments are taken for one
-// another once in 65,536 pairs.
+// A Route is the host of a call and the first segments of its path: 16 bits of a hash for each, because paths may hold
+// what must not be kept. So a beginning is a route whose last bits are 0. Two segments are taken for one another once in
+// 65,536 pairs. What all routes of an API begin with does not count: /api/v10/channels/7 is channels/7.
 type Route uint64
 
 // routeSeed prevents an upstream from choosing paths that collide.
@@ -44,25 +48,30 @@ var routeSeed = maphash.MakeSeed()
 // RouteOf returns the route of a call.
 func RouteOf(host, path string) Route {
 	r := hashed(host)
-	path = unversioned(path)
-	for range routeDepth {
+	for depth := 0; depth < routeDepth; {
 		var segment string
 		segment, path, _ = strings.Cut(strings.TrimLeft(path, "/"), "/")
-		r <<= 16
-		if segment != "" {
+		if depth == 0 && path != "" && isVersion(segment) {
+			continue
+		}
+		depth++
+		if r <<= 16; segment != "" {
 			r |= hashed(segment)
 		}
 	}
 	return r
 }
 
+// isVersion reports whether a segment is "api" or the version of an API, such as v10.
+func isVersion(segment string) bool {
+	name := strings.TrimRight(segment, "0123456789")
+	return segment == "api" || name == "v" && segment != "v"
+}
+
 // hashed returns 16 bits for a segment, never 0.
 func hashed(segment string) Route {
 	return Route(max(1, maphash.String(routeSeed, segment)>>48))
 }
-
-// host is the beginning of all routes of its host.
-func (r Route) host() Route { return r >> (16 * routeDepth) << (16 * routeDepth) }
 
 // beginnings visits the beginnings of a route, the host first and the route itself last.
 func (r Route) beginnings(visit func(Route)) {
@@ -79,8 +88,7 @@ func (r Route) beginnings(visit func(Route)) {
 type beginning struct {
 	scope uint8
 	own   bool // its own answers have advertised the scope, not only those of routes below it
-	sure  bool // outvoted routes below it have: one that is not known is spaced too
-	row   int8 // new routes below it in a row that advertise the scope; negative: that are silent, or silent answers
+	votes int8 // in a row for the scope, of new routes below it; negative: silent ones, or silent answers
 }
 
 // scopeAt is scopeOf the route of url.
@@ -100,7 +108,7 @@ func (l *learner) scopeOf(r Route) (id uint8) {
 		b, ok := l.routes[at]
 		switch {
 		case !ok || b.scope == undecided:
-		case b.scope == 0 || b.sure || b.own && at == r:
+		case b.scope == 0 || b.votes >= outvoted || b.own && at == r:
 			id = b.scope
 		default:
 			id = b.scope + unspaced
@@ -109,68 +117,51 @@ func (l *learner) scopeOf(r Route) (id uint8) {
 	return id
 }
 
-// advertised notes that an answer of a route has advertised a scope. It reports whether other routes may fall under
-// another scope now. A route that is new counts for its beginnings; if they know it all already, it need not be kept.
-func (l *learner) advertised(r Route, id uint8) (moved bool) {
+// vote notes that an answer of a route has advertised a scope, or with 0 that it was silent. It reports whether calls
+// that wait may fall under another scope now. What has advertised itself stays where it is: its quotas lapse in time. A
+// route that is new counts for its beginnings; if they know it all already, it need not be kept.
+func (l *learner) vote(r Route, id uint8) (moved bool) {
+	before := l.scopeOf(r)
+	old, kept := l.routes[r]
+	if before == id && (!kept || id == 0) {
+		return false
+	}
 	if l.routes == nil {
 		l.routes = map[Route]beginning{}
 	}
-	before := l.scopeOf(r)
-	old, kept := l.routes[r]
-	if before == id && !kept {
-		return false
-	}
-	isNew := !old.own || old.scope != id
-	r.beginnings(func(at Route) {
-		b, known := l.routes[at]
-		was := b
-		switch {
-		case at == r:
-			b.scope, b.own, b.sure, b.row = id, true, b.sure && b.scope == id, max(0, b.row)
-		case !known && at == r.host() && l.silentFirst:
-			b.row = 1
-		case !known, b.scope == undecided:
-			b = beginning{scope: id, row: 1}
-		case b.scope == id || b.scope == 0 && !b.own:
-			if isNew {
-				b.row = min(max(0, b.row)+1, outvoted)
-			}
-			if b.row >= outvoted {
-				b.scope, b.sure = id, true
-			}
-		case !b.own: // routes of several scopes begin with it, so it says nothing
-			b = beginning{}
-		}
-		l.setRoute(at, b)
-		moved = moved || b.scope != was.scope || b.sure != was.sure
-	})
-	return moved || l.scopeOf(r) != before
-}
-
-// silent notes an answer of a route that advertises nothing, and reports whether the route, or others with it, are
-// free now. What has advertised itself stays where it is: its quotas lapse in time. A route that is new counts for
-// its beginnings too.
-func (l *learner) silent(r Route) (freed bool) {
-	if l.scopeOf(r) == 0 {
-		return false
-	}
-	_, known := l.routes[r]
+	isNew := !kept || id != 0 && (!old.own || old.scope != id)
 	r.beginnings(func(at Route) {
 		b, ok := l.routes[at]
+		was := b
 		switch {
-		case !ok:
-			b = beginning{scope: undecided, row: -1}
-		case b.own, known && at != r:
+		case at == r && id != 0:
+			if b.own = true; b.scope != id {
+				b.scope, b.votes = id, 0
+			}
+			b.votes = max(0, b.votes)
+		case at != r && !isNew, b.own && id != b.scope:
 			return
-		default:
-			b.row = max(min(0, b.row)-1, -outvoted)
+		case id == 0 && !ok:
+			b = beginning{scope: undecided, votes: -1}
+		case id == 0:
+			b.votes = max(min(0, b.votes)-1, -outvoted)
+		case (!ok || b.scope == undecided) && !(l.silentFirst && at&(1<<(16*routeDepth)-1) == 0):
+			b = beginning{scope: id, votes: 1}
+		case b.scope == id || b.scope == 0:
+			b.votes = min(max(0, b.votes)+1, outvoted)
+		default: // routes of several scopes begin with it, so it says nothing
+			b = beginning{}
 		}
-		if b.row <= -outvoted {
-			b, freed = beginning{}, true
+		switch {
+		case b.votes <= -outvoted:
+			b = beginning{}
+		case b.votes >= outvoted:
+			b.scope = id
 		}
 		l.setRoute(at, b)
+		moved = moved || b.scope != undecided && (b.scope != was.scope || (b.votes >= outvoted) != (was.votes >= outvoted))
 	})
-	return freed
+	return moved || l.scopeOf(r) != before
 }
 
 // setRoute keeps what is known of a beginning, in the place of any other if there are too many.
@@ -182,4 +173,64 @@ func (l *learner) setRoute(at Route, b beginning) {
 		}
 	}
 	l.routes[at] = b
+}
+
+// A time that throttled answers of one route advertise holds that route alone, if it is meant for it. It closes the gate
+// for all at first, because that is not said. A route whose last two answers were throttled with a time, while another
+// was served between them, has shown it.
+//
+// Example: /export answers 429 with Retry-After: 60 whenever it is called. The first two close the gate for a minute
+// each, and calls of /items are served between them. From the third on only /export waits. A 429 of /items closes the
+// gate again.
+
+// A throttledRoute is the route of a key whose answers were throttled with a time, the last of all.
+type throttledRoute struct {
+	route Route
+	row   uint8 // how many in a row, with another route served between them, at most 2; 0: none
+	other bool  // another route was served since the last
+	first bool  // no search was under way when the row began, so one that is has begun with it
+}
+
+// wasServed notes that a route has answered.
+func (t *throttledRoute) wasServed(r Route) {
+	if t.row > 0 && t.route == r {
+		*t = throttledRoute{}
+	}
+	t.other = true
+}
+
+// closeRoute takes in a throttled answer with a time, and closes its route for that, if it is meant for the route alone
+// and the route has no quotas: then ok is true, and id its scope from now on.
+func (l *learner) closeRoute(r Route, until, now time.Time) (id uint8, ok bool) {
+	t := &l.throttled
+	switch {
+	case t.route != r || t.row == 0:
+		*t = throttledRoute{route: r, row: 1, first: l.finder == nil}
+		return 0, false
+	case t.row == 1 && t.other:
+		t.row, t.other = 2, false
+		return 0, false
+	case t.row == 1:
+		return 0, false
+	}
+	if t.other = false; t.first { // what began the search was meant for the route: it must not slow the others
+		t.first, l.finder = false, nil
+	}
+	b := l.routes[r]
+	if !b.own {
+		id, made := l.addScope(new(scope), now)
+		if made == nil {
+			return 0, false
+		}
+		if b = (beginning{scope: id, own: true}); l.routes == nil {
+			l.routes = map[Route]beginning{}
+		}
+		l.setRoute(r, b)
+	}
+	a := l.scope(b.scope)
+	if len(a.quotas) > 0 {
+		return b.scope, false
+	}
+	a.closedUntil = limit.Latest(a.closedUntil, until)
+	return b.scope, true
 }

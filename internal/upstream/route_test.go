@@ -16,13 +16,13 @@ func newRoutesTest() routesTest {
 
 func (r routesTest) says(id uint8, paths ...string) {
 	for _, path := range paths {
-		r.advertised(RouteOf("a", path), id)
+		r.vote(RouteOf("a", path), id)
 	}
 }
 
 func (r routesTest) keepsSilent(paths ...string) {
 	for _, path := range paths {
-		r.silent(RouteOf("a", path))
+		r.vote(RouteOf("a", path), 0)
 	}
 }
 
@@ -110,5 +110,21 @@ func TestManyRoutes(t *testing.T) {
 	r.want(t, 2, "/z")
 	if len(r.routes) != maxRoutes {
 		t.Errorf("%d are kept, want %d", len(r.routes), maxRoutes)
+	}
+}
+
+// What all routes of an API begin with does not tell them apart.
+func TestVersionsOfAnAPI(t *testing.T) {
+	for path, same := range map[string]string{
+		"/api/v10/channels/7/messages": "/channels/7/messages", "/v1/a/b/c": "/a/b/c", "/api/users": "/users", "//api//v2//users": "/users",
+	} {
+		if RouteOf("a", path) != RouteOf("a", same) {
+			t.Errorf("%s is another route than %s", path, same)
+		}
+	}
+	for path, other := range map[string]string{"/apis/a": "/a", "/v/a": "/a", "/vx1/a": "/a", "/a/v1/b": "/a/b", "/api/v1": "/", "/1/a": "/a"} {
+		if RouteOf("a", path) == RouteOf("a", other) {
+			t.Errorf("%s is the same route as %s", path, other)
+		}
 	}
 }

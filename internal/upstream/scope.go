@@ -31,8 +31,9 @@ const (
 // what remains of core, because /repos belongs to it; those of /users are free, because the host has routes of
 // both. A spent scope stops no other: each has its own place in the line.
 type scope struct {
-	quotas   []*quota // several scopes may share one
-	inFlight int      // calls under way
+	quotas      []*quota  // several scopes may share one
+	closedUntil time.Time // no call before then, because that route alone was throttled
+	inFlight    int       // calls under way
 }
 
 // scope returns the scope of that number.
@@ -41,14 +42,6 @@ func (l *learner) scope(id uint8) *scope { return l.scopes[id%unspaced] }
 // matches reports whether the scope is of just those quotas, in that order.
 func (a *scope) matches(advertised []hint.Quota) bool {
 	return slices.EqualFunc(a.quotas, advertised, func(q *quota, t hint.Quota) bool { return q.same(&t) })
-}
-
-// lastAdvertised is when one of its quotas was advertised last, in whatever scope.
-func (a *scope) lastAdvertised() (last time.Time) {
-	for _, q := range a.quotas {
-		last = limit.Latest(last, q.heard)
-	}
-	return last
 }
 
 // scopeFor finds the scope of those quotas, or makes it; nil if there is no place.
@@ -65,32 +58,26 @@ func (l *learner) scopeFor(advertised []hint.Quota, factor float64, now time.Tim
 	return l.addScope(a, now)
 }
 
-// addScope gives a scope a number; nil if there is no place.
+// addScope gives a scope a number, or that of the one that was advertised least recently; nil if there is no place.
+// Attempts in flight must end in the scope that counted their start. Calls that wait are not in flight: their routes are
+// unknown from now on. To forget a scope that lets nothing go now would let all its calls go.
+//
+// Example: a bot with 100 channels, 10,000 calls, and 63 places. A channel that has been asked to wait for 5 s keeps
+// its place for so long. When all 63 wait, the next refusal has no place: it closes the gate, for all of them. If
+// it took one of theirs, the calls of that channel would be sent again, be refused, and take the place of another.
 func (l *learner) addScope(a *scope, now time.Time) (uint8, *scope) {
 	if len(l.scopes) < maxSets {
 		l.scopes = append(l.scopes, a)
 		return uint8(len(l.scopes) - 1), a
 	}
-	return l.replace(a, now)
-}
-
-// holds reports whether a quota of the scope lets nothing go now. To forget that would let all its calls go.
-//
-// Example: a bot with 100 channels, 10,000 calls, and 63 places. A channel that has been asked to wait for 5 s keeps
-// its place for so long. When all 63 wait, the next refusal has no place: it closes the gate, for all of them. If
-// it took one of theirs, the calls of that channel would be sent again, be refused, and take the place of another.
-func (a *scope) holds(now time.Time) bool {
-	return slices.ContainsFunc(a.quotas, func(q *quota) bool { return !q.spent(now).IsZero() })
-}
-
-// replace puts a in the place of the scope that was advertised least recently, if that is not in use; nil if all
-// are. Attempts in flight must end in the scope that counted their start. Calls that wait are not in flight: their
-// routes are unknown from now on.
-func (l *learner) replace(a *scope, now time.Time) (uint8, *scope) {
-	oldest := 0
-	for i, b := range l.scopes {
-		if b.inFlight == 0 && !b.holds(now) && (oldest == 0 || b.lastAdvertised().Before(l.scopes[oldest].lastAdvertised())) {
-			oldest = i
+	oldest, least := 0, now
+	for i, b := range l.scopes[1:] {
+		last, held := b.closedUntil, b.inFlight > 0
+		for _, q := range b.quotas {
+			last, held = limit.Latest(last, q.heard), held || !q.spent(now).IsZero()
+		}
+		if !held && last.Before(least) {
+			oldest, least = i+1, last
 		}
 	}
 	if oldest == 0 {

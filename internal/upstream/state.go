@@ -5,8 +5,7 @@
 //	closing.go           how long calls are held back, and whether that is too long for them
 //	gate*.go             what stops all calls for what one of them has met, and lets them in again slowly
 //	learner.go scope.go  which calls fall under which advertised quotas
-//	route.go             which routes belong to which of them
-//	route_closed.go      a time that is meant for one route alone
+//	route.go             which routes belong to which of them, and times that are meant for one route alone
 //	quota*.go            one advertised quota: how much of it may still be used, and when
 //	finder*.go           the search for a limit that is not advertised
 //	seek.go              when that search begins: where no limit is known, or a known one is too high
