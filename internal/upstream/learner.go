@@ -232,7 +232,7 @@ func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool)
 		case h.Scope != "" && q.Name != h.Scope, h.Scope == "" && q.left >= 1, len(h.Quotas) == 0:
 		case h.RetryAfter > 0:
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(limit.Jittered(h.RetryAfter))), true
-		case q.rolling || !q.believed():
+		case q.rolling:
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(q.pause)), true
 		case q.until.After(now):
 			q.closedUntil, done = limit.Latest(q.closedUntil, q.until), true

@@ -28,9 +28,6 @@ const (
 	// A rolling quota that seems empty is asked by one call after askAgain, if its window is not known after twice as
 	// long, and so on: units are found after twice the time that they took to come back (TestClockADayAhead).
 	askAgain = 200 * time.Millisecond
-	// longReset: a longer reset of a window whose length is not advertised may come from a clock that is wrong, so one call
-	// asks too.
-	longReset = time.Hour
 	// A quota that is not repeated is kept for two windows, and for leastKept.
 	leastKept = 10 * time.Second
 )
@@ -214,11 +211,6 @@ func (q *quota) alone(now time.Time) bool {
 // aloneShort reports whether own starts are all that counts.
 func (q *quota) aloneShort(now time.Time) bool {
 	return !q.rolling && q.window <= shortWindow && q.sure(now) && q.alone(now)
-}
-
-// believed reports whether the reset says when units are back. Otherwise one call asks.
-func (q *quota) believed() bool {
-	return q.Window > 0 || q.Rate > 0 || q.window > 0 && q.longest <= longReset
 }
 
 // spent returns until when nothing is left of the quota; zero if something is.

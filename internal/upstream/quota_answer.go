@@ -43,7 +43,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	switch {
 	case left >= 1 || q.pause == 0:
 		q.pause = askAgain
-	case q.units == 0 && !q.believed():
+	case q.units == 0 && q.window == 0:
 		q.pause = min(2*q.pause, limit.MaxBelief)
 	}
 }

@@ -46,8 +46,6 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 // call is out whose answer could say; otherwise at the reset.
 func (q *quota) refill(need float64, now time.Time) time.Time {
 	switch {
-	case !q.believed() && q.units == 0:
-		return q.leftAt.Add(q.pause)
 	case q.rolling && q.units == 0: // the reset may be that of one unit
 		return q.leftAt.Add(max(q.pause, min(time.Duration(float64(q.window)/q.size), cmp.Or(max(0, q.Reset), q.window))))
 	case q.rolling && q.window > 0:
