@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -56,6 +57,20 @@ func OfOneCall(base http.RoundTripper) (once, ten, soon func(*http.Request) (*ht
 		return client.Do(req.WithContext(throttle.WithMaxWait(req.Context(), 200*time.Millisecond)))
 	}
 	return once, ten, soon
+}
+
+// LongWaits logs each call that will wait for more than a second, at the moment when it begins to wait.
+func LongWaits(base http.RoundTripper, log *slog.Logger) *http.Client {
+	waiting := func(ctx context.Context, e throttle.Event) {
+		if e.Wait > time.Second {
+			log.WarnContext(ctx, "long wait", "key", e.Key, "wait", e.Wait, "reason", e.Reason)
+		}
+	}
+	return &http.Client{Transport: &throttle.Transport{
+		Base:    base,
+		Limiter: throttle.NewBucket(10, 1),
+		Hooks:   throttle.Hooks{Waiting: waiting},
+	}}
 }
 
 // Mail sends mails at 14 a second, four at a time, until one fails.

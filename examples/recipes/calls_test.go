@@ -1,10 +1,13 @@
 package recipes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,6 +111,30 @@ func TestOfOneCall(t *testing.T) {
 			t.Errorf("with 200 ms in line, of which 200 ms are needed: %v", err)
 		}
 		full.Wait()
+	})
+}
+
+// TestLongWaits: of 21 calls at ten a second ten wait for more than a second. All are logged before the first of
+// them goes, with the wait that it will be and what it is for.
+func TestLongWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer // the handler locks it
+		client := LongWaits(throttletest.NewServer(), slog.New(slog.NewTextHandler(&log, nil)))
+		var calls sync.WaitGroup
+		for range 21 {
+			calls.Go(func() { _ = status(client.Get("http://api.test/")) })
+		}
+		synctest.Wait()
+		text := log.String()
+		if n := strings.Count(text, "\n"); n != 10 {
+			t.Errorf("%d lines, want 10:\n%s", n, text)
+		}
+		for _, want := range []string{"level=WARN", "key=api.test wait=1.1s reason=limit", "wait=2s"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		calls.Wait()
 	})
 }
 

@@ -23,7 +23,7 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// TestReach: a port where nobody listens and a host that is not there are errors; nothing is asked.
+// TestReach: a port where nobody listens is an error; nothing is asked.
 func TestReach(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "")
 	t.Setenv("http_proxy", "")
@@ -33,10 +33,8 @@ func TestReach(t *testing.T) {
 		t.Error(err)
 	}
 	server.Close()
-	for _, url := range []string{server.URL, "http://nobody.invalid/"} {
-		if err := Reach(t.Context(), url); err == nil || !strings.HasPrefix(err.Error(), "-url") || !strings.Contains(err.Error(), url) {
-			t.Errorf("%s: %v", url, err)
-		}
+	if err := Reach(t.Context(), server.URL); err == nil || !strings.HasPrefix(err.Error(), "-url") || !strings.Contains(err.Error(), server.URL) {
+		t.Errorf("%s: %v", server.URL, err)
 	}
 	if asked > 0 {
 		t.Errorf("%d requests were sent, want none", asked)
