@@ -24,8 +24,8 @@ func small(tell string) config {
 
 func TestRun(t *testing.T) {
 	for tell, want := range map[string][]string{
-		draft8:     {"learned from ratelimit", "limit 100", "name default", "window 1.0 s", "pace "},
-		xRateLimit: {"learned from x-ratelimit", "limit 100"},
+		draft8:     {"learned from ratelimit", "limit 100", "name default", "window 1.0 s", "pace ", "source"},
+		xRateLimit: {"learned from x-ratelimit", "limit 100", "source"},
 		silent:     {},
 	} {
 		t.Run(tell, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 			}
 			t.Logf("\n%s", &out)
 			text := words(strings.ToLower(out.String())) // the case of header fields means nothing
-			for _, want := range append(want, "150 of 150 calls after", ": 150 x 200", "source", "gate") {
+			for _, want := range append(want, "150 of 150 calls after", ": 150 x 200", "gate") {
 				if !strings.Contains(text, want) {
 					t.Errorf("the output does not say %q", want)
 				}
