@@ -81,6 +81,12 @@ type Transport struct {
 	// requests is charged 1, and one in any other unit what calls were seen to use.
 	Cost func(*http.Request) int
 
+	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds
+	// those of each key. A call takes its slots when its turn has come by every limit, and the keys (or flows, see
+	// WithFlow) that could go take turns. A key whose last attempt failed gets a slot only while no other key could
+	// use it. A call has finished when its response's body is closed or read to its end, or its ctx ends.
+	MaxInFlight int
+
 	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go
 	// at once while three quarters of the quota remain, then at up to WindowFactor times the even rate, while
 	// half of what the rest of the window is worth is kept for late calls. 1 spaces calls evenly from the
@@ -115,6 +121,9 @@ func (t *Transport) setup() {
 	if !(t.WindowFactor >= 0) {
 		t.err = errors.Join(t.err, fmt.Errorf("throttle: Transport.WindowFactor is %v, must not be negative or NaN", t.WindowFactor))
 	}
+	if t.MaxInFlight < 0 {
+		t.err = errors.Join(t.err, fmt.Errorf("throttle: Transport.MaxInFlight is %d, must not be negative", t.MaxInFlight))
+	}
 	if isNil(t.Limiter) {
 		t.err = errors.Join(fmt.Errorf("throttle: Transport.Limiter is a nil %T", t.Limiter), t.err)
 	}
@@ -122,6 +131,7 @@ func (t *Transport) setup() {
 	t.tell = t.Hooks.tell()
 	t.shared = new(limit.Set)
 	c := config(t.Queue, t.retry.MaxPause)
+	c.MaxInFlight = t.MaxInFlight
 	c.Budget, c.WindowFactor, c.Failures = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4), t.retry.Failures
 	if t.Limiter != nil {
 		t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already

@@ -1152,8 +1152,8 @@ func TestTransportPredict(t *testing.T) {
 			calls.Go(func() { status(tr, t.Context(), "http://a/") })
 		}
 		synctest.Wait()
-		want("a", 1, 3*time.Second)        // 29 wait: 9 now, 10 after a second, 10 after two
-		want("b", 1, 20*time.Millisecond)  // the second at the shared limiter, whose flows are the keys
+		want("a", 1, 3*time.Second)       // 29 wait: 9 now, 10 after a second, 10 after two
+		want("b", 1, 20*time.Millisecond) // the second at the shared limiter, whose flows are the keys
 		calls.Wait()
 
 		up := newUpstream(time.Second, always(200))
@@ -1178,6 +1178,45 @@ func TestTransportPredict(t *testing.T) {
 		wrong := &throttle.Transport{WindowFactor: -1}
 		if got := wrong.Predict("a", 1); got != -1 {
 			t.Errorf("of a Transport that cannot be used: %v, want -1", got)
+		}
+	})
+}
+
+// MaxInFlight bounds the calls of all keys, until their bodies are closed. An error that waits for a slot says so.
+func TestMaxInFlightOverKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("body")), ContentLength: -1, Request: r}, nil
+		})
+		tr := &throttle.Transport{Base: base, MaxInFlight: 2}
+		get := func(ctx context.Context, url string) (*http.Response, error) {
+			req, _ := http.NewRequestWithContext(ctx, "GET", url, nil)
+			return tr.RoundTrip(req)
+		}
+		var open []*http.Response
+		for _, url := range []string{"http://a/", "http://b/"} {
+			resp, err := get(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, resp)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := get(ctx, "http://c/")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 of 2 calls in flight (bodies not closed?)") {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, func() { open[0].Body.Close() })
+		start := time.Now()
+		resp, err := get(t.Context(), "http://c/")
+		if err != nil || time.Since(start) != time.Second {
+			t.Errorf("went after %v, %v; want 1s, when a body is closed", time.Since(start), err)
+		}
+		open[1].Body.Close()
+		resp.Body.Close()
+		if _, err := (&throttle.Transport{MaxInFlight: -1}).RoundTrip(resp.Request); err == nil || !strings.Contains(err.Error(), "Transport.MaxInFlight is -1") {
+			t.Error(err)
 		}
 	})
 }

@@ -95,6 +95,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now time.Time) *line {
 	if q.line == nil {
 		q.line = newLine(q)
+		q.countWellLocked(1)
 		q.crowded.Store(q.up.Calm())
 	}
 	l := q.line

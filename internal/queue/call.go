@@ -87,7 +87,7 @@ func (c *Call) Init(t *Table, key string, url *url.URL, w *Want) {
 	o := &c.order
 	o.url = url
 	o.cost, o.prio, o.wants, o.maxWait, o.tell = w.units(), w.Priority, takesTime, w.MaxWait, w.Tell
-	if t.common.Options.MaxInFlight > 0 {
+	if t.common.slotted() {
 		o.wants |= wantsSlot
 	}
 	if w.Resend {
@@ -184,6 +184,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor, Failures: q.common.Failures,
 	}
 	o.wants &^= counted
+	q.noteFailingLocked(r.Outcome)
 	// The order matters. First the gate learns of the answer. Then the waiters are put where it has
 	// moved them, by their routes. Then those leave for whom the closing
 	// lasts too long, and only then may the head of those who are left go.
@@ -198,7 +199,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 		c.table.closeHostLocked(r.Route.Host, believed(r.Hint.RetryAfter, r.At), r.Status, r.At)
 	}
 	// While all is well an answer lets nobody go: units come with time, and slots by free.
-	if !q.up.Calm() {
+	if s := q.common.shared; !q.up.Calm() || s != nil && s.dirty {
 		q.advanceLocked(r.At)
 	}
 	return seen.News, seen.Wait

@@ -46,40 +46,16 @@ func (q *Queue) fail(w *waiter, err error) error {
 // after 30 s, and the error says "waiting for an in-flight slot: 2 of 2 calls in flight (bodies not
 // closed?)".
 func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
-	if w.state == waiting && q.lacksSlotLocked(now) {
-		open := ""
-		if q.key != "" { // a Transport's
-			open = " (bodies not closed?)"
+	if w.state == waiting {
+		if slots := q.lackedLocked(now); slots != "" {
+			err = fmt.Errorf("%w, waiting for an in-flight slot: %s", err, slots)
 		}
-		err = fmt.Errorf("%w, waiting for an in-flight slot: %d of %d calls in flight%s", err, q.slots, q.common.Options.MaxInFlight, open)
 	}
 	if w.state <= asking {
 		by, _ := q.heldLocked(w, now)
 		err = &Held{err, by}
 	}
 	return q.fail(w, err)
-}
-
-// lacksSlotLocked reports whether the head of the line could go if it had a slot.
-func (q *Queue) lacksSlotLocked(now time.Time) bool {
-	most := q.common.Options.MaxInFlight
-	if most == 0 || int(q.slots) < most || q.line.asking != nil {
-		return false
-	}
-	if c := q.up.Closing(now); c.Cause != upstream.Open && !c.Over {
-		return false
-	}
-	w := q.headLocked(now)
-	if w == nil || !w.slot() {
-		return false
-	}
-	// the same call, but one that wants no slot: if that one could go, the slot is what is lacking
-	at, d := q.readyLocked(&waiter{cost: w.cost, scope: w.scope}, now, now)
-	if d.verdict != grant || q.foreign != nil && q.foreign.next.After(now) {
-		return false
-	}
-	m, err := q.own.Ready(at, int(w.cost))
-	return err == nil && !m.After(now)
 }
 
 // A pausedError is Errors.Paused with what the upstream has answered: to the probes, or, where none went

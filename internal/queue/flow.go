@@ -49,6 +49,8 @@ import (
 //	a call moves to another scope  it stays in its flow: only its part changes, see parts
 //	a retry                        is charged as each attempt; within its flow it has its first arrival's place
 //	weights that change            each arrival brings its own; it holds for the flow from then on
+//	a grant under another key      its flow starts later under every key. A key whose head is of that flow learns
+//	                               of it when it is looked at next: by its own events, or when its turn comes
 //	a start that has grown         a part is sorted by what start was; parts.next corrects the one on top. Since
 //	                               start never falls, a part that is not corrected yet stands too far in front
 

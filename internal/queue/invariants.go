@@ -107,7 +107,7 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 
 // checkCounts: slots are within their bounds, and each call is counted where it is.
 func (q *Queue) checkCounts(keyed bool) {
-	if most := q.common.Options.MaxInFlight; q.slots < 0 || most > 0 && int(q.slots) > most || keyed && most == 0 && q.slots > 0 {
+	if most := q.common.Options.MaxInFlight; q.slots < 0 || most > 0 && int(q.slots) > most || keyed && !q.common.slotted() && q.slots > 0 {
 		broken("%q holds %d slots of %d", q.key, q.slots, most)
 	}
 	under := -1 // a bare queue does not count them
@@ -202,32 +202,6 @@ func lateness(now time.Time) time.Duration {
 	return 10 * time.Second
 }
 
-// couldGo is the head of the line if nothing seems to stop it; nil where that is hard to say.
-//
-// A wrong nil hides a bug, a wrong waiter invents one. So whatever is not certain is nil: a foreign
-// limiter that is being asked, a gate that is not open, another key first at the shared limiter.
-func (q *Queue) couldGo(now time.Time) *waiter {
-	if q.line == nil || q.line.asking != nil || !q.up.MayStart(now) {
-		return nil
-	}
-	if s := q.common.shared; s != nil && s.head() != nil && s.head() != q {
-		return nil
-	}
-	w, most := q.headLocked(now), q.common.Options.MaxInFlight
-	if w.slot() && most > 0 && int(q.slots) >= most || q.foreign != nil && q.foreign.next.After(now) {
-		return nil
-	}
-	if m, err := q.limits.Ready(now, int(w.cost)); err != nil || m.After(now) {
-		return nil
-	}
-	for _, c := range q.common.hosts {
-		if c.booked[q].After(now) {
-			return nil
-		}
-	}
-	return w
-}
-
 // checkOrder: those who went since then went in order, unless somebody came or left otherwise. It uses
 // up the waiters that were noted.
 //
@@ -298,6 +272,7 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 	if t.common.shared != nil {
 		t.common.shared.check(units)
 		t.common.shared.flows.checkFlows(lines)
+		t.common.shared.checkSlots(t.order)
 	}
 	if h := t.common.hosts; h != nil && (len(h) == 0 || len(h) > maxHosts) {
 		broken("%d closings of hosts are kept", len(h))

@@ -2,6 +2,8 @@
 
 package queue
 
+import "time"
+
 // checkFlows: each flow counts the calls of it that wait, and each flow that is kept is waited in or remembered.
 func (fs flows) checkFlows(lines []*line) {
 	count, units := map[*flow]int{}, map[*flow]int64{}
@@ -30,4 +32,50 @@ func (fs flows) checkFlows(lines []*line) {
 			broken("priority %d counts %d calls, %d wait in its flows, and %d flows are remembered", prio, c.waiting, waiting, len(c.idle))
 		}
 	}
+}
+
+// checkSlots: those that all keys hold are counted, and within their bound.
+func (s *sharedLine) checkSlots(keys []*entry) {
+	held, failed, well := 0, 0, 0
+	for _, e := range keys {
+		q := &e.queue
+		if held += int(q.slots); q.failing {
+			failed += int(q.slots)
+		} else if q.line != nil {
+			well++
+		}
+	}
+	if held != s.inFlight || s.most > 0 && held > s.most || failed != s.failed || well != s.well {
+		broken("of %d slots %d are held, %d by keys that fail, and %d others wait; counted are %d, %d and %d", s.most, held, failed, well, s.inFlight, s.failed, s.well)
+	}
+}
+
+// couldGo is the head of the line if nothing seems to stop it; nil where that is hard to say.
+//
+// A wrong nil hides a bug, a wrong waiter invents one. So whatever is not certain is nil: a foreign
+// limiter that is being asked, a gate that is not open, another key first at the shared limiter.
+func (q *Queue) couldGo(now time.Time) *waiter {
+	if q.line == nil || q.line.asking != nil || !q.up.MayStart(now) {
+		return nil
+	}
+	s := q.common.shared
+	if s != nil && s.head() != nil && s.head() != q {
+		return nil
+	}
+	w := q.headLocked(now)
+	if s != nil && q.line.byName() != nil { // a grant under another key may have moved a flow
+		return nil
+	}
+	if q.crowdedLocked(w) || q.foreign != nil && q.foreign.next.After(now) {
+		return nil
+	}
+	if m, err := q.limits.Ready(now, int(w.cost)); err != nil || m.After(now) {
+		return nil
+	}
+	for _, c := range q.common.hosts {
+		if c.booked[q].After(now) {
+			return nil
+		}
+	}
+	return w
 }

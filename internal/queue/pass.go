@@ -91,6 +91,7 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) (d decision) {
 	s := q.common.shared
 	q.line.inTurn = q.line.flows != nil && !q.line.oldestTurn() && w != q.line.owed && !q.up.ProbeDue(now)
 	if s != nil {
+		q.line.inTurn = q.line.inTurn && !s.oldestTurn()
 		// Two limiters may have named a moment, the key's and the shared one. The earlier is the one
 		// that has been waited for here, so a late timer is made up for from it on.
 		at = asOf(limit.Soonest(s.due, q.line.due), now)
@@ -174,6 +175,9 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 	if d.verdict != grant {
 		return at, d
 	}
+	if s := q.common.shared; s != nil && w.slot() && s.full(q) {
+		return at, decision{verdict: block}
+	}
 	if q.foreign != nil && q.foreign.next.After(now) {
 		return at, decision{verdict: later, until: q.foreign.next}
 	}
@@ -197,6 +201,9 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 func (q *Queue) startLocked(w *waiter, at, now time.Time) {
 	if w.slot() {
 		q.slots++
+		if s := q.common.shared; s != nil {
+			s.taken(q, 1)
+		}
 	}
 	if q.common.hosts != nil {
 		q.countLocked()
@@ -249,6 +256,7 @@ func (q *Queue) goneLocked(w *waiter) {
 // emptiedLocked ends the line: nobody waits any more.
 // The time until the next call is not the foreign limiter's doing, so it must not become a sample.
 func (q *Queue) emptiedLocked() {
+	q.countWellLocked(-1)
 	q.line = nil
 	q.crowded.Store(false)
 	if s := q.common.shared; s != nil {
@@ -268,7 +276,7 @@ func (q *Queue) emptiedLocked() {
 func (q *Queue) undoLocked(w *waiter, now time.Time) {
 	at := q.common.base.Add(w.taken)
 	if w.slot() {
-		q.slots--
+		q.releaseLocked()
 	}
 	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, int(w.cost), at, now)
 	q.limits.GiveBack(at, now, int(w.cost))

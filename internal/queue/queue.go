@@ -15,6 +15,7 @@
 //	fifo.go                    of those of one priority and scope
 //	flow.go, parts.go          how flows share a line
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
+//	slots.go                   calls in flight, of a key and of all
 //	reason.go                  what holds a call that waits, for observers
 //	errors.go                  the errors of calls that are ended on this side
 //
@@ -55,6 +56,7 @@ type Queue struct {
 	met     time.Duration // when its first call came, counted from common.base
 	slots   int32         // in-flight slots held
 	open    int32         // bodies that were handed out while calls drain, and are not closed yet
+	failing bool          // its last attempt has failed
 	crowded atomic.Bool   // somebody waits and all is well, so quick is the way into the line; only a hint
 	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
 }
@@ -73,8 +75,10 @@ type Config struct {
 	MaxPause time.Duration // the longest time that a call spends behind closed gates; negative: no bound
 	Budget   Budget        // of each key
 	Shared   *limit.Set    // paid by the calls of all keys; nil: none
-	Errors   Errors
-	Failures int // in a row, that close a gate; 0: eight
+	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound.
+	MaxInFlight int
+	Errors      Errors
+	Failures    int // in a row, that close a gate; 0: eight
 	// WindowFactor is how much faster than evenly an advertised long window is used.
 	WindowFactor float64
 	// Error makes the error of a call of key that is ended on this side because of reason.
@@ -221,7 +225,7 @@ func (q *Queue) finish(epoch uint32) {
 // finishTask is finish of a call that held a slot while its task ran, and measures how long that took.
 func (q *Queue) finishTask(ctx context.Context, o *order) {
 	q.change(func(now time.Time) {
-		q.slots--
+		q.releaseLocked()
 		trip, err := now.Sub(o.now), ctx.Err()
 		if err != nil && err != context.DeadlineExceeded {
 			trip = 0
@@ -231,7 +235,7 @@ func (q *Queue) finishTask(ctx context.Context, o *order) {
 }
 
 // free gives an in-flight slot back.
-func (q *Queue) free() { q.change(func(time.Time) { q.slots-- }) }
+func (q *Queue) free() { q.change(func(time.Time) { q.releaseLocked() }) }
 
 // busyLocked reports whether calls wait, are under way or rest, or a body is open that counts.
 func (q *Queue) busyLocked() bool {
@@ -291,7 +295,7 @@ func (q *Queue) Stats() Stats {
 		s.Waiting, s.Flows = q.line.count, q.line.byName()
 		s.Reason, s.Until = q.headHeldLocked(now)
 	}
-	if under := q.underLocked(); q.common.Options.MaxInFlight == 0 && under > 0 {
+	if under := q.underLocked(); !q.common.slotted() && under > 0 {
 		s.InFlight = under
 	}
 	if c := q.up.Closing(now); !c.Over {

@@ -76,9 +76,9 @@ func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time
 	for _, c := range q.common.hosts {
 		later(upstream.HeldByReopening, c.booked[q], nil)
 	}
-	switch most := q.common.Options.MaxInFlight; {
+	switch {
 	case gated: // it has no use for a slot yet
-	case w.slot() && most > 0 && int(q.slots) >= most:
+	case q.crowdedLocked(w):
 		return heldBySlot, time.Time{}
 	case by == heldByOrder:
 		return by, time.Time{}

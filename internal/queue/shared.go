@@ -28,15 +28,22 @@ type sharedLine struct {
 	due      time.Time          // the moment that they named for the head; zero: none
 	entries  map[*Queue]*waiter // what stands in ranks for a queue
 	queues   map[*waiter]*Queue // the reverse
+	most     int                // slots of all keys; 0: there is no bound
+	inFlight int                // slots that are taken
+	failed   int                // of these, those that failing keys hold
+	well     int                // keys that are not failing and have calls in line
 	waiting  tally              // the units of all calls that wait, in any queue
 	asking   *Queue             // whose head asks a foreign limiter: it stays the head meanwhile
 	dirty    bool               // the head may be another one now, and has not been looked at
 	settling bool               // settle is at work: a queue that it advances must not begin it again
 }
 
-// newSharedLine returns an empty line before l.
-func newSharedLine(l *limit.Set) *sharedLine {
-	s := &sharedLine{limits: l, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
+// newSharedLine returns an empty line before l, which may be nil, and so many slots; 0: there is no bound.
+func newSharedLine(l *limit.Set, slots int) *sharedLine {
+	if l == nil {
+		l = new(limit.Set)
+	}
+	s := &sharedLine{limits: l, most: slots, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
 	s.flows = flows{}
 	return s
 }
@@ -53,13 +60,13 @@ func (s *sharedLine) enter(q *Queue, head *waiter) {
 		e = &waiter{wants: apart}
 		s.entries[q], s.queues[e] = e, q
 		s.dirty = s.dirty || s.oldestTurn() // it may be the oldest, in whose place a third one goes, see nextIn
-	case e.seq == seq && e.flow == head.flow:
+	case e.seq == seq && e.flow == head.flow && e.scope == s.rankOf(q):
 		return
 	default:
 		s.remove(e)
 		s.dirty, s.due = true, time.Time{} // it may have been the head
 	}
-	e.seq, e.prio, e.cost, e.flow = seq, head.prio, head.cost, head.flow
+	e.seq, e.prio, e.cost, e.flow, e.scope = seq, head.prio, head.cost, head.flow, s.rankOf(q)
 	s.push(e)
 }
 
@@ -93,6 +100,10 @@ func (s *sharedLine) leave(q *Queue) {
 func (s *sharedLine) head() *Queue {
 	if s.asking != nil {
 		return s.asking
+	}
+	if len(s.scopes) > 1 { // failing keys have their turns when there are no others
+		well := ranks{scopes: s.scopes[:1], served: s.served, flows: s.flows}
+		return s.queues[well.next()]
 	}
 	return s.queues[s.next()]
 }

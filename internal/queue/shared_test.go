@@ -251,8 +251,9 @@ func TestSharedLimiterIsNeverIdle(t *testing.T) {
 					ctx, cancel = context.WithCancel(ctx)
 					time.AfterFunc(time.Duration(roll(2000))*ms, cancel)
 				}
-				want := Want{Cost: 1 + roll(8)/7, Priority: int32(roll(3)), Resend: roll(2) == 0, Flow: []string{"", "", "a", "b"}[roll(4)]}
 				key := fmt.Sprint("h", roll(4))
+				flow := []string{"", "", "a" + key, "b" + key}[roll(4)]
+				want := Want{Cost: 1 + roll(8)/7, Priority: int32(roll(3)), Resend: roll(2) == 0, Flow: flow}
 				wg.Go(func() {
 					defer cancel()
 					c.call(ctx, key, "/", want)

@@ -49,8 +49,8 @@ type entry struct {
 func NewTable(c Config) *Table {
 	t := &Table{keys: map[string]*entry{}, most: tableSize()}
 	t.common.Config, t.common.base = c, time.Now()
-	if c.Shared != nil {
-		t.common.shared = newSharedLine(c.Shared)
+	if c.Shared != nil || c.MaxInFlight > 0 {
+		t.common.shared = newSharedLine(c.Shared, c.MaxInFlight)
 	}
 	guardTable(t)
 	return t
