@@ -35,9 +35,12 @@ func (s *State) LatestScope() (id uint8) {
 	if s.learned == nil {
 		return 0
 	}
+	var last time.Time
 	for i, a := range s.learned.scopes {
-		if a.lastAdvertised().After(s.learned.scopes[id].lastAdvertised()) {
-			id = uint8(i)
+		for _, q := range a.quotas {
+			if q.heard.After(last) {
+				id, last = uint8(i), q.heard
+			}
 		}
 	}
 	return id
