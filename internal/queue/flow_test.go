@@ -465,3 +465,30 @@ func TestKeysShareALimiter(t *testing.T) {
 		})
 	}
 }
+
+// Of thousands of flows a prediction looks at some, which stand for the others.
+func TestPredictionAmongManyFlows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(testConfig(Options{}), setOf(bucket(1000, 1)))
+		q.Wait(t.Context(), Want{Cost: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 10_000 { // two calls of each
+			wg.Go(func() { q.Wait(ctx, Want{Cost: 1, Flow: fmt.Sprint("flow ", i%5000)}) })
+		}
+		synctest.Wait()
+		locked(q.common, func() {
+			c := q.line.flows[0]
+			for name, want := range map[string]int64{"new": 5000, "flow 7": 9998} {
+				got := q.predictLocked(&order{waiter: waiter{cost: 1, seq: 1 << 40}, flowName: name, weight: 1}, time.Now())
+				all := c.ahead(flowID{name: name}, 1)
+				if math.Abs(float64(got.Milliseconds()-want)) > 0.05*float64(want) || math.Abs(float64(all-want)) > 0.05*float64(want) {
+					t.Errorf("a call of %q is predicted to wait for %v, behind %d units; want %d ms", name, got, all, want)
+				}
+			}
+		})
+		cancel()
+		wg.Wait()
+		conserved(t, q)
+	})
+}

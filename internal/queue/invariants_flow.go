@@ -63,7 +63,7 @@ func (q *Queue) couldGo(now time.Time) *waiter {
 		return nil
 	}
 	w := q.headLocked(now)
-	if s != nil && q.line.byName() != nil { // a grant under another key may have moved a flow
+	if s != nil && q.line.named() { // a grant under another key may have moved a flow
 		return nil
 	}
 	if q.crowdedLocked(w) || q.foreign != nil && q.foreign.next.After(now) {

@@ -121,7 +121,11 @@ func (l *level) weight() uint64 {
 // It reads only l and its two children, whose own sums must be right. So whoever changes a level calls
 // sum from there up to the root.
 func (l *level) sum() {
-	l.total, l.oldest = l.all(), l.eldest()
+	if l.total, l.oldest = l.units, nil; l.parts == nil {
+		l.oldest = l.first()
+	} else {
+		l.total, l.oldest = l.all(), l.eldest()
+	}
 	for _, b := range l.below {
 		if b != nil {
 			l.total += b.total
@@ -156,24 +160,33 @@ func (l *level) find(prio int32) *level {
 	return l
 }
 
-// put puts w into its level.
+// put puts w into its level, and take takes it out.
 func (l *level) put(w *waiter) {
-	if w.wants&apart == 0 {
+	if w.wants&apart != 0 {
+		l.putApart(w)
+	} else {
 		l.fifo.put(w)
-		return
 	}
+}
+
+func (l *level) take(w *waiter) {
+	if w.wants&apart != 0 {
+		l.takeApart(w)
+	} else {
+		l.fifo.take(w)
+	}
+}
+
+// putApart puts w with those of its flow.
+func (l *level) putApart(w *waiter) {
 	if l.parts == nil {
 		l.parts = newParts()
 	}
 	l.parts.put(w)
 }
 
-// take takes w out of its level.
-func (l *level) take(w *waiter) {
-	if w.wants&apart == 0 {
-		l.fifo.take(w)
-		return
-	}
+// takeApart takes w from those of its flow.
+func (l *level) takeApart(w *waiter) {
 	if l.parts.take(w); len(l.parts.of) == 0 {
 		l.parts = nil
 	}
@@ -241,11 +254,20 @@ func (l *level) each(f func(*waiter)) {
 }
 
 // ahead counts the units in the tree l, which may be nil, that go before one of that priority and place.
+func (l *level) ahead(prio int32, seq uint64) int64 {
+	units := l.above(prio)
+	if at := l.find(prio); at != nil {
+		units += at.before(seq)
+	}
+	return units
+}
+
+// above counts the units in the tree l, which may be nil, of higher priorities.
 //
 // It walks down from the root as a search does. At each level that goes before that priority, the level
-// and all to its left go before too. In the picture at the top, a newcomer of priority 0: at 5, 1 unit
-// to the left and 2 in it; at 0, 1 in it: 4 units go first.
-func (l *level) ahead(prio int32, seq uint64) (units int64) {
+// and all to its left go before too. In the picture at the top, for a newcomer of priority 0: at 5, 1 unit
+// to the left and 2 in it. With the 1 in level 0 itself, which came before it, 4 units go first.
+func (l *level) above(prio int32) (units int64) {
 	for l != nil {
 		switch {
 		case prio > l.prio:
@@ -254,7 +276,7 @@ func (l *level) ahead(prio int32, seq uint64) (units int64) {
 			units += l.below[0].treeUnits() + l.all()
 			l = l.below[1]
 		default:
-			return units + l.below[0].treeUnits() + l.before(seq)
+			return units + l.below[0].treeUnits()
 		}
 	}
 	return units

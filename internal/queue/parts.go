@@ -101,21 +101,16 @@ func (ps *parts) next() *part {
 func (ps *parts) eldest() *waiter { return ps.piles[byAge].parts[0].first() }
 
 // before counts the units that start before until, without those of a flow. Of more than
-// mostFlows parts so many are looked at and stand for the others, see class.ahead. They are
-// the first of the heap: those that start early.
+// mostFlows parts some, evenly picked, stand for the others, see class.ahead.
 func (ps *parts) before(until float64, without *flow) (units int64) {
-	seen := 0
-	for _, p := range ps.piles[byStart].parts {
-		if p.flow == without {
-			continue
+	all := ps.piles[byStart].parts
+	step := 1 + len(all)/mostFlows
+	for i := 0; i < len(all); i += step {
+		if p := all[i]; p.flow != without {
+			units += unitsBefore(until, max(p.flow.class.now, p.flow.start), p.flow.weight, p.units, p.waiters())
 		}
-		if seen++; seen > mostFlows { // so many stand for the others
-			return units * int64(len(ps.of)) / mostFlows
-		}
-		f := p.flow
-		units += unitsBefore(until, max(f.class.now, f.start), f.weight, p.units, p.waiters())
 	}
-	return units
+	return units * int64(step)
 }
 
 // A pile is a heap of parts, for container/heap. Of flows with the same start, the one that
@@ -155,17 +150,27 @@ func (h *pile) Pop() any {
 // mostNamed is how many flows Stats shows apart.
 const mostNamed = 100
 
+// named reports whether a waiter names a flow.
+func (r *ranks) named() bool {
+	return slices.ContainsFunc(r.scopes, func(s scope) bool { return s.root.named() })
+}
+
+// named reports whether a waiter in the tree l, which may be nil, names a flow.
+func (l *level) named() bool {
+	return l != nil && (l.parts != nil || l.below[0].named() || l.below[1].named())
+}
+
 // byName counts the waiters of each flow, the smaller ones of many together as "_other"; nil:
 // none is named.
 func (r *ranks) byName() map[string]int {
-	all, named := map[string]int{}, false
-	for i := range r.scopes {
-		r.scopes[i].root.count(all, &named)
-	}
-	switch {
-	case !named:
+	if !r.named() {
 		return nil
-	case len(all) <= mostNamed:
+	}
+	all := map[string]int{}
+	for i := range r.scopes {
+		r.scopes[i].root.count(all)
+	}
+	if len(all) <= mostNamed {
 		return all
 	}
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
@@ -180,9 +185,8 @@ func (r *ranks) byName() map[string]int {
 	return all
 }
 
-// count adds the waiters of each flow in the tree l, which may be nil, to all, and notes
-// whether one has a name.
-func (l *level) count(all map[string]int, named *bool) {
+// count adds the waiters of each flow in the tree l, which may be nil, to all.
+func (l *level) count(all map[string]int) {
 	if l == nil {
 		return
 	}
@@ -190,11 +194,10 @@ func (l *level) count(all map[string]int, named *bool) {
 		all[""] += n
 	}
 	if l.parts != nil {
-		*named = true
 		for f, p := range l.parts.of {
 			all[f.id.name] += p.waiters()
 		}
 	}
-	l.below[0].count(all, named)
-	l.below[1].count(all, named)
+	l.below[0].count(all)
+	l.below[1].count(all)
 }

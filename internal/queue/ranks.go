@@ -79,40 +79,62 @@ func (r *ranks) next() *waiter { return r.nextIn(nil, time.Time{}) }
 // over. If neither may send, it is the one with the nearer moment, for which the timer is
 // set.
 func (r *ranks) nextIn(ready func(number uint8, n int) time.Time, now time.Time) *waiter {
-	if !r.oldestTurn() {
-		return r.pick((*level).foremost, false, ready, now)
+	if ready == nil && len(r.scopes) == 1 && r.flows == nil { // the same for the plainest line
+		if root := r.scopes[0].root; !r.oldestTurn() {
+			return root.highest().first()
+		}
+		return r.scopes[0].root.oldest
 	}
-	w := r.pick((*level).longest, true, ready, now)
+	if !r.oldestTurn() {
+		return r.pick(foremost, 0, ready, now)
+	}
+	w := r.pick(longest, 0, ready, now)
 	if w == nil || r.flows == nil {
 		return w
 	}
-	// If its flow has had its turn, the one that is next in its priority goes in its place.
-	// So a flow that floods, whose calls wait longest, gets no more by that than its share.
-	// An example: 20 tenants wait, one of them with 1,000 calls. All eighth turns would be
-	// its, 12.5 % where 5 % are its share.
+	// If its flow has had its turn, the one that is next in its priority goes in its place. So a
+	// flow that floods, whose calls wait longest, gets no more by that than its share. An example:
+	// 20 tenants wait, one of them with 1,000 calls. All eighth turns would be its, 12.5 % where
+	// 5 % are its share.
 	if f := r.flows.of(w); f == nil || !f.isAhead(w.cost) {
 		return w
 	}
-	return r.pick(func(l *level, fs flows) *waiter { return l.find(w.prio).next(fs) }, false, ready, now)
+	return r.pick(inPriority, w.prio, ready, now)
 }
 
-// A first names the first waiter of a scope, whose tree it is given; nil: none of them
-// counts.
-type first func(*level, flows) *waiter
+// A choice is who stands for a scope.
+type choice uint8
 
-// pick is nextIn among those that of names: of these the one that came first, or the one that
-// is first by priority and flow.
+const (
+	foremost   choice = iota // the next of its highest priority
+	longest                  // who has waited longest
+	inPriority               // the next of a given priority; maybe nobody
+)
+
+// pick is nextIn among those that stand for the scopes: of the longest waiting the one that came
+// first, otherwise the one that is first by priority and flow.
 //
-// An example: scopes 1 and 2, and the turn is that of the oldest call. In scope 1 that is
-// call 3, in scope 2 call 5. Scope 1 may not send before 2 s are over, so the turn is call
-// 5's.
-func (r *ranks) pick(of first, byArrival bool, ready func(number uint8, n int) time.Time, now time.Time) *waiter {
+// An example: scopes 1 and 2, and the turn is that of the oldest call. In scope 1 that is call 3,
+// in scope 2 call 5. Scope 1 may not send before 2 s are over, so the turn is call 5's.
+func (r *ranks) pick(how choice, prio int32, ready func(number uint8, n int) time.Time, now time.Time) *waiter {
 	var best, soonest *waiter
 	var at time.Time
 	for i := range r.scopes {
 		s := &r.scopes[i]
-		w := of(s.root, r.flows)
-		if w == nil || best != nil && !r.goesBefore(w, best, byArrival) {
+		var w *waiter
+		switch how {
+		case foremost:
+			if l := s.root.highest(); l.parts == nil {
+				w = l.first()
+			} else {
+				w = l.next(r.flows)
+			}
+		case longest:
+			w = s.root.oldest
+		default:
+			w = s.root.find(prio).next(r.flows)
+		}
+		if w == nil || best != nil && !r.goesBefore(w, best, how == longest) {
 			continue
 		}
 		if ready != nil {
@@ -128,11 +150,6 @@ func (r *ranks) pick(of first, byArrival bool, ready func(number uint8, n int) t
 	return cmp.Or(best, soonest)
 }
 
-// foremost is the next waiter of the highest priority in the tree l, and longest the one that
-// has waited longest.
-func (l *level) foremost(fs flows) *waiter { return l.highest().next(fs) }
-func (l *level) longest(flows) *waiter     { return l.oldest }
-
 // oldestTurn reports whether the next turn is that of the longest waiting call. served counts
 // grants, not looks: a head that has to wait stays the head until it goes.
 func (r *ranks) oldestTurn() bool { return r.served%fairEvery == fairEvery-1 }
@@ -141,12 +158,12 @@ func (r *ranks) oldestTurn() bool { return r.served%fairEvery == fairEvery-1 }
 // first.
 func (r *ranks) goesBefore(a, b *waiter, byArrival bool) bool {
 	switch {
-	case byArrival:
+	case byArrival, a.prio == b.prio && r.flows == nil:
 		return a.seq < b.seq
-	case a.prio != b.prio:
-		return a.prio > b.prio
+	case a.prio == b.prio:
+		return r.flows.before(a, b)
 	}
-	return r.flows.before(a, b)
+	return a.prio > b.prio
 }
 
 // eldest is the one who came first. Somebody waits.
@@ -240,7 +257,7 @@ func (r *ranks) aheadIn(c *class, f *flow, o *order, more int64) (all, mine int6
 	}
 	for i := range r.scopes {
 		s := &r.scopes[i]
-		units := own[i] + s.root.ahead(o.prio, 0)
+		units := own[i] + s.root.above(o.prio)
 		if l := s.root.find(o.prio); l != nil {
 			if o.flowName != "" && l.waiters() > 0 {
 				units += unitsBefore(until, max(c.now, r.flows.start(l.first())), 1, l.units, l.waiters())
@@ -266,7 +283,7 @@ func (r *ranks) ordered() (all []*waiter) {
 		})
 		all = merge(all, of)
 	}
-	if r.flows != nil {
+	if r.flows != nil && r.named() {
 		r.byFlow(all)
 	}
 	return all

@@ -89,3 +89,39 @@ func BenchmarkOrdered(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFlows is the same with so many flows that wait, and a prediction for a newcomer of another one.
+func BenchmarkFlows(b *testing.B) {
+	for _, flows := range []int{1, 100, 10_000} {
+		q := New(testConfig(Options{}), setOf())
+		l := newLine(q)
+		q.line = l
+		seq := uint64(0)
+		put := func() {
+			seq++
+			w := &waiter{seq: seq, cost: 1}
+			l.join(w, &order{flowName: fmt.Sprint("flow ", seq%uint64(flows)), weight: 1})
+			l.push(w)
+		}
+		for range 20_000 {
+			put()
+		}
+		b.Run(fmt.Sprint(flows, "/grant"), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				w := l.next()
+				l.inTurn = !l.oldestTurn()
+				w.flow.charge(w.cost, l.inTurn)
+				l.served++
+				l.remove(w)
+				q.goneLocked(w)
+				put()
+			}
+		})
+		b.Run(fmt.Sprint(flows, "/predict"), func(b *testing.B) {
+			for b.Loop() {
+				q.predictLocked(&order{waiter: waiter{cost: 1, seq: seq + 1}, flowName: "new", weight: 1}, time.Now())
+			}
+		})
+	}
+}
