@@ -96,7 +96,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 	if q.line == nil {
 		q.line = newLine(q)
 		q.countWellLocked(1)
-		q.crowded.Store(q.up.Calm())
+		q.marks.set(crowded, q.up.Calm())
 	}
 	l := q.line
 	if left != nil {

@@ -481,7 +481,7 @@ func TestPredictionAmongManyFlows(t *testing.T) {
 			c := q.line.flows[0]
 			for name, want := range map[string]int64{"new": 5000, "flow 7": 9998} {
 				got := q.predictLocked(&order{waiter: waiter{cost: 1, seq: 1 << 40}, flowName: name, weight: 1}, time.Now())
-				all := c.ahead(flowID{name: name}, 1)
+				all := c.ahead(flowID{name: name}, 1, 0)
 				if math.Abs(float64(got.Milliseconds()-want)) > 0.05*float64(want) || math.Abs(float64(all-want)) > 0.05*float64(want) {
 					t.Errorf("a call of %q is predicted to wait for %v, behind %d units; want %d ms", name, got, all, want)
 				}

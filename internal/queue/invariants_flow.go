@@ -39,7 +39,7 @@ func (s *sharedLine) checkSlots(keys []*entry) {
 	held, failed, well := 0, 0, 0
 	for _, e := range keys {
 		q := &e.queue
-		if held += int(q.slots); q.failing {
+		if held += int(q.slots); q.marks.has(failingMark) {
 			failed += int(q.slots)
 		} else if q.line != nil {
 			well++

@@ -258,7 +258,7 @@ func (q *Queue) goneLocked(w *waiter) {
 func (q *Queue) emptiedLocked() {
 	q.countWellLocked(-1)
 	q.line = nil
-	q.crowded.Store(false)
+	q.marks.set(crowded, false)
 	if s := q.common.shared; s != nil {
 		s.stepOut(q)
 	}

@@ -39,7 +39,7 @@ import (
 
 // A Queue is a waiting line before limiters, with a gate that can stop everyone.
 //
-// Its lock, common.mu, guards all that changes but resting, ended and crowded, which are atomic. Methods
+// Its lock, common.mu, guards all that changes but resting, ended and marks, which are atomic. Methods
 // whose names end in Locked are called with the lock held; the others take it themselves if they need it.
 type Queue struct {
 	common  *common
@@ -55,9 +55,7 @@ type Queue struct {
 	resting atomic.Int64  // calls in their own backoff
 	met     time.Duration // when its first call came, counted from common.base
 	slots   int32         // in-flight slots held
-	open    int32         // bodies that were handed out while calls drain, and are not closed yet
-	failing bool          // its last attempt has failed
-	crowded atomic.Bool   // somebody waits and all is well, so quick is the way into the line; only a hint
+	marks   marks         // crowded and failing
 	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
 }
 
@@ -137,7 +135,7 @@ func (q *Queue) Wait(ctx context.Context, want Want) error {
 	if ctx.Err() == nil && want.MaxWait == 0 {
 		var w *waiter
 		var now time.Time
-		if want.Flow == "" && q.crowded.Load() {
+		if want.Flow == "" && q.marks.has(crowded) {
 			w = &waiter{wake: make(chan struct{}, 1), cost: want.units(), prio: want.Priority}
 			now = time.Now()
 		}
@@ -239,7 +237,7 @@ func (q *Queue) free() { q.change(func(time.Time) { q.releaseLocked() }) }
 
 // busyLocked reports whether calls wait, are under way or rest, or a body is open that counts.
 func (q *Queue) busyLocked() bool {
-	return q.line != nil || q.slots > 0 || q.open > 0 || q.begun != q.ended.Load()
+	return q.line != nil || q.slots > 0 || q.begun != q.ended.Load() || q.common.drain != nil && q.common.drain.busy[q] > 0
 }
 
 // asNewLocked reports whether a queue made anew would behave the same.

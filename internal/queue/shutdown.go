@@ -52,7 +52,7 @@ import (
 // A drain is the end of a table or of a bare queue. The lock guards it.
 type drain struct {
 	over  bool
-	busy  map[*Queue]struct{}        // where somebody is left
+	busy  map[*Queue]int             // where somebody is left, with the bodies that were handed out while calls drain
 	wakes map[chan struct{}]struct{} // closed when nobody is; one for each Shutdown that waits
 }
 
@@ -93,11 +93,11 @@ func (r *common) beginDrain(all iter.Seq[*Queue]) (left chan struct{}) {
 	defer r.mu.Unlock()
 	d := r.drain
 	if d == nil {
-		d = &drain{busy: map[*Queue]struct{}{}, wakes: map[chan struct{}]struct{}{}}
+		d = &drain{busy: map[*Queue]int{}, wakes: map[chan struct{}]struct{}{}}
 		r.drain = d
 		r.drains.Store(true) // before the queues are looked at, see Call.Done
 		for q := range all {
-			d.busy[q] = struct{}{}
+			d.busy[q] = 0
 		}
 	}
 	for q := range d.busy {
@@ -187,6 +187,6 @@ func (r *common) overLocked() bool { return r.drain != nil && r.drain.over }
 
 // keepOpen counts a body that is handed out while calls drain, until the function that it returns is called.
 func (q *Queue) keepOpen() (closed func()) {
-	q.change(func(time.Time) { q.open++ })
-	return func() { q.change(func(time.Time) { q.open-- }) }
+	q.change(func(time.Time) { q.common.drain.busy[q]++ })
+	return func() { q.change(func(time.Time) { q.common.drain.busy[q]-- }) }
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/upstream"
@@ -50,21 +51,41 @@ const (
 	failing
 )
 
+// marks are what is known of a queue, in bits: they share four bytes, because there are as many queues as keys. They
+// are set under the lock, and may be read without it.
+type marks struct{ bits atomic.Uint32 }
+
+const (
+	crowded     uint32 = 1 << iota // somebody waits and all is well, so quick is the way into the line; only a hint
+	failingMark                    // the last attempt has failed
+)
+
+func (m *marks) has(mark uint32) bool { return m.bits.Load()&mark != 0 }
+
+// set sets or clears a mark.
+func (m *marks) set(mark uint32, on bool) {
+	if on {
+		m.bits.Or(mark)
+	} else {
+		m.bits.And(^mark)
+	}
+}
+
 // full reports whether there is no slot for q. While others have calls in line, those that fail share one.
 func (s *sharedLine) full(q *Queue) bool {
-	return s.most > 0 && (s.inFlight >= s.most || q.failing && s.well > 0 && s.failed > 0)
+	return s.most > 0 && (s.inFlight >= s.most || q.marks.has(failingMark) && s.well > 0 && s.failed > 0)
 }
 
 // taken counts slots that q takes, or gives back if by is negative.
 func (s *sharedLine) taken(q *Queue, by int32) {
-	if s.inFlight += int(by); q.failing {
+	if s.inFlight += int(by); q.marks.has(failingMark) {
 		s.failed += int(by)
 	}
 }
 
 // rankOf is the scope in which a key stands.
 func (s *sharedLine) rankOf(q *Queue) uint8 {
-	if s.most > 0 && q.failing {
+	if s.most > 0 && q.marks.has(failingMark) {
 		return failing
 	}
 	return doingWell
@@ -94,12 +115,12 @@ func (q *Queue) releaseLocked() {
 // noteFailingLocked keeps whether the last attempt has failed. What its caller has cancelled says nothing.
 func (q *Queue) noteFailingLocked(o Outcome) {
 	failed, s := o == Failure || o == Overloaded, q.common.shared
-	if o == Cancelled || failed == q.failing || s == nil {
+	if o == Cancelled || failed == q.marks.has(failingMark) || s == nil {
 		return
 	}
 	s.taken(q, -q.slots)
 	q.countWellLocked(-1)
-	q.failing = failed
+	q.marks.set(failingMark, failed)
 	q.countWellLocked(1)
 	s.taken(q, q.slots)
 	s.dirty = s.dirty || s.most > 0
@@ -107,7 +128,7 @@ func (q *Queue) noteFailingLocked(o Outcome) {
 
 // countWellLocked counts the keys that are not failing and have calls in line, when q becomes one of them or no longer is.
 func (q *Queue) countWellLocked(by int) {
-	if s := q.common.shared; s != nil && q.line != nil && !q.failing {
+	if s := q.common.shared; s != nil && q.line != nil && !q.marks.has(failingMark) {
 		s.well += by
 		s.dirty = s.dirty || s.well == 0 // a failing key may have the slot that it has left to them
 	}
