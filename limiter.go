@@ -122,6 +122,8 @@ func isNil(l Limiter) bool {
 		return l == nil
 	case *SlidingWindow:
 		return l == nil
+	case *LimiterVar:
+		return l == nil
 	}
 	return false
 }
@@ -139,6 +141,47 @@ func asOwn(l Limiter) (limit.Account, bool) {
 		return &l.window, true
 	case *SlidingWindow:
 		return &l.window, true
+	case *LimiterVar:
+		return &l.limiter, true
 	}
 	return nil, false
 }
+
+// A LimiterVar is a Limiter that can be replaced while calls wait, by one of any kind, as a slog.LevelVar is a level that
+// can. The zero LimiterVar sets no limit. Use it wherever a limiter is needed: in a [Queue], a [Transport], an [All]. It
+// is safe for concurrent use and must not be copied.
+//
+// What was used stays used. A unit that the old limiter remembers counts in the new one for as long as it would if the
+// new one had admitted it; units that a bucket lacks count as used now. But the new limiter begins at most used up, so that nobody
+// waits for longer than behind its burst, or its n; a debt alone is carried over in full. Example: 30 units of
+// 100 per minute were used 50 s ago and 20 just now. Under 80 per minute, 30 are left; under 5 per 10 s none are
+// until the 20 are 10 s old; a bucket of 1/s and burst 40 lacks 20.
+type LimiterVar struct{ limiter limit.Var }
+
+// Set replaces the limiter, and re-times sleeping callers at once. nil sets no limit. A limiter that comes back, or that
+// others use too, keeps what it has counted itself. Set panics, and changes nothing, for a nil pointer to a limiter of this
+// package, for a LimiterVar, and for a limiter of another package, alone or in an [All]: what that one has counted
+// cannot be known. Join it to the LimiterVar with All instead.
+func (v *LimiterVar) Set(l Limiter) {
+	set, err := tryFlatten(l)
+	if err == nil {
+		err = v.limiter.Set(set)
+	}
+	if err != nil {
+		panic("throttle: LimiterVar.Set: " + err.Error())
+	}
+}
+
+// Take implements [Limiter] by the limiter that is set; ctx is not used.
+func (v *LimiterVar) Take(_ context.Context, n int) (wait time.Duration, err error) {
+	return v.limiter.Take(n)
+}
+
+// Adjust implements [Adjuster] by the limiter that is set.
+func (v *LimiterVar) Adjust(n int) { v.limiter.Adjust(n) }
+
+// Notify implements [Notifier]. changed is called also after changes of the limiter that is set.
+func (v *LimiterVar) Notify(changed func()) (stop func()) { return v.limiter.Notify(changed) }
+
+// String returns the limit that is set as [ParseLimit] reads it; "unlimited" if there is none.
+func (v *LimiterVar) String() string { return v.limiter.String() }

@@ -141,6 +141,9 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 		"sliding": throttle.NewSlidingWindow(1000, time.Microsecond),
 		"all":     throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewLeaky(1e9), throttle.NewFixedWindow(1e6, time.Microsecond)),
 	}
+	var held throttle.LimiterVar
+	held.Set(throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewSlidingWindow(1000, time.Microsecond)))
+	fast["held"] = &held
 	for name, l := range fast {
 		for range 5000 {
 			l.Take(ctx, 2) // let a log reach its size
@@ -153,9 +156,11 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { b.Allow(); b.AllowN(12) }); n != 0 {
 		t.Errorf("Allow allocates %v times", n)
 	}
-	q := throttle.NewQueue(fast["all"], throttle.QueueOptions{MaxWait: time.Second})
-	if n := testing.AllocsPerRun(1000, func() { q.Wait(ctx); q.Stats() }); n != 0 {
-		t.Errorf("Wait and Stats allocate %v times", n)
+	for _, l := range []throttle.Limiter{fast["all"], &held} {
+		q := throttle.NewQueue(l, throttle.QueueOptions{MaxWait: time.Second})
+		if n := testing.AllocsPerRun(1000, func() { q.Wait(ctx); q.Stats() }); n != 0 {
+			t.Errorf("%v: Wait and Stats allocate %v times", l, n)
+		}
 	}
 }
 
@@ -1176,4 +1181,236 @@ func TestGivingBackToAnotherKeyIsNoReasonToAskAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A LimiterVar works wherever a limiter does, and whoever waits is re-timed by what is set, also if that is joined or
+// changes itself. Its calls are asked as those of any limiter of this package: predictions, Stats and deadlines hold.
+func TestLimiterVarIsALimiter(t *testing.T) {
+	for name, line := range map[string]func(v *throttle.LimiterVar) (wait func(context.Context) error, stats func() throttle.QueueStats){
+		"Queue": func(v *throttle.LimiterVar) (func(context.Context) error, func() throttle.QueueStats) {
+			q := throttle.NewQueue(v, throttle.QueueOptions{})
+			return q.Wait, q.Stats
+		},
+		"All": func(v *throttle.LimiterVar) (func(context.Context) error, func() throttle.QueueStats) {
+			q := throttle.NewQueue(throttle.All(throttle.NewBucket(1e6, 1e6), v), throttle.QueueOptions{})
+			return q.Wait, q.Stats
+		},
+		"Transport.Limiter": func(v *throttle.LimiterVar) (func(context.Context) error, func() throttle.QueueStats) {
+			return limitedBy(&throttle.Transport{Base: answers(200), Limiter: v})
+		},
+		"LimiterFor": func(v *throttle.LimiterVar) (func(context.Context) error, func() throttle.QueueStats) {
+			return limitedBy(&throttle.Transport{Base: answers(200), LimiterFor: func(string) throttle.Limiter { return v }})
+		},
+		"both": func(v *throttle.LimiterVar) (func(context.Context) error, func() throttle.QueueStats) {
+			return limitedBy(&throttle.Transport{Base: answers(200), Limiter: v, LimiterFor: func(string) throttle.Limiter { return throttle.All(v, throttle.NewLeaky(1e6)) }})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var v throttle.LimiterVar
+			v.Set(throttle.NewLeaky(0.001))
+			wait, stats := line(&v)
+			wait(t.Context())
+			start := time.Now()
+			var wg sync.WaitGroup
+			at := make([]time.Duration, 8)
+			for i := range at {
+				wg.Go(func() {
+					if err := wait(t.Context()); err != nil {
+						t.Error(name, err)
+					}
+					at[i] = time.Since(start)
+				})
+				synctest.Wait()
+			}
+			if s := stats(); s.Waiting != 8 || s.Limit != 0.001 {
+				t.Errorf("%s: Stats %+v", name, s)
+			}
+			soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := wait(soon); !errors.Is(err, throttle.ErrWaitTooLong) || time.Since(start) != 0 {
+				t.Errorf("%s: a call with a deadline: %v after %v", name, err, time.Since(start))
+			}
+			time.Sleep(sec)
+			v.Set(throttle.All(throttle.NewSlidingWindow(1000, time.Hour), throttle.NewLeaky(10)))
+			time.Sleep(250 * ms) // 999 of 1,000 parts of a unit were missing, so two have gone: at 1.0999 and 1.1999 s
+			slow := throttle.NewBucket(1, 1)
+			v.Set(slow) // 0.499 units are missing
+			time.Sleep(time.Second)
+			slow.SetLimit(100) // again 0.499
+			time.Sleep(25 * ms)
+			v.Set(nil)
+			wg.Wait()
+			for i, want := range []time.Duration{1099_900, 1199_900, 1749_000, 2254_990, 2264_990, 2274_990, 2275_000, 2275_000} {
+				if d := at[i] - want*time.Microsecond; d < 0 || d > 2*time.Microsecond {
+					t.Errorf("%s: call %d went at %v, want %v", name, i, at[i], want*time.Microsecond)
+				}
+			}
+			if got, want := v.String(), "unlimited"; got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// limitedBy is a line of a Transport's as its callers see it.
+func limitedBy(tr *throttle.Transport) (func(context.Context) error, func() throttle.QueueStats) {
+	return func(ctx context.Context) error { _, err := status(tr, ctx, "http://x/"); return err },
+		func() throttle.QueueStats { s, _ := keyStats(tr, "x"); return s }
+}
+
+// Thousands wait while somebody sets limits of all kinds, and nonsense, which panics and changes nothing. All who wait go,
+// and when the limit is high at last, nobody sleeps any longer.
+func TestLimitsSetWhileThousandsWait(t *testing.T) {
+	for seed := range uint64(5) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 15))
+			var v throttle.LimiterVar
+			bucket, window := throttle.NewBucket(50, 5), throttle.NewSlidingWindow(20, sec)
+			v.Set(throttle.All(bucket, window))
+			q := throttle.NewQueue(&v, throttle.QueueOptions{})
+			const n = 3000
+			var j journal
+			for i := range n {
+				j.wg.Go(func() {
+					if err := q.Wait(t.Context()); err != nil {
+						j.fail(i, err)
+						return
+					}
+					j.add(i)
+				})
+			}
+			synctest.Wait()
+			for range 200 {
+				time.Sleep(time.Duration(rng.IntN(100)) * ms)
+				switch rng.IntN(6) {
+				case 0:
+					v.Set(throttle.NewBucket(rate.Limit(1+rng.IntN(50)), 1+rng.IntN(9)))
+				case 1:
+					v.Set(throttle.All(bucket, window))
+				case 2:
+					v.Set(throttle.NewFixedWindow(1+rng.IntN(20), sec))
+				case 3:
+					bucket.SetLimit(rate.Limit(1 + rng.IntN(50)))
+					window.SetLimit(1+rng.IntN(20), sec)
+				default:
+					before := v.String()
+					for want, nonsense := range map[string]func(){
+						"throttle: LimiterVar.Set: throttle_test.bare is not a limiter of this package": func() { v.Set(bare{}) },
+						"throttle: LimiterVar.Set: *throttle_test.giving is not a limiter":              func() { v.Set(throttle.All(bucket, &giving{})) },
+						"throttle: LimiterVar.Set: a LimiterVar cannot hold a LimiterVar":               func() { v.Set(&v) },
+						"cannot hold a LimiterVar; put both":                                            func() { v.Set(throttle.All(bucket, new(throttle.LimiterVar))) },
+						"throttle: LimiterVar.Set: limiters[0] is a nil *throttle.Bucket":               func() { v.Set((*throttle.Bucket)(nil)) },
+						"throttle: SetLimit: limit NaN":                                                 func() { bucket.SetLimit(rate.Limit(math.NaN())) },
+						"throttle: SetLimit: n 0":                                                       func() { window.SetLimit(0, sec) },
+					} {
+						func() {
+							defer func() {
+								if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+									t.Errorf("panic %q, want %q", got, want)
+								}
+							}()
+							nonsense()
+						}()
+					}
+					if after := v.String(); after != before {
+						t.Errorf("nonsense has changed %q to %q", before, after)
+					}
+				}
+			}
+			waiting := q.Stats().Waiting
+			v.Set(throttle.NewBucket(1000, 1))
+			start := time.Now()
+			j.wg.Wait()
+			if took, most := time.Since(start), time.Duration(waiting+1)*ms; took > most || waiting < n/2 || j.failures() > 0 || len(j.sorted()) != n {
+				t.Errorf("seed %d: %d waited, and took %v, want %v; %d failed", seed, waiting, took, most, j.failures())
+			}
+			conserved(t, q)
+		})
+	}
+}
+
+// The zero LimiterVar limits nothing: first contact is as careful as without a limiter. Set once, it is what its key
+// was made with, so an idle key is dropped; set again, it is somebody's wish, and its key stays.
+func TestLimiterVarAndKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v throttle.LimiterVar
+		up := newUpstream(sec, always(200))
+		tr := &throttle.Transport{Base: up, Limiter: &v}
+		for range 10 {
+			go status(tr, t.Context(), "http://x/")
+		}
+		synctest.Wait()
+		if n := len(up.times()); n != 4 {
+			t.Errorf("%d calls in flight before the first answer, want 4", n)
+		}
+		time.Sleep(time.Hour)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		vars := map[string]*throttle.LimiterVar{}
+		tr := &throttle.Transport{Base: answers(200), LimiterFor: func(key string) throttle.Limiter {
+			vars[key] = new(throttle.LimiterVar)
+			vars[key].Set(throttle.NewBucket(100, 1))
+			return vars[key]
+		}}
+		status(tr, t.Context(), "http://made/")
+		status(tr, t.Context(), "http://set/")
+		vars["set"].Set(throttle.NewBucket(5, 1))
+		time.Sleep(10 * time.Minute)
+		for range 200 {
+			status(tr, t.Context(), "http://other/")
+			time.Sleep(sec)
+		}
+		_, made := keyStats(tr, "made")
+		if s, set := keyStats(tr, "set"); made || !set || s.Limit != 5 {
+			t.Errorf("made: %t, set: %t, limit %v", made, set, s.Limit)
+		}
+	})
+}
+
+// A limiter of another package goes beside it. Take, Adjust, Notify and String are those of what is set.
+func TestLimiterVarAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v throttle.LimiterVar
+		calls := 0
+		stop := v.Notify(func() { calls++ })
+		if wait, err := v.Take(t.Context(), 1000); wait != 0 || err != nil || v.String() != "unlimited" {
+			t.Error(wait, err, v.String())
+		}
+		if _, err := v.Take(t.Context(), -1); err == nil {
+			t.Error("a negative cost is an error")
+		}
+		v.Set(throttle.All(throttle.NewBucket(10, 5), throttle.NewSlidingWindow(100, time.Hour)))
+		if s := v.String(); s != "10/s burst 5, 100/h sliding" && s != "100/h sliding, 10/s burst 5" {
+			t.Error(s)
+		}
+		v.Take(t.Context(), 5)
+		v.Adjust(-2)
+		v.Adjust(3)
+		if wait, err := v.Take(t.Context(), 1); wait != 200*ms || err != nil || calls != 3 {
+			t.Errorf("wait %v, %v; %d calls", wait, err, calls)
+		}
+		if _, err := v.Take(t.Context(), 1e9); err == nil {
+			t.Error("a cost that can never be paid is an error")
+		}
+		stop()
+		all := throttle.All(&v, &foreignBucket{Bucket: throttle.NewBucket(10, 1)})
+		v.Set(throttle.NewLeaky(1000))
+		time.Sleep(sec)
+		if wait, err := all.Take(t.Context(), 1); wait != 0 || err != nil || calls != 3 {
+			t.Errorf("wait %v, %v; %d calls", wait, err, calls)
+		}
+	})
+	for what, use := range map[string]func(){
+		"NewQueue": func() { throttle.NewQueue((*throttle.LimiterVar)(nil), throttle.QueueOptions{}) },
+		"All":      func() { throttle.All((*throttle.LimiterVar)(nil)) },
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, "nil *throttle.LimiterVar") {
+					t.Errorf("%s: panic %q", what, got)
+				}
+			}()
+			use()
+		}()
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,12 @@ type state interface {
 	spend(now time.Time, s Spent)
 	// clone returns a copy, to be run ahead of the clock.
 	clone() state
+	// adjust takes n units whether they are there or not; a negative n gives units back.
+	adjust(now time.Time, n int)
+	// past is what is remembered of the units that were admitted. carry, at a moment not before the state's clock, makes
+	// that count here too. See carry.go.
+	past(now time.Time) past
+	carry(now time.Time, p past)
 }
 
 // guardOf is the lock of an account and what is beside it.
@@ -132,10 +139,7 @@ func (g *guard) drawRank() {
 func (g *guard) notify(changed func()) (stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.watchers == nil {
-		g.watchers = map[*func()]bool{}
-	}
-	g.watchers[&changed] = true
+	g.watch(&changed)
 	return func() { g.forget(&changed) }
 }
 
@@ -143,9 +147,47 @@ func (g *guard) notify(changed func()) (stop func()) {
 func (g *guard) forget(changed *func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.unwatch(changed)
+}
+
+// watch adds a watcher. The methods from here on are called under the lock, because a Var moves its watchers while it has
+// the locks of all the guards that they are on: no change can fall between two of them, and none is missed.
+func (g *guard) watch(changed *func()) {
+	if g.watchers == nil {
+		g.watchers = map[*func()]bool{}
+	}
+	g.watchers[changed] = true
+}
+
+// unwatch takes a watcher out, if it is in.
+func (g *guard) unwatch(changed *func()) {
 	if delete(g.watchers, changed); len(g.watchers) == 0 {
 		g.watchers = nil
 	}
+}
+
+// copyTo adds the watchers to those of another guard, and takeFrom takes them out there. Watchers that the other guard
+// has of its own stay: a line may watch a Bucket by itself and by a Var that holds it.
+func (g *guard) copyTo(other *guard) {
+	for changed := range g.watchers {
+		other.watch(changed)
+	}
+}
+
+func (g *guard) takeFrom(other *guard) {
+	for changed := range g.watchers {
+		other.unwatch(changed)
+	}
+}
+
+// appendTo adds to list those watchers that are not in it.
+func (g *guard) appendTo(list []*func()) []*func() {
+	for changed := range g.watchers {
+		if !slices.Contains(list, changed) {
+			list = append(list, changed)
+		}
+	}
+	return list
 }
 
 // change calls f under the lock, then the watchers without it: a watcher takes the lock of its line, and

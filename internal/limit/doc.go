@@ -8,6 +8,7 @@
 //	sliding.go stamps.go any window of that length, exact
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
 //	forecast.go          when a call will start that others go before
+//	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	spent.go             what a limiter that is dropped leaves behind
 //	time.go              moments and spans
 //

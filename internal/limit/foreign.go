@@ -94,15 +94,38 @@ func (s *Set) TakeForeign(ctx context.Context, n int) (wait time.Duration, err e
 
 // Adjust adjusts all that can be: n < 0 gives units back, n > 0 takes more. No lock may be held.
 func (s *Set) Adjust(n int) {
-	adjust(s.accounts, n)
+	s.adjustOwn(n)
 	adjust(s.foreign, n)
+}
+
+// adjustOwn adjusts the accounts, all in one step, and then calls their watchers. One that watches several of them, as
+// that of a Var does, is called once.
+func (s *Set) adjustOwn(n int) {
+	for _, changed := range s.adjustLocked(n) {
+		(*changed)()
+	}
+}
+
+// adjustLocked is adjustOwn without calling the watchers, which it returns.
+func (s *Set) adjustLocked(n int) (watchers []*func()) {
+	s = s.locked()
+	defer s.unlock()
+	at := time.Now()
+	for _, a := range s.accounts {
+		g, its := a.parts()
+		now := its.lift(at)
+		its.adjust(now, n)
+		its.advance(now)
+		watchers = g.appendTo(watchers)
+	}
+	return watchers
 }
 
 // RefundForeign gives n units back to the foreign limiters. No lock may be held.
 func (s *Set) RefundForeign(n int) { adjust(s.foreign, -n) }
 
 // Wake notifies those who watch the accounts, after units have come back without a word (see GiveBack).
-func (s *Set) Wake() { adjust(s.accounts, 0) }
+func (s *Set) Wake() { s.adjustOwn(0) }
 
 // Watch has changed called after each change of an account, until stop.
 func (s *Set) Watch(changed func()) (stop func()) { return watch(s.accounts, changed) }
@@ -111,16 +134,17 @@ func (s *Set) Watch(changed func()) (stop func()) { return watch(s.accounts, cha
 // lock may be held.
 func (s *Set) WatchForeign(changed func()) (stop func()) { return watch(s.foreign, changed) }
 
-// adjust adjusts those of ls that can be. It is generic so that it takes accounts and foreign limiters.
-func adjust[L any](ls []L, n int) {
+// adjust adjusts those of ls that can be.
+func adjust(ls []taker, n int) {
 	for _, l := range ls {
-		if l, ok := any(l).(adjuster); ok {
+		if l, ok := l.(adjuster); ok {
 			l.Adjust(n)
 		}
 	}
 }
 
-// watch has changed called after each change of those of ls that have Notify, until stop.
+// watch has changed called after each change of those of ls that have Notify, until stop. It is generic so that it takes
+// accounts and foreign limiters.
 func watch[L any](ls []L, changed func()) (stop func()) {
 	var stops []func()
 	for _, l := range ls {

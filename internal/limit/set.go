@@ -22,6 +22,7 @@ type Set struct {
 	accounts []Account // sorted by rank, each once
 	foreign  []taker   // limiters of other kinds, in the order of joining; one without Adjust is last
 	sole     *Bucket   // the only account if it is a Bucket, which is asked without a detour; nil: it is not
+	dyn      *dynamic  // nil: no account is a Var
 }
 
 // Own and Foreign count the limiters of each kind.
@@ -29,17 +30,44 @@ func (s *Set) Own() int     { return len(s.accounts) }
 func (s *Set) Foreign() int { return len(s.foreign) }
 
 // Empty reports whether nothing is to be paid.
-func (s *Set) Empty() bool { return len(s.accounts)+len(s.foreign) == 0 }
+func (s *Set) Empty() bool {
+	if s.dyn != nil {
+		return len(s.foreign) == 0 && len(s.resolve().set.accounts) == len(s.dyn.vars)
+	}
+	return len(s.accounts)+len(s.foreign) == 0
+}
 
 // Join adds an account unless it is there already. It takes the account's lock.
 func (s *Set) Join(a Account) {
+	if v, ok := a.(*Var); ok && !slices.Contains(s.accounts, a) {
+		if s.dyn == nil {
+			s.dyn = new(dynamic)
+		}
+		s.dyn.vars = append(s.dyn.vars, v)
+	}
+	s.add(a)
+	if s.sole = nil; len(s.accounts) == 1 {
+		s.sole, _ = s.accounts[0].(*Bucket)
+	}
+}
+
+// add is Join for a Set that is used no further than to lock, or that takes a Var for what it is: an account without
+// units.
+func (s *Set) add(a Account) {
 	guardOf(a).drawRank()
 	if !slices.Contains(s.accounts, a) {
 		s.accounts = append(s.accounts, a)
 		slices.SortFunc(s.accounts, func(a, b Account) int { return bytes.Compare(guardOf(a).rank[:], guardOf(b).rank[:]) })
 	}
-	if s.sole = nil; len(s.accounts) == 1 {
-		s.sole, _ = s.accounts[0].(*Bucket)
+}
+
+// addAll adds the accounts of other, which may be nil. A Var among them is added without what it holds.
+func (s *Set) addAll(other *Set) {
+	if other == nil {
+		return
+	}
+	for _, a := range other.accounts {
+		s.add(a)
 	}
 }
 
@@ -64,7 +92,7 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if s.sole != nil {
 		return s.sole.takeByAlone(at, now, n)
 	}
-	s.lock()
+	s = s.locked()
 	defer s.unlock()
 	m, err := s.readyLocked(at, n)
 	if err != nil {
@@ -96,12 +124,12 @@ func (s *Set) Pay(now time.Time, n int) bool {
 // Ready is the first moment, not before at, at which all accounts are ready for n units. An error says
 // that they never are.
 func (s *Set) Ready(at time.Time, n int) (m time.Time, err error) {
-	s.lock()
+	s = s.locked()
 	defer s.unlock()
 	return s.readyLocked(at, n)
 }
 
-// readyLocked is Ready for those who have called lock.
+// readyLocked is Ready for those who have the locks.
 func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 	if n < 0 {
 		return at, errNegative(n)
@@ -118,7 +146,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 
 // each visits the states of all accounts under their locks.
 func (s *Set) each(visit func(state)) {
-	s.lock()
+	s = s.locked()
 	defer s.unlock()
 	for _, a := range s.accounts {
 		visit(stateOf(a))

@@ -140,12 +140,12 @@ func TestSetSaysTheLeastOfWhatItsAccountsSay(t *testing.T) {
 
 		calls := 0
 		stop := s.Watch(func() { calls++ })
-		adjust(s.accounts, 5)
+		s.adjustOwn(5)
 		check("the calls of watchers", calls, 2)
 		check("what 5 leave", s.Available(now), 5.)
 		check("what 5 leave of the window", stateOf(b).available(now), 95.)
 		stop()
-		adjust(s.accounts, -5)
+		s.adjustOwn(-5)
 		check("the calls after stop", calls, 2)
 	})
 }

@@ -50,7 +50,7 @@ func (s *Set) Spend(now time.Time, spent func(i int) Spent) {
 // rates: that number must find the same limiter among those of a key made anew, whatever their ranks
 // are. Accounts of one rate have the same number.
 func (s *Set) bySpeed(visit func(i int, a state)) {
-	s.lock()
+	s = s.locked()
 	defer s.unlock()
 	sorted := make([]state, len(s.accounts))
 	for i, a := range s.accounts {

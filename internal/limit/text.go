@@ -95,9 +95,14 @@ func (w *SlidingWindow) String() string {
 
 // String joins the texts of all limiters. A foreign one that has no String shows its type.
 func (s *Set) String() string {
-	texts := []string{}
-	for _, a := range s.accounts {
-		texts = append(texts, fmt.Sprint(a))
+	texts, accounts := []string{}, s.accounts
+	if s.dyn != nil {
+		accounts = s.resolve().set.accounts
+	}
+	for _, a := range accounts {
+		if _, holds := a.(*Var); !holds { // its accounts stand for it
+			texts = append(texts, fmt.Sprint(a))
+		}
 	}
 	for _, l := range s.foreign {
 		if t, ok := l.(fmt.Stringer); ok {

@@ -81,6 +81,10 @@ func (s *tokens) consume(at time.Time, n int) {
 	s.count, s.last = s.at(at)-float64(n), at
 }
 
+// adjust implements state. A bucket has no window to give units back to: they are added to what it has, and what is
+// above the burst is cut by the next call of at.
+func (s *tokens) adjust(now time.Time, n int) { s.consume(now, n) }
+
 // giveBack adds n units to the count, which is then what it would be without the take. Example: limit
 // 10/s, burst 3, 2 of 3 units taken at 0 and given back at 50 ms: 1.5 + 2, cut to the burst, is the 3 of
 // a bucket that nobody touched. If the bucket has filled up and been drawn on since, up to n units come on
