@@ -8,7 +8,7 @@
 //
 // # Usage
 //
-// Limiters ([Bucket], [Leaky], [FixedWindow], [SlidingWindow], [All]) say when. They never block: they
+// Limiters ([Bucket], [Leaky], [FixedWindow], [SlidingWindow], [All], [LimiterVar]) say when. They never block: they
 // take units now, or return how long to wait before asking again.
 //
 // The line ([Queue]) makes callers wait. Only its head asks the limiter, so a call gets its units at the
@@ -25,12 +25,15 @@
 //	a limit for each API key                         Transport.Key, ByCredential
 //	calls of unequal size, such as tokens            WithCost, Transport.Cost, Adjuster
 //	jobs that are not HTTP                           Group, Queue, Bucket.Wait
+//	an operator's limit, pause and resume            LimiterVar, Transport.Pause, Transport.Resume
+//	a program that ends in ten seconds               Transport.Shutdown
 //
 // Each of these has an example.
 //
 // # Concurrency
 //
-// Everything in this package is safe for concurrent use. Nothing needs closing, and no constructor
+// Everything in this package is safe for concurrent use. Nothing needs closing (Shutdown is for programs
+// that want the calls in line to go first), and no constructor
 // starts a goroutine. No goroutine outlives the calls that wait and the response bodies that are read
 // ahead for them.
 //
