@@ -98,7 +98,7 @@ func (f *future) wrong(predicted, took time.Duration) float64 {
 // The last of n more calls starts when it was predicted to, and so does a single one that arrives. Only behind
 // thousands of calls of several units, before a window of a few units, may a prediction on arrival be early.
 func TestPredict(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(120) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFuture(seed)
 			waiting := []int{0, 10, 30, 100, 300, 1000, 3000, 10_000}[f.rng.IntN(8)]
