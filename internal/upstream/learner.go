@@ -138,7 +138,7 @@ func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Tim
 // key has sent: they may all have been under a quota that is new.
 func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (in uint8, news []Known, moved bool) {
 	if len(a.Hint.Quotas) == 0 {
-		return id, nil, a.Outcome == Success && l.missing(id, a, now)
+		return id, nil, (a.Outcome == Success || a.Outcome == Throttled) && l.missing(id, a, now)
 	}
 	advertised := slices.DeleteFunc(slices.Clone(a.Hint.Quotas), func(t hint.Quota) bool { return !useful(&t) })
 	if len(advertised) == 0 {
@@ -184,6 +184,14 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 		return false
 	}
 	r := RouteOf(a.Host, a.Path)
+	if a.Outcome == Throttled {
+		if b := l.routes[r]; b.own {
+			for _, q := range l.scope(b.scope).quotas {
+				q.throttled()
+			}
+		}
+		return false
+	}
 	l.throttled.wasServed(r)
 	if b := l.routes[r]; b.own {
 		for _, q := range l.scope(b.scope).quotas {

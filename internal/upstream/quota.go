@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math"
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
@@ -28,8 +29,11 @@ const (
 	// A rolling quota that seems empty is asked by one call after askAgain, if its window is not known after twice as
 	// long, and so on: units are found after twice the time that they took to come back (TestClockADayAhead).
 	askAgain = 200 * time.Millisecond
-	// A quota that is not repeated is kept for two windows, and for leastKept.
-	leastKept = 10 * time.Second
+	// A quota that is not repeated is kept for two windows, and for leastKept; one that only throttled answers advertise
+	// also until leastUnits were used, and for dearness times as long as a throttled answer wants to be left alone: one
+	// more is tried then, and may be throttled.
+	leastKept, leastUnits, dearness = 10 * time.Second, 32, 16
+	goneAt                          = 16
 )
 
 // A quota is one limit that an upstream advertises: what was advertised last, and own starts since. It holds calls
@@ -94,12 +98,13 @@ type quota struct {
 	shared time.Time // others are taken to be there until then
 
 	// Whether it is repeated.
-	heard    time.Time // when it was advertised last
-	ends     time.Time // when it lapses, unless it is advertised again; zero: never
-	single   bool      // by one answer alone, and those before it were silent
-	unsaid   float64   // units served since then without a word of it
-	refusals bool      // only throttled answers advertise it
-	extra    float64   // how many more than it allows are tried in this window, because it has not been advertised lately
+	heard    time.Time     // when it was advertised last
+	ends     time.Time     // when it lapses, unless it is advertised again; zero: never
+	single   bool          // by one answer that contradicts those before it
+	unsaid   float64       // units served without a word of it, above what it allows in that time,
+	since    time.Time     // until then
+	dear     time.Duration // refusals: how long the last one wanted to be left alone
+	refusals bool          // only throttled answers advertise it
 
 	units    float64 // in flight, as we count
 	perUnit  float64 // the quota's units for each of ours: 1, but smoothed where only the upstream can count them
@@ -116,14 +121,33 @@ func (q *quota) same(t *hint.Quota) bool {
 }
 
 // keep is how long the quota holds without being repeated.
-func (q *quota) keep() time.Duration { return max(2*q.window, q.longest, leastKept) }
+func (q *quota) keep() time.Duration {
+	kept := max(2*q.window, q.longest, leastKept)
+	if q.refusals && !q.single {
+		kept = max(kept, seconds(leastUnits/q.size*q.window.Seconds()), dearness*q.dear)
+	}
+	return kept
+}
 
 // lapsed reports whether the quota holds nothing back any more, because it was not repeated for so long. Example: a
 // quota of 1 per second that two answers advertise, and those after them do not, is gone after 10 s. What only throttled
-// answers advertise goes step by step: it allows one unit more in the first window, two in the next, and is gone when that
-// would be twice as much.
+// answers advertise goes step by step: it allows one unit more, two after a window, four after another one, and is gone at
+// goneAt times as many.
 func (q *quota) lapsed(now time.Time) bool {
-	return !q.ends.IsZero() && !now.Before(limit.Latest(q.ends, q.closedUntil)) && (!q.refusals || q.extra >= q.size)
+	return !q.ends.IsZero() && !now.Before(limit.Latest(q.ends, q.closedUntil)) && (!q.refusals || q.single || q.extra(now) >= goneAt*q.size)
+}
+
+// extra is how many more than it allows are tried, because only throttled answers advertise it and none did lately.
+func (q *quota) extra(now time.Time) float64 {
+	if !q.refusals || now.Before(q.ends) {
+		return 0
+	}
+	return math.Exp2(now.Sub(q.ends).Seconds() / max(q.window, minWindow).Seconds())
+}
+
+// allows is how many units it allows in that time.
+func (q *quota) allows(d time.Duration) float64 {
+	return q.size * d.Seconds() / max(q.window, minWindow).Seconds()
 }
 
 // missing takes in an answer of its routes that does not advertise it. What it has counted, a call of n units, is gone
@@ -134,10 +158,11 @@ func (q *quota) missing(counted bool, n int, sent, now time.Time) {
 	if counted && !sent.Before(q.sentAt) && !sent.Before(q.began) {
 		q.silent += q.charge(n)
 	}
-	if q.unsaid += q.charge(n); q.ends.IsZero() {
+	q.unsaid = max(0, q.unsaid-q.allows(now.Sub(q.since))) + q.charge(n)
+	if q.since = now; q.ends.IsZero() {
 		q.ends = q.heard.Add(q.keep())
 	}
-	if q.single && sent.After(q.heard) && !q.refusals {
+	if q.single && sent.After(q.heard) {
 		q.ends = now
 	}
 }
@@ -150,6 +175,12 @@ func (q *quota) ours(n int) float64 {
 	return 1
 }
 
+// throttled takes in a throttled answer that does not advertise it. If that comes so rarely that nothing is known yet of
+// what remains of this window, it has not returned to the limit.
+func (q *quota) throttled() {
+	q.rolling = q.rolling || q.fresh && !q.refusals && !q.ends.IsZero()
+}
+
 // charge is how many of the quota's units a call of n of ours takes.
 func (q *quota) charge(n int) float64 { return q.ours(n) * q.perUnit }
 
@@ -160,14 +191,14 @@ func (q *quota) counted() bool {
 
 // remaining is what may be sent at now without an answer to those in flight.
 func (q *quota) remaining(now time.Time) float64 {
-	left, age := q.left-q.silent, now.Sub(q.leftAt).Seconds()
+	left := q.left - q.silent
 	switch {
 	case !q.rolling:
-		left -= min(q.others*age, q.taken) / 2
+		left -= min(q.others*now.Sub(q.leftAt).Seconds(), q.taken) / 2
 	case q.window > 0:
-		left = min(left+q.size*age/q.window.Seconds(), q.size)
+		left = min(left+q.allows(now.Sub(q.leftAt)), q.size)
 	}
-	return left - q.units*q.perUnit
+	return left + q.extra(now) - q.units*q.perUnit
 }
 
 // turn begins a new window when this one has ended.
@@ -179,10 +210,7 @@ func (q *quota) turn(now time.Time) {
 	if !now.Before(until) { // nobody was there for a whole window
 		began, until = now, now.Add(q.window)
 	}
-	if q.refusals && now.After(q.ends) {
-		q.extra = max(1, 2*q.extra)
-	}
-	q.begin(began, until, q.size+q.extra, now)
+	q.begin(began, until, q.size, now)
 	q.fresh = true
 }
 
@@ -222,7 +250,7 @@ func (q *quota) spent(now time.Time) time.Time {
 	if q.closedUntil.After(now) {
 		return q.closedUntil
 	}
-	if q.rolling || q.aloneShort(now) || q.left-q.silent >= 1 {
+	if q.rolling || q.aloneShort(now) || q.left+q.extra(now)-q.silent >= 1 {
 		return time.Time{}
 	}
 	return q.until

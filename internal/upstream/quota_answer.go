@@ -13,15 +13,19 @@ import (
 // if the quota is advertised for the first time, because they may have been under it too.
 func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) {
 	first := q.heard.IsZero()
-	single := first && before-float64(a.InFlight) >= outvoted || !first && q.unsaid > 2*q.size*(2+now.Sub(q.heard).Seconds()/q.window.Seconds())
 	if q.lapsed(now) { // it begins anew
-		*q = quota{Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
+		*q = quota{unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
-	q.single, q.unsaid, q.extra = single, 0, 0
 	q.refusals = a.Outcome == Throttled && (first || q.refusals)
 	q.turn(now)
 	q.measure(&t, first, now)
+	if served := before - float64(a.InFlight); first && q.since.IsZero() {
+		q.single = served >= outvoted && !q.refusals
+		q.unsaid = served - q.allows(a.Known)
+	}
+	q.single = q.single && first || q.unsaid > 2*q.size // much more was served than it allows
+	q.unsaid, q.since, q.dear = 0, now, a.Hint.RetryAfter
 	left := q.leftBy(&t, first)
 	var until time.Time
 	switch {

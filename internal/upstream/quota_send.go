@@ -28,7 +28,7 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 		if used == 0 && q.left < 1 && q.units == 0 { // all was spent before we came
 			held = limit.Latest(held, q.until)
 		}
-		if over := used + need - q.size - q.extra; over > 0 {
+		if over := used + need - q.size - q.extra(now); over > 0 {
 			held = limit.Latest(held, q.starts.leave(over, since).Add(q.window+q.spread))
 		}
 	case q.remaining(now) < need:
@@ -68,13 +68,13 @@ func (q *quota) pace(now time.Time) float64 {
 	case q.long():
 		return q.use(left, max(1e-3, h))
 	case q.rolling && q.alone(now) && q.sure(now):
-		return q.even()
+		return q.even(now)
 	case q.rolling && q.alone(now): // what has not been spent shows that the window is shorter
-		return q.even() * (1 + max(left, 0)/q.size)
+		return q.even(now) * (1 + max(left, 0)/q.size)
 	case q.rolling && q.window > 0:
 		h = q.window.Seconds() * (1 - left/q.size)
 	case q.until.IsZero() || q.Remaining < 0:
-		return q.even()
+		return q.even(now)
 	case !q.sure(now): // the reset is rounded up, by half a grain on average
 		h = max(h/2, h-resetGrain.Seconds()/2)
 	}
@@ -90,7 +90,9 @@ func (q *quota) pace(now time.Time) float64 {
 func (q *quota) late() time.Duration { return min(q.window/100, 2*limit.MaxLate) }
 
 // even is the rate at which a window is used up evenly; +Inf while none is known.
-func (q *quota) even() float64 { return q.size / (q.window + q.spread + q.late()).Seconds() }
+func (q *quota) even(now time.Time) float64 {
+	return (q.size + q.extra(now)) / (q.window + q.spread + q.late()).Seconds()
+}
 
 // use is the rate at which a long window is used that has so much left, h seconds before its reset; +Inf: at once.
 func (q *quota) use(left, h float64) float64 {
@@ -149,7 +151,7 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 		}
 		base = base.Add(period)
 	case q.rolling || q.until.IsZero():
-		return limit.Latest(start, q.next).Add(seconds(float64(ahead) * q.charge(1) / min(q.pace(from), 2*q.even())))
+		return limit.Latest(start, q.next).Add(seconds(float64(ahead) * q.charge(1) / min(q.pace(from), 2*q.even(from))))
 	}
 	var in time.Duration
 	switch over := k - left; {

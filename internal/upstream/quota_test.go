@@ -22,10 +22,11 @@ func named(name string) hint.Quota {
 // A told is a State that has calls answered, all by one route.
 type told struct {
 	*State
-	factor float64 // WindowFactor
+	factor  float64 // WindowFactor
+	outcome Outcome // of the next answers
 }
 
-func newTold() *told { return &told{newState(0), 4} }
+func newTold() *told { return &told{newState(0), 4, Success} }
 
 // says lets an answer to a call of that moment advertise those quotas, and returns what is new to
 // observers.
@@ -33,8 +34,8 @@ func (s *told) says(now time.Time, quotas ...hint.Quota) []Known {
 	sent := now
 	now = now.Add(time.Microsecond)
 	scope := s.Scope(&url.URL{Host: "a", Path: "/x"})
-	a := Answer{Counted: s.Start(scope, 1, sent, sent), Scope: scope, Epoch: s.Epoch(), Cost: 1, Sent: sent, Host: "a", Path: "/x", InFlight: 1, WindowFactor: s.factor}
-	a.Hint.Quotas = quotas
+	a := Answer{Outcome: s.outcome, Known: now.Sub(zero), Counted: s.Start(scope, 1, sent, sent), Scope: scope, Epoch: s.Epoch(), Cost: 1, Sent: sent, Host: "a", Path: "/x", InFlight: 1, WindowFactor: s.factor}
+	a.Hint.Quotas, s.outcome = quotas, Success
 	return s.Observe(&a, now).News
 }
 
@@ -190,6 +191,54 @@ func TestASingleAnswerIsOutvoted(t *testing.T) {
 	}
 	if l := s.Learned(now.Add(13 * time.Second)); len(l) != 0 {
 		t.Errorf("repeated, eleven seconds later: %+v", l)
+	}
+}
+
+// A page that allows much less than what was served between two of them is outvoted each time.
+func TestALieIsOutvotedAgain(t *testing.T) {
+	s, now := newTold(), zero
+	for range 5 {
+		for range 100 {
+			now = now.Add(10 * time.Millisecond)
+			s.says(now)
+		}
+		s.says(now, hint.Quota{Limit: 1, Remaining: 0, Reset: span(1), Source: "X-Ratelimit"})
+		now = now.Add(2 * time.Second)
+		s.says(now)
+		if now = now.Add(time.Millisecond); s.ready(now) > 0 {
+			t.Fatalf("the next call may go in %v", s.ready(now))
+		}
+	}
+}
+
+// What only throttled answers advertise holds for some windows. Then it allows more and more, and is forgotten: the
+// upstream has long stopped to throttle anything.
+func TestWhatThrottledAnswersAdvertiseGoesStepByStep(t *testing.T) {
+	s, now := newTold(), zero
+	const size, window = 20, 10 * time.Second
+	for range size {
+		s.says(now)
+	}
+	s.outcome = Throttled
+	s.says(now, hint.Quota{Limit: size, Remaining: 0, Reset: window, Window: window, Source: "Ratelimit"})
+	var windows []int
+	for range 12 {
+		now = now.Add(window)
+		n := 0
+		for at := now; n < 1000; n++ {
+			if at = at.Add(s.ready(at)); at.Sub(now) >= window {
+				break
+			}
+			s.says(at)
+			at = at.Add(time.Millisecond)
+		}
+		windows = append(windows, n)
+	}
+	for i, n := range windows {
+		if i < 2 && n > size+1 || i == 4 && (n <= size || n > 2*size) || i > 0 && n < windows[i-1]-1 || i == 11 && n < 1000 {
+			t.Errorf("%v start in the windows after it; want %d, then more, then all", windows, size)
+			break
+		}
 	}
 }
 
