@@ -51,8 +51,8 @@ func (l *learner) check(inFlight int) {
 					}
 				}
 			}
-			if q.units < 0 || n == 0 && q.units != 0 {
-				broken("quota %q counts %v units, its scopes %d attempts", q.Name, q.units, n)
+			if n == 0 && q.units != 0 || q.Unit != "" && q.units != float64(n) {
+				broken("quota %q counts %v units in flight, its scopes %d attempts", q.Name, q.units, n)
 			}
 		}
 	}
