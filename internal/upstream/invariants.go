@@ -66,7 +66,7 @@ func (l *learner) check(inFlight int) {
 // words what Ready computes, and must agree with it.
 func (s *State) MayStart(now time.Time) bool {
 	if l := s.learned; l != nil {
-		if slices.ContainsFunc(l.scopes, func(a *scope) bool { return len(a.quotas) > 0 }) || l.finder != nil && l.finder.next.After(now) {
+		if slices.ContainsFunc(l.scopes, func(a *scope) bool { return len(a.quotas) > 0 || a.closedUntil.After(now) }) || l.finder != nil && l.finder.next.After(now) {
 			return false
 		}
 	}
