@@ -1,0 +1,39 @@
+package recipes
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-throttle/throttle/throttletest"
+)
+
+// TestBackfill: of 5,000 calls at 50 a second and 1,000 a minute, each prediction is within 5 % of what it came to.
+func TestBackfill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := throttletest.NewServer(perSecond(50), throttletest.Limit{Kind: throttletest.Sliding, N: 1000, Per: time.Minute})
+		var calls []*http.Request
+		for range 5000 {
+			calls = append(calls, get(t, "http://api.test/"))
+		}
+		ends := make(map[int]time.Duration) // predicted, by how many had begun
+		began := time.Now()
+		if err := Backfill(upstream, calls, func(begun int, left time.Duration) { ends[begun] = time.Since(began) + left }); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		if want := 4*time.Minute + 20*time.Second; took < want-time.Second || took > want {
+			t.Errorf("5,000 calls took %v, want %v", took, want)
+		}
+		if len(ends) != 50 {
+			t.Errorf("%d predictions, want 50", len(ends))
+		}
+		for begun, end := range ends {
+			if off := (end - took).Abs(); off > took/20 {
+				t.Errorf("after %d calls the end was foreseen at %v; it came at %v", begun, end, took)
+			}
+		}
+		none(t, upstream, 5000)
+	})
+}
