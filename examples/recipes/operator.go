@@ -21,3 +21,23 @@ func Work(ctx context.Context, base http.RoundTripper, calls []*http.Request, do
 	defer cancel()
 	return t.Shutdown(end)
 }
+
+// Admin returns a client, and a handler for whoever runs the program: PUT /limit?limit=20/s, POST /pause?for=1m
+// and POST /resume. Calls that wait feel each of them at once.
+func Admin(base http.RoundTripper, limit *throttle.LimiterVar) (*http.Client, http.Handler) {
+	t := &throttle.Transport{Base: base, Limiter: limit}
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /limit", func(w http.ResponseWriter, r *http.Request) {
+		if l, err := throttle.ParseLimit(r.FormValue("limit")); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		} else {
+			limit.Set(l)
+		}
+	})
+	mux.HandleFunc("POST /pause", func(_ http.ResponseWriter, r *http.Request) {
+		d, _ := time.ParseDuration(r.FormValue("for")) // nonsense is 0, which does nothing
+		t.Pause("", d)
+	})
+	mux.HandleFunc("POST /resume", func(http.ResponseWriter, *http.Request) { t.Resume("") })
+	return &http.Client{Transport: t}, mux
+}
