@@ -3,12 +3,16 @@ package upstream
 import "time"
 
 // Foreseeable reports whether Predict knows when so many more calls of a scope will have started: no answer has to come
-// first that nobody can foresee, as a probe's, those that a slow start waits for, or one that says when units are back.
+// first that nobody can foresee, as a probe's, those that a slow start waits for, or one that says when units are back;
+// and no limit is searched for, whose rate is not known yet.
 //
 // Example: after a closing without a known limit, one call goes, and each success lets one more be in flight. When the
 // first goes is known, and for the second it is not.
 func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
 	if s.learned != nil {
+		if f := s.learned.finder; f != nil && (f.phase == ramping || f.phase != aside && f.short) {
+			return false // what is held now is probably too low
+		}
 		for _, q := range s.learned.scope(scope).quotas {
 			if !q.lapsed(now) && q.rolling && q.window == 0 {
 				return false
