@@ -83,7 +83,9 @@ func readyOf(parts []Part, at time.Time, n int) time.Time {
 	return m
 }
 
-// Copies are the accounts of the set as they are now, to be run ahead.
+// Copies are the accounts of the set as they are now, to be run ahead. The locks of all are taken together, so they are of
+// one moment. An example: All(10/s, 1000/h) with 3 units of the first and 40 of the second there. What is run ahead takes
+// from both copies, and the accounts stay as they are.
 func (s *Set) Copies() (parts []Part) {
 	s.each(func(a state) { parts = append(parts, &copied{a.clone()}) })
 	return parts

@@ -203,7 +203,11 @@ func (s *Set) locked() *Set {
 }
 
 // An unlimited is the state of a Var, which counts nothing. It is ready at any moment, so of the moments that a Set finds
-// those of the others decide.
+// those of the others decide. Its clock moves with theirs, so that a Var which holds nothing yet is paid at the same
+// moment as the limiters beside it.
+//
+// It is as new until what the Var holds has been replaced once: a key that is dropped and made again would otherwise
+// begin with the first limit, and not with the one that somebody has set since.
 type unlimited struct {
 	clock
 	changed bool // what is held has been replaced

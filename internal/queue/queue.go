@@ -2,9 +2,8 @@
 //
 //	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
 //	hosts.go                   hosts that are closed as a whole, for the calls of all keys
-//	pause.go                   pauses by hand, of one key or all
 //	call.go, turn.go, rest.go, budget.go one call of a Transport, with its attempts and retries
-//	shutdown.go                the end: who still goes, and who is refused
+//	pause.go, shutdown.go      pauses by hand; the end: who still goes, and who is refused
 //	tasks.go                   calls of a Group, which wait without a goroutine each
 //	queue.go                   a Queue: limiters, line and upstream, under one lock
 //	admit.go                   a call arrives: it goes, is refused, or joins the line

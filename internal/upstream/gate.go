@@ -156,9 +156,9 @@ type breaker struct {
 	failures      int    // counted failures without a success between
 	failureCall   uint64 // the call of the first of them
 	failuresMixed bool   // there are some of another call
+	errors        uint8  // 500s since any other answer, at most errorsToCount
 	briefs        uint32 // brief closings since the last other one: their epochs are no reason not to count a failure
 	outageSince   time.Time
-	errors        uint8 // 500s since any other answer, at most errorsToCount
 
 	// The row of closings for throttled answers. It ends with a success that was sent after the first of them: one
 	// that was sent before says nothing of the time since.
@@ -168,13 +168,13 @@ type breaker struct {
 
 	// The reopening.
 	mode       reopening
+	unused     bool      // paced from birth, and no call has started yet
 	next       time.Time // paced: when the next call may start
 	allowed    int       // slowStart, meeting: how many calls may be in flight
 	inFlight   int       // how many are
 	successes  int       // slowStart: since it began
 	opened     time.Time // slowStart: when it began
 	servedRate float64   // slowStart: units a second that were answered before the failures; 0: not known
-	unused     bool      // paced from birth, and no call has started yet
 	firstUntil time.Time // meeting or unused: when that ends, whatever has come
 }
 

@@ -86,10 +86,12 @@ func (q *quota) pace(now time.Time) float64 {
 	return max(r, 2/h) // at the latest after half of the time
 }
 
-// late is how much of the time that a late timer lost may be caught up with.
+// late is how much of the time that a late timer lost may be caught up with. Example: starts are 1 ms apart in a window of
+// 1 s, and the timer comes 3 ms late: the next three go at once, and nothing of the window is lost.
 func (q *quota) late() time.Duration { return min(q.window/100, 2*limit.MaxLate) }
 
-// even is the rate at which a window is used up evenly; +Inf while none is known.
+// even is the rate at which a window is used up evenly; +Inf while none is known. Example: 100 per 10 s and round trips
+// that differ by 50 ms make 9.9 a second: two starts may arrive closer together than they were sent.
 func (q *quota) even(now time.Time) float64 {
 	return (q.size + q.extra(now)) / (q.window + q.spread + q.late()).Seconds()
 }
@@ -106,7 +108,8 @@ func (q *quota) use(left, h float64) float64 {
 	return max(left, 2) / h
 }
 
-// take counts a start of n units at at, and moves the next one by their time at the pace.
+// take counts a start of n units at at, and moves the next one by their time at the pace. The pace is that of the moment:
+// as a window runs out or others take from it, each step is a little longer or shorter than the one before.
 func (q *quota) take(n int, at time.Time, spaced bool) {
 	u := q.charge(n)
 	q.step = 0
@@ -118,7 +121,8 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 	q.note(u, at)
 }
 
-// undo takes back a start that was not used.
+// undo takes back a start that was not used: its units, its place in the log, and the step by which it moved the next
+// one. If another call has started since, that one's place is as late as it was.
 func (q *quota) undo(n int) {
 	q.ended(n)
 	q.answered -= q.ours(n) // it has no answer
@@ -126,7 +130,8 @@ func (q *quota) undo(n int) {
 	q.next, q.step = q.next.Add(-q.step), 0
 }
 
-// ended notes that a call of n units has its answer.
+// ended notes that a call of n units has its answer. From then on what is advertised counts it, or does not, but it is
+// in flight no more.
 func (q *quota) ended(n int) {
 	q.units = max(0, q.units-q.ours(n))
 	q.answered += q.ours(n)
@@ -193,7 +198,8 @@ func (q *quota) within(k, left float64, end time.Duration) time.Duration {
 	return seconds(t)
 }
 
-// A start is one entry of starts: the latest moment, its units, and those of all up to it.
+// A start is one entry of starts: the latest moment, its units, and those of all up to it. The running total makes the
+// units since any moment a difference of two entries, found by bisection.
 type start struct {
 	at           time.Time
 	units, total float64
@@ -202,7 +208,8 @@ type start struct {
 // add adds units to the entry.
 func (s *start) add(units float64) { s.units, s.total = s.units+units, s.total+units }
 
-// starts is a log of own starts, in order.
+// starts is a log of own starts, in order. Example: starts of 3, 2 and 1 units at 1.0, 1.2 and 1.9 s. Since 1.1 s that is
+// 3 units; 5 of the 6 have left a window of 1 s at 2.2 s.
 type starts []start
 
 // after is the number of the first start after t.
