@@ -4,7 +4,9 @@ import "time"
 
 // Foreseeable reports whether Predict knows when so many more calls of a scope will have started: no answer has to come
 // first that nobody can foresee, as a probe's, those that a slow start waits for, or one that says when units are back;
-// and no limit is searched for, whose rate is not known yet.
+// and no limit is searched for, whose rate is not known yet. What is paced is known: by a configured limit, a quota
+// whose window is advertised, or a rate that was found and is held. How long an outage lasts is known to nobody, so the
+// time until the next probe is the least that a call waits, and not what to show to a user.
 //
 // Example: after a closing without a known limit, one call goes, and each success lets one more be in flight. When the
 // first goes is known, and for the second it is not.
