@@ -6,6 +6,7 @@
 //	window.go            what both windows share
 //	fixed.go             windows that follow each other
 //	sliding.go stamps.go any window of that length, exact
+//	dated.go dates.go    units with dates, which somebody else grants
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
@@ -24,6 +25,15 @@
 // them counts is a type of its own (tokens, fixedCount, slidingLog) that is reached only while that lock
 // is held; none of its methods locks. Other functions that need a lock end in
 // Locked.
+//
+// # Units from elsewhere
+//
+// A Dated counts nothing itself: a Supply, outside this package, brings units with dates, from a store that many
+// processes share. Its methods run under the account's lock, so that lock guards the Supply's state too, and
+// a take, a prediction and an answer of the store never see each other half done. A request to the store runs
+// in a goroutine of its own, without the lock, and comes in through Update, which notifies those who wait.
+//
+// # Time
 //
 // Moments are given by the caller, who has read the clock before the lock was won. So they may arrive
 // out of order, and a moment before the account's own clock is lifted to it.

@@ -63,15 +63,20 @@ func formatRate(limit rate.Limit) string {
 
 // String is the bucket's limit as text.
 func (b *Bucket) String() (text string) {
-	b.UnderLock(func() {
-		switch text = formatRate(b.s.limit); {
-		case b.s.limit == rate.Inf:
-			text = "unlimited"
-		case b.s.burst > 1:
-			text += " burst " + strconv.Itoa(b.s.burst)
-		}
-	})
+	b.UnderLock(func() { text = textOf(b.s.limit, b.s.burst) })
 	return text
+}
+
+// textOf is a limit of units per second with a burst as text.
+func textOf(limit rate.Limit, burst int) string {
+	switch text := formatRate(limit); {
+	case limit == rate.Inf:
+		return "unlimited"
+	case burst > 1:
+		return text + " burst " + strconv.Itoa(burst)
+	default:
+		return text
+	}
 }
 
 // text is a window's limit; kind is its last word.
