@@ -41,6 +41,7 @@ type member struct {
 var house = []member{
 	{dir: "soak", own: true},        // tests alone
 	{dir: "integration", own: true}, // tests alone
+	{dir: "fleet", may: []string{"internal/limit", "hint"}},
 	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint"}},
 	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
 	{dir: "internal/upstream", may: []string{"internal/limit", "hint"}},
@@ -75,7 +76,7 @@ var fewComments = []string{}
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
 	var lines []string
-	for _, dir := range []string{".", "hint", "throttletest"} {
+	for _, dir := range []string{".", "fleet", "hint", "throttletest"} {
 		lines = append(lines, parseSource(t, dir).api()...)
 	}
 	slices.Sort(lines)

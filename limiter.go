@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
@@ -124,11 +125,18 @@ func isNil(l Limiter) bool {
 		return l == nil
 	case *LimiterVar:
 		return l == nil
+	case accountant:
+		v := reflect.ValueOf(l)
+		return v.Kind() == reflect.Pointer && v.IsNil()
 	}
 	return false
 }
 
-// asOwn returns the account behind l if l is a limiter of this package; l must not be a nil pointer. It
+// An accountant is a limiter of another package of the library, such as fleet.Limiter: it hands its account
+// out, and the account knows it. A user's struct that embeds one has Account too, but another owner.
+type accountant interface{ Account() limit.Account }
+
+// asOwn returns the account behind l if l is a limiter of the library; l must not be a nil pointer. It
 // compares the exact types: a user's struct that embeds a *Bucket has a Take of its own, which must be
 // asked.
 func asOwn(l Limiter) (limit.Account, bool) {
@@ -143,6 +151,9 @@ func asOwn(l Limiter) (limit.Account, bool) {
 		return &l.window, true
 	case *LimiterVar:
 		return &l.limiter, true
+	case accountant:
+		a := l.Account()
+		return a, limit.OwnerOf(a) == any(l)
 	}
 	return nil, false
 }

@@ -99,17 +99,7 @@ func (d *Dated) SetLimit(limit rate.Limit) {
 
 // Adjust takes n units, as a debt if they are not there; a negative n gives units back.
 func (d *Dated) Adjust(n int) {
-	change(d, func(now time.Time) {
-		if n > 0 {
-			d.s.consume(now, n)
-			return
-		}
-		paid := min(d.s.debt, -n)
-		d.s.debt -= paid
-		if back := -n - paid; back > 0 {
-			d.s.supply.Back(back)
-		}
-	})
+	change(d, func(now time.Time) { d.s.adjust(now, n) })
 }
 
 // Notify has changed called after each change of the limit or the units, until stop.
@@ -217,6 +207,19 @@ func (s *dated) consume(at time.Time, n int) {
 	s.supply.Taken(at, n, s.held)
 }
 
+// adjust implements state.
+func (s *dated) adjust(now time.Time, n int) {
+	if n > 0 {
+		s.consume(now, n)
+		return
+	}
+	paid := min(s.debt, -n)
+	s.debt -= paid
+	if back := -n - paid; back > 0 {
+		s.supply.Back(back)
+	}
+}
+
 // giveBack is for a call that got its units and cannot use them: its ctx has ended, or a limiter of another kind
 // has refused. It puts units of the latest take back with the date that they had. Units taken earlier are lost:
 // their dates are not kept, and a unit that is used long after its date would break the limit.
@@ -279,6 +282,25 @@ func (s *dated) available(now time.Time) float64 {
 func (s *dated) fresh(now time.Time) bool {
 	s.expire(now)
 	return !s.changed && s.held == 0 && s.debt == 0 && !s.paused.After(now) && s.supply.Idle()
+}
+
+// past and carry implement state: the units of a LimiterVar that holds a fleet's limiter are known where they come from,
+// so only a debt goes along, and nothing comes in.
+func (s *dated) past(time.Time) past   { return past{debt: float64(s.debt)} }
+func (s *dated) carry(time.Time, past) {}
+
+// clone implements state. What is run ahead must send for nothing, so the copy is a bucket that has what is in hand, and
+// earns at the rate at which the supply says now that units will come. Example: 3 in hand, and the 1,000 units after
+// those are foreseen in 4 s: a bucket of 250/s with 3 units.
+func (s *dated) clone() state {
+	const units = 1000
+	now := s.last
+	per := s.supply.Beyond(now, 1+units).Sub(s.supply.Beyond(now, 1)).Seconds()
+	c := &tokens{clock: s.clock, limit: s.limit, burst: max(1, s.burst), count: float64(s.held - s.debt)}
+	if per > 0 && s.limit != rate.Inf {
+		c.limit = rate.Limit(units / per)
+	}
+	return c
 }
 
 // spent and spend implement state. What was used is known where the units come from, so nothing has to be

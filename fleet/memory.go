@@ -1,0 +1,77 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Memory is a [Store] in the memory of one process: for tests, for programs that have several Limiters of one
+// limit, and as the description of the law that every Store keeps. The zero Memory is ready to use. It is safe
+// for concurrent use and must not be copied.
+//
+// # The law
+//
+// A limit is a schedule of dates, one unit each 1/rate, which falls behind now by a burst at most when it is
+// idle. A unit may be used from its date on, and no later than the validity W after it.
+//
+//   - Need units get one date, up to 30 s ahead. Want units get dates up to 0.8·W ahead, and at most the
+//     member's part of those: 0.8·W·rate ÷ members, less what it holds.
+//   - A member that has had nothing for W gets its Need at once, on loan: the schedule moves by as many. At
+//     most a tenth of the units of 0.8·W are on loan at a time, or one.
+//   - During a pause nothing is granted for a date before its end.
+//   - Back moves the schedule the other way, and so does Unused if nobody has been granted units since.
+//   - A changed limit keeps what is used: units ahead count as many as before.
+//   - A store that has lost its state, or whose clock went back by more than a second, believes what
+//     members carry in Known, but not more than ten minutes ahead.
+//
+// A limit that was not used for a minute beyond the time it takes to fill is forgotten.
+type Memory struct {
+	mu      sync.Mutex
+	limits  map[string]*state
+	breaker Breaker
+	swept   int64
+	skew    time.Duration // of the clock, in tests
+}
+
+// Exchange implements [Store]. It fails if ctx has ended, and for a limit that cannot be.
+func (m *Memory) Exchange(ctx context.Context, name string, r Request) (Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return Reply{}, err
+	}
+	if !(r.Limit > 0) || r.Limit >= rate.Inf || r.Burst < 1 {
+		return Reply{}, fmt.Errorf("throttle: a fleet cannot share a limit of %v, burst %d", r.Limit, r.Burst)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now().Add(m.skew).UnixMicro()
+	m.sweepLocked(now)
+	s := m.limits[name]
+	if s == nil {
+		if m.limits == nil {
+			m.limits = map[string]*state{}
+		}
+		s = new(state)
+		m.limits[name] = s
+	}
+	return s.exchange(now, r), nil
+}
+
+// Breaker returns what the limiters of this store have in common.
+func (m *Memory) Breaker() *Breaker { return &m.breaker }
+
+// sweepLocked forgets limits that are as new, once a minute.
+func (m *Memory) sweepLocked(now int64) {
+	if now-m.swept < forget {
+		return
+	}
+	m.swept = now
+	for name, s := range m.limits {
+		if s.idle(now) {
+			delete(m.limits, name)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package fleet
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A Store keeps limits for many processes. It is the part that an engine fills in: [Memory] does it for one
+// process, the module throttleredis for Redis and its kin.
+//
+// Exchange takes in what a member knows of the limit of that name, and returns the units that the member is
+// granted. It must be atomic for each name, and read the time from one clock for all members. If it has
+// executed a (Member, Seq) before, it returns the first answer again and changes nothing; an older Seq gets an
+// answer without units. It should obey ctx. It is called without locks, by several goroutines at once.
+//
+// The law that it keeps is described on [Memory]. A Store whose limiters should notice together that it does
+// not answer has a method Breaker() *[Breaker] that returns always the same one; otherwise each limiter finds
+// out by itself. One that can tell of pauses sooner than the next exchange has a method
+// Watch(name string, paused func(left time.Duration)) (stop func()).
+type Store interface {
+	Exchange(ctx context.Context, name string, r Request) (Reply, error)
+}
+
+// A Request is what a member of a fleet tells the store, and what it asks for.
+type Request struct {
+	Member string     // who asks; random, one for each Limiter
+	Seq    uint64     // of the member's requests, from 1
+	Limit  rate.Limit // units per second, above 0 and finite
+	Burst  int        // units, at least 1
+
+	// Validity is W, the longest time from the date of a unit to its use. It is the same in all members.
+	Validity time.Duration
+
+	Need int // units that are usable at one moment, all or none; 0: none
+	Want int // units beyond Need, which may have later dates
+	Held int // units that the member has in hand
+
+	Known Mark // of the newest Reply; zero: there was none
+
+	Pause     time.Duration // nobody may send for so long, as the upstream has advertised; 0: nothing is known
+	NotBefore time.Duration // if Tighten is set: the next unit's date from now, often negative
+	Tighten   bool          // the upstream has advertised fewer units than the burst
+	Back      int           // units that were paid for and not used; they count as never granted
+	Unused    int           // the last of the units granted in Known, which Close gives back
+}
+
+// A Reply is what a store grants. All times count from the moment at which the store executed the request.
+type Reply struct {
+	Runs    []Run         // at most three; the first has the Need units if they are granted
+	Retry   time.Duration // if Need is not granted: when it is worth asking again
+	Pause   time.Duration // nobody may send for so long; 0: no pause
+	Members int           // how many have asked of late, at least 1
+	Known   Mark          // to be carried to the next request
+}
+
+// A Run is Count units, of which the k-th (from 0) is dated First + k·Every.
+type Run struct {
+	First time.Duration // from the execution of the request; not negative
+	Every time.Duration // 0: all at First
+	Count int           // units
+}
+
+// A Mark is what a member carries from one exchange to the next, so that a store that has lost its state gets
+// it back from the members. The moments are microseconds of the store's clock.
+type Mark struct {
+	Now   int64 // when the store answered
+	Next  int64 // the date of the next unit that is not granted yet
+	Pause int64 // until when nobody may send
+}

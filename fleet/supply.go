@@ -1,0 +1,256 @@
+package fleet
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+const (
+	fade  = 500 * time.Millisecond // over which the demand is smoothed
+	phi   = 0.8                    // the part of its share that a process uses without the store
+	alone = 0.1                    // the part of the limit if the number of members was never known
+)
+
+// A supply sends for units and says what may be done without them. The account's lock guards all of it;
+// doc.go tells the states and races.
+type supply struct {
+	hand    *limit.Dated
+	store   Store
+	breaker *Breaker
+	name    string
+	member  string
+	o       Options
+
+	seq     uint64
+	out     *exchange // the request that is out; nil: none, or it is given up
+	retry   time.Time // what a call needs cannot be granted before
+	known   Mark
+	members int
+	closed  bool
+
+	used    int       // units since the last request
+	asked   time.Time // when that was
+	lastUse time.Time
+	demand  float64 // smoothed units per second
+	wanted  int     // of the last request
+	low     int     // units in hand at which more are sent for; 0: only when a call needs some
+
+	news struct { // for the store, sent with the next request
+		pause time.Time // until when nobody may send
+		tight time.Time // the next unit's date is not before; zero: nothing was advertised
+		back  int
+	}
+	share  share
+	lend   bool // the latest Short has said that the supply gives units itself
+	counts Stats
+}
+
+// init makes a supply that has nothing.
+func (s *supply) init(hand *limit.Dated, store Store, name string, o Options) {
+	s.hand, s.store, s.name, s.member, s.o = hand, store, name, newMember(), o
+	s.breaker = new(Breaker)
+	if b, ok := store.(interface{ Breaker() *Breaker }); ok && b.Breaker() != nil {
+		s.breaker = b.Breaker()
+	}
+}
+
+// Check implements limit.Supply.
+func (s *supply) Check() error {
+	if s.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Idle implements limit.Supply.
+func (s *supply) Idle() bool { return s.out == nil }
+
+// Short implements limit.Supply. While the store answers, the moment to ask again is that of the soft timeout:
+// an answer notifies before. After it the share decides, from which units may come at once.
+//
+// Example with a soft timeout of 20 ms: at 0 ms a call finds the hand empty, a request goes out, and the answer is
+// 20 ms. At 2 ms the store's answer brings a unit dated 30 ms; the line is woken and asks again, and the unit's
+// date is the answer, from the hand. Had the store been silent, the line would have asked at 20 ms, and the
+// share would have said when its first unit is there. Later calls ask the share at once.
+func (s *supply) Short(from time.Time, n int) time.Time {
+	now := time.Now()
+	s.lend = false
+	if from.Sub(now) > limit.MaxLate { // a forecast
+		return from
+	}
+	s.giveUpLate(now)
+	up, since, next := s.breaker.look()
+	if up {
+		if s.out == nil && now.Before(s.retry) {
+			return s.retry
+		}
+		if s.out == nil {
+			s.send(now, n, false)
+		}
+		return s.out.sent.Add(s.out.soft)
+	}
+	if s.breaker.claim(now) {
+		s.send(now, n, true)
+	}
+	if !next.After(now) {
+		next = now.Add(firstGap) // somebody else's probe is under way
+	}
+	switch s.o.Mode {
+	case Closed:
+		return next
+	case Share:
+		s.share.set(since, s.shareOf(), max(1, float64(s.hand.Burst())/float64(max(1, s.members))))
+		if at := s.share.after(now, float64(n)); at.After(now) {
+			return limit.Earliest(at, next)
+		}
+	}
+	s.lend = true
+	return from
+}
+
+// giveUpLate gives a request up that has had no answer for the soft timeout.
+func (s *supply) giveUpLate(now time.Time) {
+	if s.out != nil && now.Sub(s.out.sent) >= s.out.soft {
+		s.breaker.lost(now, s.out.sent)
+		s.out = nil
+	}
+}
+
+// shareOf is the rate at which this process may go without the store.
+func (s *supply) shareOf() float64 {
+	if n := max(s.members, s.o.Members); n > 0 {
+		return float64(s.hand.Limit()) * phi / float64(n)
+	}
+	return float64(s.hand.Limit()) * alone
+}
+
+// Spend implements limit.Supply: it gives what Short has promised under the same lock. The breaker is not asked
+// again, because another limiter may have found the store well in between.
+func (s *supply) Spend(at time.Time, n int) bool {
+	if !s.lend {
+		return false
+	}
+	s.lend = false
+	if s.o.Mode == Share {
+		s.share.take(at, float64(n))
+	}
+	s.counts.Used += uint64(n)
+	s.counts.Alone += uint64(n)
+	return true
+}
+
+// Taken implements limit.Supply. When the hand runs low it sends for more, so that no call has to wait.
+func (s *supply) Taken(at time.Time, n, held int) {
+	s.used += n
+	s.lastUse = at
+	s.counts.Used += uint64(n)
+	if held <= s.low && s.low > 0 {
+		s.sendAhead(time.Now())
+	}
+}
+
+// Returned implements limit.Supply.
+func (s *supply) Returned(n, kept int) {
+	s.counts.Used -= uint64(n)
+	s.counts.Expired += uint64(n - kept)
+	s.used = max(0, s.used-n)
+}
+
+// sendAhead sends a request that no call waits for, if none is out and the store answers.
+func (s *supply) sendAhead(now time.Time) {
+	if l := s.hand.Limit(); s.out != nil || s.closed || l <= 0 || l == rate.Inf {
+		return
+	}
+	if up, _, _ := s.breaker.look(); up {
+		s.send(now, 0, false)
+	}
+}
+
+// Beyond implements limit.Supply: what is missing comes at the rate of late, but at least at an even share and
+// at most at the whole rate. Example: 100/s, 4 members, 40 units a second of late: 20 units beyond the hand take
+// half a second.
+func (s *supply) Beyond(from time.Time, units float64) time.Time {
+	r := float64(s.hand.Limit())
+	pace := min(r, max(s.demand, r/float64(max(1, s.members))))
+	if up, _, _ := s.breaker.look(); !up {
+		switch s.o.Mode {
+		case Open:
+			return from
+		case Closed:
+			return from.Add(limit.Forever)
+		}
+		pace = s.shareOf()
+	}
+	if units/pace > limit.Forever.Seconds() {
+		return from.Add(limit.Forever)
+	}
+	return from.Add(time.Duration(units / pace * 1e9))
+}
+
+// Back implements limit.Supply.
+func (s *supply) Back(n int) { s.news.back += n }
+
+// tighten notes that the upstream has so many units left, less than the burst. The date of the next unit says
+// that in one number, of which the latest counts: with 3 units left at 10/s it is 200 ms ago.
+func (s *supply) tighten(now time.Time, remaining int64) {
+	every := 1e9 / float64(s.hand.Limit())
+	if ahead := float64(1-remaining) * every; ahead > -float64(limit.Forever) && ahead < float64(limit.Forever) {
+		s.news.tight = limit.Latest(s.news.tight, now.Add(time.Duration(ahead)))
+	}
+}
+
+// stopAll stops this process, and passes the pause on at once.
+func (s *supply) stopAll(now time.Time, pause time.Duration) {
+	s.counts.Expired += uint64(s.hand.Pause(now.Add(pause)))
+	s.news.pause = limit.Latest(s.news.pause, now.Add(pause))
+	s.sendAhead(now)
+}
+
+// size updates the demand, and returns how many units to have in hand: what is used within the horizon. If a call
+// finds the hand empty right after the last unit was used, others wait behind it: twice as many as last time, and
+// no less than an even part. If a line waits while units are there, half as many again, so that a member which
+// has little gets its part. Below 4 nothing is held ahead, because too much of it would expire.
+func (s *supply) size(now time.Time, need int) int {
+	rtt, _ := s.breaker.times()
+	if e := now.Sub(s.asked).Seconds(); !s.asked.IsZero() && e > 0 {
+		sample := float64(s.used) / e
+		s.demand = sample + (s.demand-sample)*math.Exp(-e/fade.Seconds())
+	}
+	s.asked, s.used = now, 0
+	far := horizon(s.o.Validity).Seconds()
+	want := s.demand * far
+	switch {
+	case need > 0 && now.Sub(s.lastUse) <= 2*rtt+time.Millisecond:
+		want = max(want, 2*float64(s.wanted), far*float64(s.hand.Limit())/float64(max(1, s.members)))
+	case need == 0 && s.hand.Watched():
+		want = max(want, 1.5*float64(s.wanted))
+	}
+	want = min(want, far*float64(s.hand.Limit()), 1<<20)
+	s.wanted = max(need, int(want))
+	if want < 4 {
+		return 0
+	}
+	return int(want)
+}
+
+// stats is Limiter.Stats with the lock.
+func (s *supply) stats(now time.Time) Stats {
+	c := s.counts
+	var expired uint64
+	c.Held, c.Debt, expired = s.hand.Held(now)
+	c.Expired += expired
+	c.Members, c.Mode = s.members, "shared"
+	if up, _, _ := s.breaker.look(); !up {
+		c.Mode = [...]string{"share", "closed", "open"}[s.o.Mode]
+	}
+	c.RoundTrip, _ = s.breaker.times()
+	c.Paused = max(0, s.hand.Paused().Sub(now))
+	if s.hand.Limit() < rate.Inf {
+		c.Excess = float64(s.hand.Limit())*s.o.Validity.Seconds() + 1
+	}
+	return c
+}
