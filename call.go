@@ -141,7 +141,15 @@ func (c *call) observe() queue.Outcome {
 			r.Route.Host = resp.Request.URL.Host
 		}
 	}
-	wait := c.report(&r, quiet && outcome <= queue.Neutral && r.Status != http.StatusInternalServerError && len(r.Hint.Quotas) == 0)
+	silent := outcome <= queue.Neutral && len(r.Hint.Quotas) == 0
+	wait := c.report(&r, quiet && silent && r.Status != http.StatusInternalServerError)
+	if !silent {
+		c.turn.Limiters(func(l any) {
+			if o, ok := l.(Observer); ok {
+				o.Observe(r.Hint, c.turn.Started())
+			}
+		})
+	}
 	switch {
 	case outcome >= queue.Overloaded:
 		c.notify(onThrottled, Event{Wait: wait})

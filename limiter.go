@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -38,6 +39,14 @@ type Adjuster interface{ Adjust(n int) }
 // ends that and may be called twice; a call that is already on its way may still arrive after stop.
 type Notifier interface {
 	Notify(changed func()) (stop func())
+}
+
+// An Observer is a Limiter that wants to know what the upstream says about limits in answers to calls that it has
+// paid for; sent is when the call was sent. A limit that many processes share passes it on to the others. Observe
+// is called by several goroutines at once, without locks, after every answer of a [Transport] that is throttled
+// or advertises a quota, also for the parts of an [All]. It must not block.
+type Observer interface {
+	Observe(h hint.Hint, sent time.Time)
 }
 
 // All returns a Limiter that takes n units from each of limiters or from none; its wait is the longest of

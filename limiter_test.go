@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/hint"
 )
 
 func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
@@ -497,6 +500,153 @@ func (w *wrapped) Take(ctx context.Context, n int) (time.Duration, error) {
 		return 0, errors.New("asked too often")
 	}
 	return w.Bucket.Take(ctx, n)
+}
+
+// An observed is a limiter of another kind that notes what it is told.
+type observed struct {
+	bare
+	mu   sync.Mutex
+	seen []hint.Hint
+	sent []time.Time
+}
+
+func (o *observed) Observe(h hint.Hint, sent time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen, o.sent = append(o.seen, h), append(o.sent, sent)
+}
+
+// TestObserver: a limiter that asks for it is told of what answers say of limits, and of nothing else.
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := new(observed)
+		answers := []*http.Response{
+			{StatusCode: 200},
+			{StatusCode: 200, Header: http.Header{"X-Ratelimit-Remaining": {"7"}, "X-Ratelimit-Limit": {"10"}}},
+			{StatusCode: 500},
+			{StatusCode: 429, Header: http.Header{"Retry-After": {"3"}}},
+			{StatusCode: 200},
+		}
+		tr := &throttle.Transport{
+			Limiter: throttle.All(throttle.NewBucket(100, 10), o),
+			Retry:   throttle.Retry{MaxAttempts: 1},
+			Base: baseFunc(func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second)
+				resp := answers[0]
+				resp.Body = http.NoBody
+				answers = answers[1:]
+				return resp, nil
+			}),
+		}
+		start := time.Now()
+		for range 5 {
+			req, _ := http.NewRequest("GET", "http://example.com/", nil)
+			if _, err := tr.RoundTrip(req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(o.seen) != 2 || o.seen[0].Quotas[0].Remaining != 7 || o.seen[1].RetryAfter != 3*time.Second {
+			t.Fatalf("told %+v", o.seen)
+		}
+		if at := o.sent[1].Sub(start); at < 3*time.Second || at >= 4*time.Second {
+			t.Errorf("the throttled call was sent after %v", at)
+		}
+	})
+}
+
+// TestFleetPause: a 429 to one process stops another one that shares the limit, whatever their keys, and they come
+// back at the limit's rate.
+func TestFleetPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, start := new(fleet.Memory), time.Now()
+		var mu sync.Mutex
+		var starts []time.Duration
+		throttled := true
+		send := baseFunc(func(*http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			starts = append(starts, time.Since(start))
+			if throttled {
+				throttled = false
+				return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"5"}}, Body: http.NoBody}, nil
+			}
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		})
+		var processes []*throttle.Transport
+		for range 2 {
+			lim := fleet.New(store, "api", 10, 5, fleet.Options{})
+			processes = append(processes, &throttle.Transport{LimiterFor: func(string) throttle.Limiter { return lim }, Base: send})
+		}
+		var wg sync.WaitGroup
+		call := func(i int) {
+			wg.Go(func() {
+				req, _ := http.NewRequest("GET", "http://example.com/", nil)
+				if resp, err := processes[i].RoundTrip(req); err != nil || resp.StatusCode != 200 {
+					t.Errorf("%v, %v", resp, err)
+				}
+			})
+		}
+		call(0)
+		time.Sleep(300 * time.Millisecond)
+		for range 10 {
+			call(1)
+		}
+		wg.Wait()
+		if len(starts) != 12 || starts[0] > 0 || starts[1] < 5*time.Second {
+			t.Fatalf("starts at %v", starts)
+		}
+		for i := 2; i < len(starts); i++ {
+			// The unit of process 0 may be used late, after its own gate's jitter.
+			if gap := starts[i] - starts[i-1]; gap > 101*time.Millisecond {
+				t.Errorf("a gap of %v: %v", gap, starts)
+			}
+		}
+		if last := starts[11] - starts[1]; last < 900*time.Millisecond || last > 1300*time.Millisecond {
+			t.Errorf("11 calls in %v after the pause, want about a second: %v", last, starts)
+		}
+	})
+}
+
+// TestFleetLimiterIsOwn: a fleet's limiter counts as one of the library's, and a struct that embeds one does not.
+func TestFleetLimiterIsOwn(t *testing.T) {
+	var none *fleet.Limiter
+	synctest.Test(t, func(t *testing.T) {
+		lim := fleet.New(new(fleet.Memory), "x", 10, 1, fleet.Options{})
+		// Two foreign limiters without Adjust cannot be joined; one paid twice is paid once.
+		all := throttle.All(lim, bare{}, lim)
+		for range 2 {
+			all.Take(context.Background(), 1)
+			synctest.Wait()
+		}
+		if used := lim.Stats().Used; used != 1 {
+			t.Errorf("%d units used by one call", used)
+		}
+		mine := &counting{Limiter: lim}
+		throttle.All(mine, throttle.NewLeaky(1)).Take(context.Background(), 1)
+		if mine.takes != 1 {
+			t.Error("the Take of a struct that embeds a fleet's limiter is not asked")
+		}
+		synctest.Wait()
+	})
+	func() {
+		defer func() {
+			if got := fmt.Sprint(recover()); !strings.Contains(got, "nil *fleet.Limiter") {
+				t.Errorf("All of a nil pointer: %v", got)
+			}
+		}()
+		throttle.All(none)
+	}()
+}
+
+// counting embeds a limiter and has a Take of its own.
+type counting struct {
+	*fleet.Limiter
+	takes int
+}
+
+func (c *counting) Take(ctx context.Context, n int) (time.Duration, error) {
+	c.takes++
+	return c.Limiter.Take(ctx, n)
 }
 
 func TestEmbeddedLimiterIsForeign(t *testing.T) {

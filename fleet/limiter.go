@@ -126,11 +126,12 @@ func (l *Limiter) SetLimit(limit rate.Limit) {
 }
 
 // Observe passes on what the upstream says in an answer to a call that this Limiter has paid for. A time not to
-// send (Retry-After) stops all processes; remaining units, of a quota that counts requests, can only tighten
-// the limit. sent is when the call was sent. A Transport calls it by itself.
+// send (Retry-After) stops all processes; one for a quota that the answer names (Scope) holds the routes of that
+// quota, in this process alone. Remaining units, of a quota that counts requests, can only tighten the limit.
+// sent, when the call was sent, is not used. A Transport calls Observe by itself.
 func (l *Limiter) Observe(h hint.Hint, sent time.Time) {
 	pause := time.Duration(0)
-	if h.Throttled {
+	if h.Throttled && h.Scope == "" {
 		pause = min(h.RetryAfter, limit.MaxBelief)
 	}
 	remaining := int64(math.MaxInt64)

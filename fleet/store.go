@@ -17,8 +17,7 @@ import (
 //
 // The law that it keeps is described on [Memory]. A Store whose limiters should notice together that it does
 // not answer has a method Breaker() *[Breaker] that returns always the same one; otherwise each limiter finds
-// out by itself. One that can tell of pauses sooner than the next exchange has a method
-// Watch(name string, paused func(left time.Duration)) (stop func()).
+// out by itself.
 type Store interface {
 	Exchange(ctx context.Context, name string, r Request) (Reply, error)
 }

@@ -143,13 +143,39 @@ type dated struct {
 	}
 }
 
-// takeBy implements state. One unit that is ripe at the front is taken the short way.
+// pay takes one unit, if the first run has one that is ripe: the whole cost of a take that need not wait. In
+// all other cases it says no, and the long way finds out: several units, a debt, a pause, a run behind the first
+// that is ripe earlier. Example: of a run of 3 units from 10 ms on, each 5 ms, a call at 12 ms takes the first, and
+// the run is one of 2 units from 15 ms on.
+func (s *dated) pay(at time.Time, n int) bool {
+	at = s.lift(at)
+	if n != 1 || s.held == 0 || s.debt > 0 || s.limit == rate.Inf || !s.paused.IsZero() {
+		return false
+	}
+	r := &s.runs[0]
+	if r.First.After(at) || !r.Until.After(at) || s.supply.Check() != nil {
+		return false
+	}
+	s.clock.last, s.latest.at = at, at
+	s.latest.First, s.latest.Until, s.latest.Count = r.First, r.Until, 1
+	if s.cut(r, 1); r.Count == 0 {
+		s.sweep()
+	}
+	s.supply.Taken(at, 1, s.held)
+	return true
+}
+
+// payAlone is pay, for a call that pays nothing but this account.
+func (d *Dated) payAlone(at time.Time, n int) bool {
+	d.g.mu.Lock()
+	defer d.g.mu.Unlock()
+	return d.s.pay(at, n)
+}
+
+// takeBy implements state. It tries pay, the common case, first.
 func (s *dated) takeBy(at, now time.Time, n int) (time.Time, error) {
-	if n == 1 && s.held > 0 && s.debt == 0 && s.paused.IsZero() {
-		if r := &s.runs[0]; !r.First.After(at) && r.Until.After(now) && s.supply.Check() == nil {
-			s.consume(at, 1)
-			return Earliest(s.latest.at, now), nil
-		}
+	if s.pay(at, n) {
+		return Earliest(s.latest.at, now), nil
 	}
 	return takeReady(s, at, now, n)
 }

@@ -58,7 +58,9 @@ func (s *dated) cut(r *Run, n int) {
 	s.held -= n
 }
 
-// sweep removes empty runs, and keeps the memory.
+// sweep removes empty runs, and keeps the memory, so that units come and go without an allocation. The order of
+// the others stays: a run is put in by its first date, and later takes may leave one behind another whose dates
+// are earlier. That costs a unit some of its time, never its date: each one is looked at by its own.
 func (s *dated) sweep() { s.runs = slices.DeleteFunc(s.runs, func(r Run) bool { return r.Count == 0 }) }
 
 // ripe is how many of a run's units may be used at that moment, if none has expired. A unit may be used at the very

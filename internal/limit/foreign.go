@@ -64,6 +64,20 @@ func (s *Set) Take(ctx context.Context, n int) (time.Duration, error) {
 	return wait, err
 }
 
+// Each visits the limiters as users know them: those of other kinds, and the owners of accounts that know theirs. A
+// Bucket's account does not: nobody has a question to a Bucket that its account could not answer. No lock is
+// needed, because a Set in use does not change.
+func (s *Set) Each(visit func(l any)) {
+	for _, a := range s.accounts {
+		if owner := OwnerOf(a); owner != nil {
+			visit(owner)
+		}
+	}
+	for _, l := range s.foreign {
+		visit(l)
+	}
+}
+
 // Silent reports whether one of the foreign limiters has no Notify. It cannot say that what it answered
 // no longer holds, so it must be asked again from time to time.
 func (s *Set) Silent() bool {

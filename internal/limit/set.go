@@ -112,9 +112,10 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 }
 
 // Pay takes n units as of now, if they are there. It is the whole cost of a call that need not wait, so
-// a single bucket is asked in the shortest way.
+// a single bucket or hand of dated units is asked in the shortest way.
 func (s *Set) Pay(now time.Time, n int) bool {
-	if s.sole != nil && s.sole.payAlone(now, n) {
+	switch {
+	case s.sole != nil && s.sole.payAlone(now, n), s.payDated(now, n):
 		return true
 	}
 	m, err := s.TakeBy(now, now, n)
@@ -151,6 +152,15 @@ func (s *Set) each(visit func(state)) {
 	for _, a := range s.accounts {
 		visit(stateOf(a))
 	}
+}
+
+// payDated is Pay of a set whose only account is a Dated.
+func (s *Set) payDated(now time.Time, n int) bool {
+	if len(s.accounts) != 1 {
+		return false
+	}
+	d, ok := s.accounts[0].(*Dated)
+	return ok && d.payAlone(now, n)
 }
 
 // GiveBack undoes an unused TakeBy of n units that answered at. at tells the windows which units are meant:
