@@ -37,7 +37,8 @@
 // # Pauses
 //
 // What an upstream says in an answer to one process reaches the others. A time not to send stops them with
-// their next request to the store, at most W later; afterwards units are dated at the limit's rate, so the whole fleet comes back evenly. Remaining units only tighten.
+// their next request to the store, at most W later; afterwards units are dated at the limit's rate, so the whole
+// fleet comes back evenly. Remaining units only tighten.
 //
 // # Usage
 //

@@ -1,0 +1,311 @@
+package throttleredis
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet"
+)
+
+// A server is a redis-server of a test, on a free port and without a disk.
+type server struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+// start starts a redis-server, or skips the test if none is installed.
+func start(t *testing.T) *server {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("THROTTLE_REQUIRE_SERVERS") != "" {
+			t.Fatal("redis-server is missing")
+		}
+		t.Skip("redis-server is missing")
+	}
+	for range 5 {
+		s, err := startOn(path, freePort(t))
+		if err == nil {
+			t.Cleanup(s.kill)
+			return s
+		}
+		t.Log(err)
+	}
+	t.Fatal("redis-server does not start")
+	return nil
+}
+
+// freePort is free now; somebody else may take it before the server does, so start tries again.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func startOn(path string, port int) (*server, error) {
+	s := &server{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s.cmd = exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no")
+	s.cmd.Dir = os.TempDir()
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			go io.Copy(io.Discard, out)
+			return s, nil
+		}
+	}
+	s.cmd.Wait()
+	return nil, fmt.Errorf("redis-server on %s ends at once", s.addr)
+}
+
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+}
+
+// client is one with its default settings, as a user may have it.
+func (s *server) client(t *testing.T) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.addr})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A record is one exchange with the store in memory.
+type record struct {
+	at      time.Time
+	request fleet.Request
+	reply   fleet.Reply
+}
+
+// remember makes a random story of three members with the store in memory, in virtual time. Its pauses are shorter
+// than what a store forgets after.
+func remember(t *testing.T, seed uint64) (story []record) {
+	synctest.Test(t, func(t *testing.T) {
+		r, m := rand.New(rand.NewPCG(seed, 7)), new(fleet.Memory)
+		limit, burst := rate.Limit(1+r.IntN(2000)), 1+r.IntN(100)
+		known, seqs, last := [3]fleet.Mark{}, [3]uint64{}, [3]time.Time{}
+		for range 300 {
+			time.Sleep(time.Duration(r.ExpFloat64()*2e7) * time.Microsecond / 1000)
+			if r.IntN(60) == 0 {
+				time.Sleep(time.Duration(r.IntN(20)) * time.Second)
+			}
+			if r.IntN(80) == 0 {
+				limit = rate.Limit(r.Float64() * 1000)
+			}
+			i := r.IntN(3)
+			if seqs[i] == 0 || r.IntN(10) > 0 || time.Since(last[i]) > 30*time.Second {
+				seqs[i]++
+			}
+			q := fleet.Request{
+				Member: string(rune('a' + i)), Seq: seqs[i] - uint64(r.IntN(20)/19)*min(1, seqs[i]-1),
+				Limit: limit, Burst: burst, Validity: 250 * time.Millisecond,
+				Need: r.IntN(3) * r.IntN(4), Want: r.IntN(3) * r.IntN(100), Held: r.IntN(5), Known: known[i],
+			}
+			switch r.IntN(25) {
+			case 0:
+				q.Pause = time.Duration(r.IntN(3000)) * time.Millisecond
+			case 1:
+				q.Tighten, q.NotBefore = true, time.Duration(r.IntN(2000)-1900)*time.Millisecond
+			case 2:
+				q.Back = r.IntN(50)
+			case 3:
+				q.Unused = r.IntN(5)
+			}
+			last[i] = time.Now()
+			reply, err := m.Exchange(t.Context(), "x", q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known[i] = reply.Known
+			story = append(story, record{time.Now(), q, reply})
+		}
+	})
+	return story
+}
+
+// TestSameLaw: the script and the store in memory grant the same, at the same moments. The script gets its clock
+// from the test here.
+func TestSameLaw(t *testing.T) {
+	c := start(t).client(t)
+	timed := strings.Replace(script, "redis.call('TIME')", "{ARGV[17], ARGV[18]}", 1)
+	for seed := range uint64(20) {
+		for i, s := range remember(t, seed) {
+			us := s.at.UnixMicro()
+			args := append(arguments(&s.request), us/1e6, us%1e6)
+			numbers, err := c.Eval(t.Context(), timed, []string{Key(fmt.Sprint("law", seed))}, args...).Int64Slice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := parse(numbers)
+			if err != nil || !reflect.DeepEqual(got, s.reply) {
+				t.Fatalf("seed %d, exchange %d of %+v:\n got %+v, %v\nwant %+v", seed, i, s.request, got, err, s.reply)
+			}
+		}
+	}
+}
+
+// TestServer: round trips, NOSCRIPT, the life of a key, and what cannot be.
+func TestServer(t *testing.T) {
+	c := start(t).client(t)
+	ctx, s := t.Context(), New(c)
+	ask := func(name string, seq uint64) (fleet.Reply, error) {
+		return s.Exchange(ctx, name, fleet.Request{Member: "a", Seq: seq, Limit: 10, Burst: 5, Validity: 250 * time.Millisecond, Need: 1})
+	}
+	for seq := range uint64(3) {
+		if seq == 2 {
+			c.ScriptFlush(ctx)
+		}
+		if r, err := ask("x", seq+1); err != nil || len(r.Runs) != 1 || r.Runs[0] != (fleet.Run{Count: 1}) || r.Members != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if ttl := c.PTTL(ctx, Key("x")).Val(); ttl < 50*time.Second || ttl > 2*time.Minute {
+		t.Errorf("the key lives for %v", ttl)
+	}
+	for _, name := range []string{"", "{", "a}b", "two\nlines", strings.Repeat("x", 1<<20)} {
+		if _, err := ask(name, 1); err != nil {
+			t.Errorf("%.20q: %v", name, err)
+		}
+	}
+	c.Set(ctx, Key("text"), "x", 0)
+	if _, err := ask("text", 1); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("a key of another type: %v", err)
+	}
+	c.HSet(ctx, Key("rubbish"), "n", "no", "p", "1e400", "s", "", "w", "-", "m:a", "1 2", "m:b", "x")
+	if r, err := ask("rubbish", 1); err != nil || len(r.Runs) != 1 {
+		t.Errorf("rubbish: %+v, %v", r, err)
+	}
+	if _, err := s.Exchange(ctx, "x", fleet.Request{Limit: rate.Inf, Burst: 1}); err == nil {
+		t.Error("an infinite limit is no error")
+	}
+	c.Close()
+	if _, err := ask("x", 9); !errors.Is(err, redis.ErrClosed) {
+		t.Errorf("a closed client: %v", err)
+	}
+}
+
+// TestAnswers: what no script of ours answers is an error.
+func TestAnswers(t *testing.T) {
+	for _, n := range [][]int64{nil, {1}, {0, 0, 1, 0, 0, 0, 1}, {-1, 0, 1, 0, 0, 0}, {0, 1 << 62, 1, 0, 0, 0}, {0, 0, 1, 0, 0, 0, 1 << 62, 0, 1}, make([]int64, 18)} {
+		if r, err := parse(n); err == nil {
+			t.Errorf("%v: %+v", n, r)
+		}
+	}
+	for name, want := range map[string]string{"a": "throttle:{a}", "a b/c": "throttle:{a b/c}"} {
+		if got := Key(name); got != want {
+			t.Errorf("Key(%q) = %q", name, got)
+		}
+	}
+	if Key("{a") == Key("a") || strings.Count(Key("}{"), "{") != 1 {
+		t.Error("a name with braces")
+	}
+}
+
+// TestProcesses: several processes, each with a client of its own, use one limit, and go on when the server is
+// stopped for a while. It says what was used at most, not how fast.
+func TestProcesses(t *testing.T) {
+	srv := start(t)
+	const limit, burst = 500, 5
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var uses []time.Duration
+	var lims []*fleet.Limiter
+	began := time.Now()
+	for range 4 {
+		lim := New(srv.client(t)).Limiter("x", limit, burst)
+		lims = append(lims, lim)
+		q := throttle.NewQueue(lim, throttle.QueueOptions{})
+		for range 4 {
+			wg.Go(func() {
+				for q.Wait(ctx) == nil {
+					mu.Lock()
+					uses = append(uses, time.Since(began))
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(uses) }
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for !ok() {
+			if time.Since(began) > time.Minute {
+				t.Fatal(what)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	until("500 units", func() bool { return count() >= 500 })
+	srv.cmd.Process.Signal(syscall.SIGSTOP)
+	defer srv.cmd.Process.Signal(syscall.SIGCONT)
+	until("a process notices that the server hangs", func() bool {
+		for _, l := range lims {
+			if l.Stats().Mode == "shared" {
+				return false
+			}
+		}
+		return true
+	})
+	n := count()
+	until("units of the share", func() bool { return count() >= n+50 })
+	srv.cmd.Process.Signal(syscall.SIGCONT)
+	granted := func() (n uint64) {
+		for _, l := range lims {
+			n += l.Stats().Granted
+		}
+		return n
+	}
+	before := granted()
+	until("the server grants again", func() bool { return granted() > before+100 })
+	cancel()
+	wg.Wait()
+	for _, l := range lims {
+		if err := l.Close(); err != nil {
+			t.Log(err) // the machine may be busy
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	// While the server hangs each process may use a share beside what it holds: 0.8 of the limit in all, and its part
+	// of the burst. A worker that the machine has kept waiting writes its unit down late: one each.
+	worst, least := 0.0, 1e18
+	for i, at := range uses {
+		due := at.Seconds() * limit * 1.8
+		least = min(least, float64(i)-due)
+		worst = max(worst, float64(i)+1-due-least)
+	}
+	if most := burst + limit*0.25*1.8 + 1 + 4*2 + 16; worst > most {
+		t.Errorf("a window of L admits %.1f + 1.8·limit·L, want at most %.1f", worst, most)
+	}
+	t.Logf("%d units in %v", len(uses), uses[len(uses)-1])
+}
