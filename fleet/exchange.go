@@ -144,6 +144,7 @@ func (s *supply) addAll(now time.Time, x *exchange, reply *Reply) {
 		s.hand.Add(limit.Run{First: now.Add(run.First), Until: until, Every: run.Every, Count: run.Count})
 	}
 	s.counts.Granted += uint64(got)
+	s.got = got
 	switch rtt, _ := s.breaker.times(); {
 	case x.want == 0:
 		s.low = 0
@@ -161,7 +162,8 @@ func validity(w time.Duration) time.Duration {
 }
 
 // close is Limiter.Close. It tells the store how many units of the end of the schedule are unused; the store takes
-// them back if no other member was granted units since, otherwise they expire. Nothing is told to a store that
+// them back if no other member was granted units since, otherwise they expire. Those are units of the newest answer
+// at most: between older ones others may have got theirs. Nothing is told to a store that
 // does not answer.
 func (s *supply) close() (err error) {
 	var r Request
@@ -176,7 +178,7 @@ func (s *supply) close() (err error) {
 		up, _, _ = s.breaker.look()
 		r = Request{
 			Member: s.member, Limit: s.hand.Limit(), Burst: s.hand.Burst(), Validity: s.o.Validity,
-			Unused: s.hand.Empty(),
+			Unused: min(s.hand.Empty(), s.got),
 		}
 		s.tell(&r, &exchange{}, now)
 	})

@@ -37,6 +37,7 @@ type supply struct {
 	lastUse time.Time
 	demand  float64 // smoothed units per second
 	wanted  int     // of the last request
+	got     int     // units of the newest answer
 	low     int     // units in hand at which more are sent for; 0: only when a call needs some
 
 	news struct { // for the store, sent with the next request
