@@ -50,8 +50,9 @@ var suites = []suite{
 		file: "client.go",
 		old:  "c.httpClient.Do(",
 		new:  "throttledClient(c.httpClient).Do(",
-		// They measure resty's own pauses, and allow 5 or 10 ms more: they fail on a busy machine.
-		skip:   "^TestClientRetryWait(Callback(TooShort|TooLong|SwitchToDefault)?)?$",
+		// The first ones measure resty's own pauses, and allow 5 or 10 ms more: they fail on a busy machine. GH917 sends 4,000
+		// requests to an endpoint that answers nothing but 500, which closes the gate (Retry.Failures).
+		skip:   "^Test(ClientRetryWait(Callback(TooShort|TooLong|SwitchToDefault)?)?|RequestGH917)$",
 		shards: 4, jobs: 20, // the tests sleep for 80 s in all
 	},
 }
