@@ -612,7 +612,13 @@ func (w *strictWorld) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // call makes one call, reads what it likes of the answer, and closes it, as a caller has to, once.
 func (w *strictWorld) call(ctx context.Context, tr *throttle.Transport, req *http.Request) {
-	defer func() { recover() }() // Base, or a hook
+	defer func() {
+		switch p := recover(); p {
+		case nil, "Base", "a hook", "Check":
+		default:
+			panic(p) // not one of ours
+		}
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if w.draw(4) == 0 {

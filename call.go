@@ -125,6 +125,7 @@ func (c *call) observe() queue.Outcome {
 	case c.err != nil:
 	case c.t.Hint != nil:
 		r.Hint = c.t.Hint(c.resp, r.At)
+		r.Late = time.Since(r.At)
 	default:
 		r.Hint = hint.Parse(c.resp, r.At)
 	}

@@ -122,6 +122,31 @@ func TestCustomHint(t *testing.T) {
 	})
 }
 
+// A Hint that takes its time, as one that reads a slow body does, delays its own call alone: those that wait go when
+// their units are there.
+func TestSlowHintDelaysNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) { return reply(req, 503), nil })
+		tr := &throttle.Transport{
+			Base:    up,
+			Limiter: throttle.NewBucket(10, 1),
+			Retry:   throttle.Retry{MaxAttempts: 1},
+			Hint: func(*http.Response, time.Time) hint.Hint {
+				time.Sleep(90 * time.Millisecond)
+				return hint.Hint{}
+			},
+		}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() { status(tr, t.Context(), "http://x/") })
+		}
+		all.Wait()
+		if got, want := up.times(), []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}; !slices.Equal(got, want) {
+			t.Errorf("sent at %v, want %v", got, want)
+		}
+	})
+}
+
 // Whatever time an upstream advertises, no pause is negative, endless or forgotten.
 func TestAbsurdHints(t *testing.T) {
 	for _, noted := range []time.Duration{math.MinInt64, -1, math.MaxInt64, 100 * 365 * 24 * time.Hour} {

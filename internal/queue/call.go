@@ -172,6 +172,7 @@ type Result struct {
 	Hint    hint.Hint
 	Route   Route // that has answered
 	At      time.Time
+	Late    time.Duration // how long after At it is reported: a Hint may have read a body meanwhile
 }
 
 // Report hands the result of an attempt to the key, and lets the line see what has changed. It returns
@@ -189,22 +190,23 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 	}
 	o.wants &^= counted
 	q.noteFailingLocked(r.Outcome)
-	// The order matters. First the gate learns of the answer. Then the waiters are put where it has
-	// moved them, by their routes. Then those leave for whom the closing
-	// lasts too long, and only then may the head of those who are left go.
-	seen := q.up.Observe(&a, r.At)
+	// The order matters. First the gate learns of the answer, as of At, because the times in it count from there.
+	// Then the waiters are put where it has moved them, by their routes. Then those leave for whom the closing
+	// lasts too long, and only then may the head of those who are left go. Whoever waits does so now: a Hint that
+	// takes 90 ms would put the line's timer off by as much, if the line were looked at as of At.
+	seen, now := q.up.Observe(&a, r.At), r.At.Add(r.Late)
 	if seen.Moved && q.line != nil {
 		q.line.move(q.up.ScopeOf)
 	}
 	if seen.Stopped {
-		q.expelLocked(r.At)
+		q.expelLocked(now)
 	}
 	if r.Hint.Global && r.Outcome == Throttled && r.Hint.RetryAfter > 0 {
-		c.table.closeHostLocked(r.Route.Host, believed(r.Hint.RetryAfter, r.At), r.Status, r.At)
+		c.table.closeHostLocked(r.Route.Host, believed(r.Hint.RetryAfter, r.At), r.Status, now)
 	}
 	// While all is well an answer lets nobody go: units come with time, and slots by free.
 	if s := q.common.shared; !q.up.Calm() || s != nil && s.dirty {
-		q.advanceLocked(r.At)
+		q.advanceLocked(now)
 	}
 	return seen.News, seen.Wait
 }

@@ -166,8 +166,11 @@ func (q *Queue) countLocked() {
 }
 
 // closeHostLocked takes in that the host wants no calls until then, and lets the keys whose calls wait for it see a new
-// closing.
+// closing. A moment that has passed since the answer came holds nobody.
 func (t *Table) closeHostLocked(host string, until time.Time, status uint16, now time.Time) {
+	if !until.After(now) {
+		return
+	}
 	r := &t.common
 	name := hostName(host)
 	c := r.hosts[name]
