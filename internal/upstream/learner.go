@@ -175,6 +175,9 @@ func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (i
 	if a.Outcome == Success {
 		l.throttled.wasServed(r)
 	}
+	if b := l.routes[r]; b.own && b.scope != id && l.scope(b.scope).closedUntil.After(now) {
+		return id, news, false // it was sent before its route was closed, and does not open it: the next answer moves it
+	}
 	return id, news, l.vote(r, id)
 }
 

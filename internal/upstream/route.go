@@ -181,7 +181,8 @@ func (l *learner) setRoute(at Route, b beginning) {
 //
 // Example: /export answers 429 with Retry-After: 60 whenever it is called. The first two close the gate for a minute
 // each, and calls of /items are served between them. From the third on only /export waits. A 429 of /items closes the
-// gate again.
+// gate again. An answer to a call of /export that was sent before the third 429 opens nothing, also if it advertises a quota
+// that /export falls under afterwards (learner.observe).
 
 // A throttledRoute is the route of a key whose answers were throttled with a time, the last of all.
 type throttledRoute struct {
