@@ -147,6 +147,33 @@ func TestSlowHintDelaysNobodyElse(t *testing.T) {
 	})
 }
 
+// Nor does it take anything from the patience of calls that came while it ran: for them the gate was open until then.
+func TestSlowHintIsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, script(429, 200))
+		tr := &throttle.Transport{
+			Base:    up,
+			Limiter: throttle.NewBucket(0.025, 1),
+			Retry:   throttle.Retry{MaxAttempts: 1, MaxPause: 10 * time.Second},
+			Hint: func(resp *http.Response, _ time.Time) hint.Hint {
+				if resp.StatusCode == 200 {
+					return hint.Hint{}
+				}
+				time.Sleep(30 * time.Second)
+				return hint.Hint{Throttled: true, RetryAfter: 31 * time.Second}
+			},
+		}
+		go status(tr, t.Context(), "http://x/")
+		time.Sleep(25 * time.Second)
+		if code, err := status(tr, t.Context(), "http://x/"); code != 200 || err != nil {
+			t.Fatal(code, err)
+		}
+		if got := up.times()[1]; got != 40*time.Second {
+			t.Errorf("sent after %v", got)
+		}
+	})
+}
+
 // Whatever time an upstream advertises, no pause is negative, endless or forgotten.
 func TestAbsurdHints(t *testing.T) {
 	for _, noted := range []time.Duration{math.MinInt64, -1, math.MaxInt64, 100 * 365 * 24 * time.Hour} {

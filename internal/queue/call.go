@@ -183,7 +183,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 	c.under = false
 	q, o := &c.entry.queue, &c.order
 	a := upstream.Answer{
-		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Trip: r.At.Sub(o.now), Sent: o.now,
+		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Trip: r.At.Sub(o.now), Sent: o.now, Late: r.Late,
 		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: int(o.cost),
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
 		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor, Failures: q.common.Failures,

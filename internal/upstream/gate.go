@@ -141,7 +141,7 @@ type breaker struct {
 	jitter time.Duration // the part of until that is our own jitter
 	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
 	since  time.Time     // when this closing began, moved on by the time that was paused by hand
-	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing began
+	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing was known
 	total  time.Duration // the time spent closed before byHand, without pauses by hand
 	brief  bool          // for an overloaded answer: it reopens as it was
 	status uint16        // of the last answer that closed the gate or kept it closed; 0: there was no answer

@@ -53,6 +53,15 @@ func (g *gate) closeBriefly(until, now time.Time) {
 	g.setAlert()
 }
 
+// chargeFrom starts the clock of the closed time late after now if a closing began now. Example: a 429 with a
+// Retry-After of 31 s is received at 0 s, and its Hint takes 30 s. The gate is closed until 31 s, and calls that came
+// at 25 s have waited behind it for 1 s, not 31.
+func (g *gate) chargeFrom(now time.Time, late time.Duration) {
+	if late > 0 && g.breaker != nil && g.cause != Open && g.byHand.Equal(now) {
+		g.byHand = now.Add(late)
+	}
+}
+
 // closed reports whether the gate stops calls at now. pace is the rate to reopen at if the closing is
 // over, in units per second; 0 or rate.Inf: not known.
 func (g *gate) closed(now time.Time, pace rate.Limit) bool {

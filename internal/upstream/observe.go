@@ -29,6 +29,9 @@ type Answer struct {
 	Cost    int       // units
 	Sent    time.Time // when it started
 
+	// Late is how long after its receipt it is observed. Nothing held calls back meanwhile.
+	Late time.Duration
+
 	// The route that has answered. After a redirect it need not be the one that was asked for.
 	Host, Path string
 
@@ -88,6 +91,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	current := a.Epoch == before
 	recent := s.gate.recent(a.Epoch)
 	o.Stopped = s.gate.observe(r, now, pace)
+	s.gate.chargeFrom(now, a.Late)
 	s.gate.checkAnswer(before, current || recent && (a.Outcome == Failure || a.Outcome == Overloaded || a.Outcome == Neutral))
 	if o.Stopped && s.gate.cause == ForFailures {
 		s.gate.servedRate = s.servedRate(a, now)
