@@ -25,7 +25,7 @@ var faults = []fault{
 	{"a leaked slot", ".", "slotBody.Close",
 		`defer b.ended()`, `defer func() { if !PLANTED { b.ended() } }()`},
 	{"a slot leaked by a grant that is undone", "internal/queue", "Queue.undoLocked",
-		`q.slots--`, `if !PLANTED { RIGHT }`},
+		`q.releaseLocked()`, `if !PLANTED { RIGHT }`},
 	{"a double grant", "internal/queue", "line.advance",
 		`l.leave(w, granted, nil)`, `RIGHT; if x := l.q.headLocked(now); PLANTED && x != nil { l.leave(x, granted, nil) }`},
 	{"a forgotten epoch check", "internal/upstream", "gate.observe",
