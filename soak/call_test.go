@@ -21,6 +21,7 @@ type call struct {
 	prio   int
 	cancel context.CancelFunc
 	came   time.Time
+	route  string    // that it was sent to last
 	ended  time.Time // when its context ended; zero: not yet
 
 	sent    bool      // an attempt was
@@ -75,7 +76,7 @@ func (c *call) start() {
 	}
 	for _, q := range st.quiet {
 		forgotten := st.tr != nil && st.tr.flood // perhaps: its key may have been dropped
-		if now.After(q.since) && now.Before(q.until) && !forgotten {
+		if now.After(q.since) && now.Before(q.until) && !forgotten && (c.route == q.route || !st.alone(q)) {
 			c.w.fail("%s sends at %v, asked to be quiet from %v to %v", st.name, now.Sub(c.w.born), q.since.Sub(c.w.born), q.until.Sub(c.w.born))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -184,6 +185,34 @@ func (x *transport) checkIdle() {
 		own := x.own[key]
 		if key != sweeper && s.Cause == "" && !slices.ContainsFunc(own.models, func(m *model) bool { return m.changed }) {
 			x.w.locked(func() { x.w.fail("%s %s is never dropped: %+v", x.name, key, *s) })
+		}
+	}
+}
+
+// Only the third time in a row may be meant for one route.
+func TestAloneInARow(t *testing.T) {
+	const a, b = "a.test/a", "a.test/b"
+	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
+	timed := func(s int, route string) answered { return answered{at: at(s), route: route, timed: true} }
+	served := func(s int, route string) answered { return answered{at: at(s), route: route, served: true} }
+	for name, c := range map[string]struct {
+		answers []answered
+		want    bool
+	}{
+		"the second":                {[]answered{timed(1, a), served(2, b), timed(9, a)}, false},
+		"the third":                 {[]answered{timed(1, a), served(2, b), timed(3, a), timed(9, a)}, true},
+		"nothing else was served":   {[]answered{timed(1, a), timed(3, a), timed(9, a)}, false},
+		"another one meanwhile":     {[]answered{timed(1, a), served(2, b), timed(3, a), timed(4, b), timed(9, a)}, false},
+		"another one, at once":      {[]answered{timed(1, a), served(2, b), timed(3, a), timed(9, a), timed(9, b)}, true},
+		"served meanwhile":          {[]answered{timed(1, a), served(2, b), timed(3, a), served(4, a), timed(9, a)}, false},
+		"served, and quotas":        {[]answered{timed(1, a), served(2, b), timed(3, a), {at(4), a, false, true, true}, timed(9, a)}, true},
+		"served before the row":     {[]answered{served(0, a), timed(1, a), served(2, b), timed(3, a), timed(9, a)}, true},
+		"what came later is moot":   {[]answered{timed(1, a), served(2, b), timed(9, a), timed(10, a)}, false},
+		"served, and then in a row": {[]answered{timed(1, a), served(2, a), timed(3, a), served(3, b), timed(4, a), timed(9, a)}, true},
+	} {
+		st := &station{answers: c.answers}
+		if got := st.alone(quiet{since: at(9), until: at(19), route: a}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

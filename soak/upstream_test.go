@@ -98,6 +98,7 @@ func (u upstream) RoundTrip(req *http.Request) (resp *http.Response, err error) 
 	w, c := u.x.w, callOf(req.Context())
 	var h *host
 	w.locked(func() {
+		c.route = req.URL.Host + req.URL.Path
 		c.start()
 		h = w.hosts[req.URL.Host]
 	})
@@ -105,7 +106,7 @@ func (u upstream) RoundTrip(req *http.Request) (resp *http.Response, err error) 
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		c.land()
-		c.obey(resp)
+		c.obey(resp, h.tells != nil)
 	}()
 	ctx, cancel := context.WithTimeoutCause(req.Context(), silence, errSilence)
 	defer cancel()
@@ -116,6 +117,7 @@ func (u upstream) RoundTrip(req *http.Request) (resp *http.Response, err error) 
 	}
 	resp, err = h.RoundTrip(out)
 	if w.one(500) && c.panics {
+		resp = nil // which nobody gets to see
 		panic(errOwnPanic)
 	}
 	if err != nil {
@@ -143,20 +145,55 @@ func (w *world) dress(resp *http.Response, req *http.Request, h *host, c *call) 
 	w.newAnswer(req.Context(), resp)
 }
 
-// obey notes until when an answer asks all calls of the station to wait.
-func (c *call) obey(resp *http.Response) {
+// obey notes until when an answer asks all calls of the station to wait. dressed: it may say something of quotas.
+func (c *call) obey(resp *http.Response, dressed bool) {
 	if resp == nil {
 		return
 	}
 	now := time.Now()
+	h := hint.Parse(resp, now)
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if code := resp.StatusCode; code != 429 && (code != 503 || seconds <= 0) {
+	refused := resp.StatusCode == 429 || resp.StatusCode == 503 && seconds > 0
+	timed := refused && h.RetryAfter > 0 && h.Scope == "" // otherwise it is about one quota's calls alone
+	if c.st.tr != nil {
+		c.st.answers = append(c.st.answers, answered{now, c.route, timed, !refused && resp.StatusCode < 500, dressed})
+	}
+	if !refused {
 		return
 	}
 	c.w.sum.throttled.Add(1)
-	if seconds > 0 && hint.Parse(resp, now).Scope == "" { // otherwise it is about one quota's calls alone
-		c.st.quiet = append(c.st.quiet, quiet{now, now.Add(min(time.Duration(seconds)*time.Second, maxBelief))})
+	if timed && seconds > 0 {
+		c.st.quiet = append(c.st.quiet, quiet{now, now.Add(min(time.Duration(seconds)*time.Second, maxBelief)), c.route})
 	}
+}
+
+// alone reports whether what asked a station to be quiet may have been meant for its route alone, so that others go
+// on. The library takes it so from the third time in a row on that the route is throttled with a time, if another
+// route was served meanwhile. The row ends if the route is served, or another one is throttled with a time. What
+// happens at one moment has no order, so what came at the same moment may have come before or after. What says
+// something of quotas, perhaps nonsense, may not end a row.
+//
+// Example: /a is throttled at 1 s and 3 s, /b is served at 2 s and 4 s. If /a is throttled at 5 s it alone waits. If /b
+// is throttled at 4 s instead, all wait at 5 s.
+func (st *station) alone(q quiet) bool {
+	var since time.Time // the row has not begun before
+	for _, a := range st.answers {
+		own := a.route == q.route
+		if a.at.Before(q.since) && (own && a.served && !a.dressed || !own && a.timed) {
+			since = a.at
+		}
+	}
+	row, others := 0, false
+	for _, a := range st.answers {
+		switch own := a.route == q.route; {
+		case a.at.Before(since) || a.at.After(q.since):
+		case own && a.timed:
+			row++
+		case !own && a.served:
+			others = true
+		}
+	}
+	return row >= 3 && others
 }
 
 // dialects put quotas into answers: sometimes nonsense.

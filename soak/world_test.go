@@ -23,18 +23,31 @@ type station struct {
 	models  []*model   // limiters of ours that a start pays
 	foreign []*foreign // and others
 
-	inside int                 // calls that have come and not ended
-	flying map[*call]time.Time // those at the upstream, or whose func runs, since then
-	bodies int                 // answers handed out that hold a slot
-	line   []*call             // calls that have come and were never sent, in order
-	groups map[*group]bool
-	quiet  []quiet // asked not to send
-	seen   look    // at the last moment
-	stats  throttle.KeyStats
+	inside  int                 // calls that have come and not ended
+	flying  map[*call]time.Time // those at the upstream, or whose func runs, since then
+	bodies  int                 // answers handed out that hold a slot
+	line    []*call             // calls that have come and were never sent, in order
+	groups  map[*group]bool
+	quiet   []quiet    // asked not to send
+	answers []answered // of a Transport's upstreams
+	seen    look       // at the last moment
+	stats   throttle.KeyStats
 }
 
 // quiet is a time in which nobody may start; at its first moment somebody may have.
-type quiet struct{ since, until time.Time }
+type quiet struct {
+	since, until time.Time
+	route        string // that was throttled; "": it was asked for by hand
+}
+
+// An answered is a route's answer, for station.alone.
+type answered struct {
+	at      time.Time
+	route   string
+	timed   bool // it was throttled, with a time for all
+	served  bool
+	dressed bool // it may say something of quotas
+}
 
 // A transport is a Transport, and the RoundTripper that its callers use instead.
 type transport struct {
@@ -254,7 +267,7 @@ func (w *world) meddle() {
 func (w *world) pause(st *station, now time.Time) {
 	if d := w.dur(0, 3*time.Second); w.one(2) && d > 0 && st.bare != nil {
 		w.note("pause %s for %v", st.name, d)
-		st.quiet = append(st.quiet, quiet{now, now.Add(d)})
+		st.quiet = append(st.quiet, quiet{now, now.Add(d), ""})
 		st.bare.Pause(d)
 		return
 	}
