@@ -43,15 +43,19 @@ func newSession(cfg config) *session {
 	}
 }
 
+// shownBy lets v see what is learned and what is throttled. It must be called before the transport is used.
+func (s *session) shownBy(v view) {
+	s.transport.Hooks = throttle.Hooks{
+		Learned:   func(_ context.Context, e throttle.Event) { v.learned(e.Learned) },
+		Throttled: func(_ context.Context, e throttle.Event) { v.throttled(e.Status, e.Wait) },
+	}
+}
+
 // send makes the calls and shows them to v. It ends early if ctx ends, and with an error if a call gets no
 // response.
 func (s *session) send(ctx context.Context, v view) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s.transport.Hooks = throttle.Hooks{
-		Learned:   func(_ context.Context, e throttle.Event) { v.learned(e.Learned) },
-		Throttled: func(_ context.Context, e throttle.Event) { v.throttled(e.Status, e.Wait) },
-	}
 	client := &http.Client{Transport: s.transport, CheckRedirect: doNotFollow}
 	calls.Each(ctx, s.cfg.calls, s.cfg.workers, func() {
 		status, err := calls.Get(ctx, client, s.cfg.url)

@@ -21,9 +21,12 @@ type view interface {
 
 func newView(s *session, out io.Writer) view {
 	if s.cfg.width == nil {
-		return &lines{session: s, out: out}
+		v := &lines{session: s, out: out}
+		s.shownBy(v)
+		return v
 	}
 	v := &screen{session: s, out: out, stop: make(chan struct{})}
+	s.shownBy(v)
 	v.running.Go(v.run)
 	return v
 }
