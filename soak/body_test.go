@@ -69,13 +69,14 @@ func (x *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !c.ended.IsZero() && late > readTime+askTime:
 		w.fail("a call of %s came back %v after its context had ended: %v", st.name, late, err)
 	}
+	c.checkRefusal(err)
 	if err != nil {
 		return nil, err
 	}
 	w.handOut(resp)
 	// An answer holds a slot while its body is there to be read, but one handed out because the call
 	// could not be sent again: that gave its slot back before.
-	if st.opts.MaxInFlight > 0 && !c.refused && req.Method != http.MethodHead && resp.ContentLength != 0 {
+	if st.slotted() && !c.refused && req.Method != http.MethodHead && resp.ContentLength != 0 {
 		h := &heldBody{ReadCloser: resp.Body, st: st, w: w}
 		st.bodies++
 		h.stop = context.AfterFunc(ctx, h.ended)

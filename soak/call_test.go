@@ -19,6 +19,8 @@ type call struct {
 	st     *station
 	cost   int
 	prio   int
+	flow   string
+	ctx    context.Context
 	cancel context.CancelFunc
 	came   time.Time
 	route  string    // that it was sent to last
@@ -64,6 +66,7 @@ func (c *call) start() {
 	c.sent = true
 	st.line = slices.DeleteFunc(st.line, func(o *call) bool { return o == c })
 	st.flying[c] = now
+	c.checkOpen(now)
 	if !c.paid {
 		for _, m := range st.models {
 			m.paid(c.cost)
@@ -126,10 +129,10 @@ func (c *call) unpay() {
 }
 
 // newCall makes a call with everything that a caller may wish at random, under ctx.
-func (w *world) newCall(ctx context.Context) (context.Context, *call) {
+func (w *world) newCall(ctx context.Context, flows bool) (context.Context, *call) {
 	c := &call{w: w, cost: 1, panics: w.one(50)}
 	if group := callOf(ctx); group != nil {
-		c.cost, c.prio = group.cost, group.prio
+		c.cost, c.prio, c.flow = group.cost, group.prio, group.flow
 	}
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if w.one(3) {
@@ -140,6 +143,10 @@ func (w *world) newCall(ctx context.Context) (context.Context, *call) {
 		c.cost = pick(w, 0, 2, 3, 5, 12)
 		ctx = throttle.WithCost(ctx, c.cost)
 	}
+	if flows {
+		c.flow = pick(w, "", "a", "a", "a", "a", "b", "c")
+		ctx = throttle.WithFlow(ctx, c.flow)
+	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	switch w.n(6) {
 	case 0:
@@ -147,6 +154,7 @@ func (w *world) newCall(ctx context.Context) (context.Context, *call) {
 	case 1:
 		time.AfterFunc(w.dur(0, 2*time.Second), c.cancel)
 	}
+	c.ctx = ctx
 	context.AfterFunc(ctx, func() { w.locked(func() { c.ended = time.Now() }) })
 	return ctx, c
 }
@@ -200,7 +208,7 @@ func (w *world) rush(call func()) {
 }
 
 func (w *world) callQueue(st *station) {
-	ctx, c := w.newCall(w.ctx)
+	ctx, c := w.newCall(w.ctx, st.flows)
 	defer c.cancel()
 	c.enter(st)
 	defer c.leave()
@@ -228,13 +236,13 @@ func (c *call) work(ctx context.Context) error {
 }
 
 func (w *world) callGroup(st *station) {
-	ctx, c := w.newCall(w.ctx)
+	ctx, c := w.newCall(w.ctx, st.flows)
 	defer c.cancel()
 	g, ctx := throttle.NewGroup(ctx, st.bare)
 	tasks := &group{ctx, map[*call]bool{}}
 	w.locked(func() { st.groups[tasks] = true })
 	for range 1 + w.n(30) {
-		ctx, c := w.newCall(ctx)
+		ctx, c := w.newCall(ctx, st.flows)
 		defer c.cancel()
 		c.st, c.task = st, true
 		w.locked(func() { tasks.waiting[c] = true })
@@ -255,7 +263,7 @@ func (w *world) callGroup(st *station) {
 }
 
 func (w *world) callBucket(b *bucketLine) {
-	ctx, c := w.newCall(w.ctx)
+	ctx, c := w.newCall(w.ctx, false)
 	defer c.cancel()
 	if b.bucket.Wait(ctx) == nil {
 		w.locked(func() { b.model.paid(c.cost) })
@@ -265,7 +273,7 @@ func (w *world) callBucket(b *bucketLine) {
 
 // callTransport makes one request and does with its answer what callers do.
 func (w *world) callTransport(x *transport) {
-	ctx, c := w.newCall(w.ctx)
+	ctx, c := w.newCall(w.ctx, x.flows)
 	defer c.cancel()
 	req := w.request(ctx, x)
 	defer func() {

@@ -52,6 +52,14 @@ var faults = []fault{
 		`a.inFlight--`, `if !PLANTED { RIGHT }`},
 	{"a call that rests for ever", "internal/queue", "Call.BackOff",
 		`defer q.resting.Add(-1)`, `defer func() { if !PLANTED { q.resting.Add(-1) } }()`},
+	{"a slot of all keys that is never given back", "internal/queue", "Queue.releaseLocked",
+		`s.taken(q, -1)`, `if !PLANTED { RIGHT }`},
+	{"a flow that counts a call that has left", "internal/queue", "flow.gone",
+		`f.count--`, `if !PLANTED { RIGHT }`},
+	{"a call let in after Shutdown", "internal/queue", "common.staysLocked",
+		`r.drain == nil`, `RIGHT || PLANTED`},
+	{"calls that wait on when Shutdown's time is over", "internal/queue", "common.endDrain",
+		`q.dismissLocked(now)`, `if !PLANTED { RIGHT }`},
 }
 
 // TestSoakCatches plants each of faults into a copy of the sources, and expects TestSoak to fail;

@@ -44,13 +44,14 @@ func TestSoak(t *testing.T) {
 	if *soakSeed != 0 {
 		first, last = *soakSeed, *soakSeed
 	}
+	failFast := flag.Lookup("test.failfast").Value.String() == "true" // which does not stop what runs in parallel
 	var sum totals
 	t.Run("seed", func(t *testing.T) {
 		for seed := first; seed <= last; seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				r := rand.New(&lockedSource{src: rand.NewPCG(seed, 11)})
-				for left := *soakDuration; left > 0 && !t.Failed(); {
+				for left := *soakDuration; left > 0 && !t.Failed() && !(failFast && sum.broken.Load()); {
 					span := min(left, 5*time.Second+time.Duration(r.ExpFloat64()*float64(time.Minute)))
 					left -= span
 					synctest.Test(t, func(t *testing.T) { newWorld(t, seed, r, &sum).run(span) })
@@ -64,6 +65,7 @@ func TestSoak(t *testing.T) {
 // totals count what all seeds did.
 type totals struct {
 	worlds, moments, calls, attempts, throttled, retried, refused, failed atomic.Int64
+	broken                                                                atomic.Bool // something was wrong
 }
 
 func (c *totals) String() string {
@@ -119,6 +121,10 @@ func (w *world) run(span time.Duration) {
 	w.populate(&callers)
 	w.conduct(time.After(span), nil, true)
 	broken := false
+	w.locked(func() { broken = w.wrong > 0 })
+	if !broken && w.one(2) {
+		w.shutdown()
+	}
 	w.locked(func() {
 		broken = w.wrong > 0
 		w.calm()
@@ -217,6 +223,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 	w.t.Errorf("seed %d, %v: %s\nbefore that:\n  %s", w.seed, time.Since(w.born), fmt.Sprintf(format, args...), strings.Join(w.log, "\n  "))
 	w.over = true
+	w.sum.broken.Store(true)
 }
 
 // note remembers what is done to the world.

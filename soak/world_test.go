@@ -28,6 +28,7 @@ type station struct {
 	bodies  int                 // answers handed out that hold a slot
 	line    []*call             // calls that have come and were never sent, in order
 	groups  map[*group]bool
+	flows   bool       // calls may name theirs
 	quiet   []quiet    // asked not to send
 	answers []answered // of a Transport's upstreams
 	seen    look       // at the last moment
@@ -60,6 +61,8 @@ type transport struct {
 	flood    bool               // more hosts than a small table has places
 	hosts    []string
 	stations map[string]*station
+	flows    bool    // calls may name theirs
+	end      *ending // nil: nobody has shut it down
 }
 
 // A bucketLine is the line of a Bucket's own Wait.
@@ -86,7 +89,7 @@ func (w *world) build() {
 			opts := w.options()
 			w.stations = append(w.stations, &station{
 				name: fmt.Sprintf("queue %d %+v of %s", i, opts, l), bare: throttle.NewQueue(l.lim, opts), opts: opts,
-				models: l.models, foreign: l.foreign, flying: map[*call]time.Time{}, groups: map[*group]bool{},
+				models: l.models, foreign: l.foreign, flying: map[*call]time.Time{}, groups: map[*group]bool{}, flows: w.one(2),
 			})
 		}
 		for _, m := range w.models {
@@ -105,13 +108,14 @@ func (w *world) options() throttle.QueueOptions {
 		MaxWaiting:  pick(w, 0, 0, 0, 4, 15),
 		MaxWait:     pick(w, 0, 0, 0, 400*time.Millisecond, 3*time.Second),
 		MaxInFlight: pick(w, 0, 0, 1, 2, 5, 10),
+		Weight:      func(flow string) float64 { return map[string]float64{"a": 2, "b": 1, "c": 0.5}[flow] },
 	}
 }
 
 func (w *world) newTransport(name string) *transport {
 	x := &transport{
 		w: w, name: name, shared: new(limits), own: map[string]*limits{}, stations: map[string]*station{},
-		joined: w.one(6), flood: w.one(10),
+		joined: w.one(6), flood: w.one(10), flows: w.one(2),
 	}
 	hosts := 1 + w.n(4)
 	if x.flood {
@@ -127,6 +131,7 @@ func (w *world) newTransport(name string) *transport {
 	}
 	x.tr = &throttle.Transport{
 		Limiter: x.shared.lim, Base: upstream{x}, Queue: w.options(), Hooks: w.watch(), Key: x.keyOf,
+		MaxInFlight: pick(w, 0, 0, 0, 1, 3, 8),
 		Retry: throttle.Retry{
 			MaxAttempts: pick(w, 0, 0, 1, 2, 8),
 			MaxPause:    pick(w, 0, 0, -1, 700*time.Millisecond, 5*time.Second),
@@ -174,7 +179,7 @@ func (x *transport) keyOf(req *http.Request) string {
 
 // addStation makes the station of a key that has limits of its own.
 func (x *transport) addStation(key string, own *limits) {
-	st := &station{name: x.name + " " + key, tr: x, key: key, opts: x.tr.Queue, flying: map[*call]time.Time{}}
+	st := &station{name: x.name + " " + key, tr: x, key: key, opts: x.tr.Queue, flying: map[*call]time.Time{}, flows: x.flows}
 	for _, m := range append(slices.Clone(own.models), x.shared.models...) {
 		if !slices.Contains(st.models, m) {
 			st.models = append(st.models, m)
