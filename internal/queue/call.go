@@ -202,7 +202,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 		q.expelLocked(now)
 	}
 	if r.Hint.Global && r.Outcome == Throttled && r.Hint.RetryAfter > 0 {
-		c.table.closeHostLocked(r.Route.Host, believed(r.Hint.RetryAfter, r.At), r.Status, now)
+		c.table.closeHostLocked(r.Route.Host, o.now, believed(r.Hint.RetryAfter, r.At), r.Status, now)
 	}
 	// While all is well an answer lets nobody go: units come with time, and slots by free.
 	if s := q.common.shared; !q.up.Calm() || s != nil && s.dirty {

@@ -166,8 +166,9 @@ func (q *Queue) countLocked() {
 }
 
 // closeHostLocked takes in that the host wants no calls until then, and lets the keys whose calls wait for it see a new
-// closing. A moment that has passed since the answer came holds nobody.
-func (t *Table) closeHostLocked(host string, until time.Time, status uint16, now time.Time) {
+// closing. A moment that has passed since the answer came holds nobody. An answer to a call that was sent before the
+// host opened last makes it close again, but belongs to the event before: nothing is measured from it.
+func (t *Table) closeHostLocked(host string, sent, until time.Time, status uint16, now time.Time) {
 	if !until.After(now) {
 		return
 	}
@@ -183,13 +184,16 @@ func (t *Table) closeHostLocked(host string, until time.Time, status uint16, now
 		if r.hosts == nil {
 			r.hosts = map[string]*hostClosing{}
 		}
-		if c != nil {
-			c.accepted--
-		} else {
+		if c == nil {
 			c = &hostClosing{booked: map[*Queue]time.Time{}}
 			r.hosts[name] = c
 		}
-		c.begin(now)
+		if !sent.Before(c.until) {
+			c.accepted--
+			c.begin(now)
+		} else if c.measured.Equal(c.until) {
+			c.measured = until
+		}
 	}
 	if until.After(c.until) {
 		c.until, c.status, c.resumed = until, status, nil

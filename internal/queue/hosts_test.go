@@ -234,7 +234,7 @@ func TestClosingsOfHostsAreBounded(t *testing.T) {
 		now := time.Now()
 		locked(&w.table.common, func() {
 			for i := range 3 * maxHosts {
-				w.table.closeHostLocked(fmt.Sprint(i), now.Add(time.Hour), 429, now)
+				w.table.closeHostLocked(fmt.Sprint(i), now, now.Add(time.Hour), 429, now)
 			}
 		})
 		if n := len(w.table.common.hosts); n != maxHosts {
@@ -243,7 +243,7 @@ func TestClosingsOfHostsAreBounded(t *testing.T) {
 		time.Sleep(time.Hour + paceHeld + 1)
 		w.calls(0, 1, "0", "/", 0, nil)
 		w.wg.Wait()
-		locked(&w.table.common, func() { w.table.closeHostLocked("x", time.Now().Add(time.Hour), 429, time.Now()) })
+		locked(&w.table.common, func() { w.table.closeHostLocked("x", time.Now(), time.Now().Add(time.Hour), 429, time.Now()) })
 		if n := len(w.table.common.hosts); n != 1 {
 			t.Errorf("%d closings of hosts are kept", n)
 		}
