@@ -248,10 +248,7 @@ func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, unit tim
 		return pace, 0, false
 	}
 	f := s.learned.finder
-	switch {
-	case f.phase != aside && pace < rate.Inf: // ours is probably right, and what was found beside it too low
-		return pace, 0, false
-	case f.phase != aside:
+	if f.phase != aside {
 		return pace, limit.UnitTime(1, rate.Limit(f.rate(now))), false
 	}
 	if pace == rate.Inf {
