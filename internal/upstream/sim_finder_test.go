@@ -99,7 +99,7 @@ func TestFinder(t *testing.T) {
 		t.Run(c.name(), func(t *testing.T) {
 			seeds := 1
 			if c.limit.N <= 100 { // few calls, so that one run tells little
-				seeds = 4 + 80/c.limit.N
+				seeds = 5
 			}
 			r := overSeeds(t, seeds, c.run)
 			if c.reported {
