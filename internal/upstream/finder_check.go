@@ -120,19 +120,3 @@ func (c *check) worse(n float64, throttled bool) bool {
 	c.evidence = -sure * c.wrong
 	return true
 }
-
-// over reports whether the finder was put aside, and that time is over.
-func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After(f.check.until) }
-
-// putAside ends the search until it turns out to be needed.
-func (f *finder) putAside(now time.Time) {
-	f.check.putAside(now)
-	f.phase, f.next, f.step, f.units, f.lastCut = aside, time.Time{}, 0, 0, now
-}
-
-// goOnSearching goes on with the search where it was put aside, from when the gate opens.
-func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
-	f.throttled, f.usual, f.row, f.current, f.next = 1, 1, 0, 0, until
-	f.begin(now, until, srtt)
-	f.since = until
-}

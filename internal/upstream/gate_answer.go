@@ -38,7 +38,6 @@ type report struct {
 	cut     bool          // the caller's deadline ended it: the round trip would have been longer
 	random  bool          // Throttled: calls are throttled at random, as far as is known
 	most    int           // failures in a row that close the gate; 0: failuresToClose
-	unit    time.Duration // Throttled: one unit's time at the rate that was found; 0: none was
 }
 
 // An Outcome is what an attempt says of the upstream.
@@ -268,9 +267,6 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 		}
 		g.probing = g.advertised >= 2 || r.wait > limit.MaxBelief
 		jittered := limit.Jittered(wait)
-		if g.advertised > 2 {
-			jittered = max(jittered, g.unadvertisedWait(g.advertised, r, pace))
-		}
 		if g.closeUntil(ForRetryAfter, now.Add(jittered), now) {
 			g.jitter = jittered - wait
 		}
@@ -282,7 +278,7 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 		row = 1
 	}
 	g.probing = row >= 3
-	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(row, r, pace)), now)
+	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(row, r.trip, pace)), now)
 	g.outageSince = now
 	return true
 }
@@ -314,17 +310,17 @@ func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
 // The first is so short because it is mostly a stray one, two units that came closer to each other on the
 // way. At 1,000/s with a burst of 10 and delays that vary by 22.5 ms, 99.3 % of the limit is used by it,
 // 91.7 % if it lasts for a round trip, and 83.5 % with a probe.
-func (g *gate) unadvertisedWait(row int, r report, pace rate.Limit) time.Duration {
-	least := max(g.roundTrip(r.trip), r.unit)
+func (g *gate) unadvertisedWait(row int, trip time.Duration, pace rate.Limit) time.Duration {
+	srtt := g.roundTrip(trip)
 	switch {
 	case row == 1 && pace > 0 && pace != rate.Inf:
 		return limit.UnitTime(1, pace)
 	case row <= 2:
-		return least
+		return srtt
 	}
 	ceiling := maxUnadvertised
-	if k := row - 2; k < 32 && least < maxUnadvertised>>k {
-		ceiling = least << k
+	if k := row - 2; k < 32 && srtt < maxUnadvertised>>k {
+		ceiling = srtt << k
 	}
 	return 1 + limit.Jitter(ceiling)
 }

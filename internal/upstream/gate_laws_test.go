@@ -303,24 +303,6 @@ func TestThrottledWithoutATime(t *testing.T) {
 	}
 }
 
-// Where every answer advertises one second, a row of them that has no end costs ever fewer: each closing lasts for a
-// second at least, as advertised, and from the third on as long as one without a time would.
-func TestThrottledAgainAfterItsTime(t *testing.T) {
-	g, now, sent := new(gate), zero, 0
-	for ; now.Before(at(120)); sent++ {
-		r := report{outcome: Throttled, epoch: g.epoch, wait: time.Second, trip: 20 * time.Millisecond}
-		g.observe(r, now, 0)
-		left := g.reopens(now).Sub(now)
-		if most := 30*time.Second + 1; left < time.Second || left > most || sent < 2 && left > 1050*time.Millisecond {
-			t.Errorf("closing %d lasts %v", sent+1, left)
-		}
-		now = now.Add(left)
-	}
-	if sent > 40 {
-		t.Errorf("%d throttled in two minutes", sent)
-	}
-}
-
 // Each slow start begins with one call, whatever was in flight in the one before.
 func TestReopeningBeginsWithOne(t *testing.T) {
 	g := &gate{breaker: new(breaker)}

@@ -78,7 +78,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 		s.throttled++
 		o.Wait = advertisedWait(&a.Hint)
 		r.wait = o.Wait
-		pace, r.unit, r.random = s.closingPace(a, now)
+		pace, r.random = s.closingPace(a, now)
 		if s.learned != nil && s.learned.closeQuotas(o.Scope, &a.Hint, now) {
 			r.outcome = Success // the quota holds its calls back: others may go on
 		} else if alone = s.closeRoute(a, &o, now); alone {

@@ -101,38 +101,29 @@ func (s *State) limitTooHigh(a *Answer, current bool, now time.Time) bool {
 }
 
 // search makes a finder at a throttled answer: to ramp up slowly at every unknown host would slow each of the many
-// that have no limit. Its first burst costs at most the calls in flight. The ramp begins at most at what was served. Beside a known limit it begins with what
+// that have no limit. Its first burst costs at most the calls in flight. Beside a known limit it begins with what
 // was served since the first throttled answer, and one that was put aside with what was served since.
 func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 	if s.learned == nil {
 		s.startLearning()
 	}
 	l, until := s.learned, s.gate.reopens(now)
-	units, began, phase := s.servedCount(a), now.Add(s.gate.closedTime(now)-a.Known), holding
-	old, w := l.finder, s.watch
-	switch {
+	switch old, w := l.finder, s.watch; {
 	case old != nil:
-		units, began = old.units, old.lastCut
+		l.finder = newFinder(holding, old.units/now.Sub(old.lastCut).Seconds(), now, until)
+		l.finder.check = old.check.again()
 	case w != nil:
-		units, began = units-w.served, w.began
+		l.finder = newFinder(holding, (s.servedCount(a)-w.served)/max(1e-3, now.Sub(w.began).Seconds()), now, until)
 	default:
-		phase = ramping
+		l.finder = newFinder(ramping, max(rampStart, s.servedRate(a, now)), now, until)
+		l.finder.burst = s.servedCount(a)
+		if w := keepWindow * s.servedCount(a) / (a.Known + wait).Seconds(); wait > 0 && w >= leastWindow {
+			l.finder = newFinder(holding, w, now, until)
+			l.finder.plan(wait.Seconds())
+		}
 	}
-	took := max(1e-3, now.Sub(began).Seconds())
-	r := units / took
-	if phase == ramping { // few calls say little, so it may be enough units more
-		r = min(max(rampStart, s.servedRate(a, now)), (units+enough)/took)
-	}
-	f := newFinder(phase, r, now, until)
-	f.had, f.from, f.burst = units, began, units
-	if old != nil {
-		f.check = old.check.again()
-	} else if w := keepWindow * units / (a.Known + wait).Seconds(); phase == ramping && wait > 0 && w >= leastWindow {
-		f.phase, f.w, f.top, f.best = holding, w, w, w
-		f.plan(wait.Seconds())
-	}
-	s.watch, l.finder = nil, f
-	return f
+	s.watch = nil
+	return l.finder
 }
 
 // servedCount is how many attempts have been served, about: those sent, neither throttled nor under way. Failures

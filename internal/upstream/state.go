@@ -239,20 +239,13 @@ func (s *State) pace(now time.Time) rate.Limit {
 	return pace
 }
 
-// closingPace is the rate by which the gate closes for one unit's time. A rate that was found does not count for it,
-// but no closing is shorter than one unit's time at it: between two units of 0.5/s an upstream has nothing to give.
-// While a search is put aside, because calls are throttled at random, what is served counts.
-func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, unit time.Duration, random bool) {
+// closingPace is the rate by which the gate closes for one unit's time. A rate that was found does not count for
+// it. While a search is put aside, because calls are throttled at random, what is served does.
+func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
 	pace = s.limits.Pace(now)
-	if s.learned == nil || s.learned.finder == nil {
-		return pace, 0, false
-	}
-	f := s.learned.finder
-	if f.phase != aside {
-		return pace, limit.UnitTime(1, rate.Limit(f.rate(now))), false
-	}
-	if pace == rate.Inf {
+	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.phase == aside
+	if random && pace == rate.Inf {
 		pace = rate.Limit(s.servedRate(a, now))
 	}
-	return pace, 0, true
+	return pace, random
 }
