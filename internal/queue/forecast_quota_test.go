@@ -22,13 +22,14 @@ type advertisedFuture struct {
 	own     throttle.Limiter // beside it; nil: none
 	before  int              // calls that have been made
 	waiting int
-	learned float64 // the share of them that go before anything is predicted
+	after   time.Duration // how long they have waited when something is predicted, at least
+	learned float64       // the share of them that go before anything is predicted
 }
 
-// sent counts the attempts of a Transport with one key.
+// sent counts the attempts of a Transport with one key that were not throttled.
 func sent(tr *throttle.Transport) (n uint64) {
 	for s := range tr.Stats() {
-		n = s.Sent
+		n = s.Sent - s.Throttled
 	}
 	return n
 }
@@ -58,7 +59,7 @@ func (f *advertisedFuture) run(t *testing.T) (predicted, took time.Duration) {
 	for until := uint64(f.learned * float64(f.waiting)); sent(tr) < until; {
 		time.Sleep(f.limit.Per / 100)
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100*time.Millisecond + f.after)
 	synctest.Wait()
 	req, _ := http.NewRequest("GET", server.URL(), nil)
 	predicted = tr.Predict(throttle.ByHost(req), 1)
@@ -119,5 +120,29 @@ func TestPredictAdvertised(t *testing.T) {
 	}
 	if t.Logf("%d of %d are right", good, seeds); good < seeds*85/100 {
 		t.Errorf("%d of %d predictions are right, want 85 %%", good, seeds)
+	}
+}
+
+// While a limit that nobody advertises is searched for, nobody knows when a backlog will be through. Once it is found,
+// the prediction is right.
+func TestPredictFound(t *testing.T) {
+	const seeds = 6
+	good := 0
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			f := &advertisedFuture{limit: throttletest.Limit{N: 100 + 30*seed, Burst: 10, Per: time.Second}, before: 3, waiting: 3000}
+			if predicted, _ := f.run(t); predicted != -1 {
+				t.Errorf("seed %d: predicted %v at first, want -1", seed, predicted)
+			}
+			f.after = 6 * time.Second
+			predicted, took := f.run(t)
+			t.Logf("%d/s: predicted %v, took %v", f.limit.N, predicted, took)
+			if off(predicted, took, 10*time.Millisecond) <= 1 {
+				good++
+			}
+		})
+	}
+	if good < 4 {
+		t.Errorf("%d of %d predictions are right, want 4", good, seeds)
 	}
 }
