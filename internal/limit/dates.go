@@ -39,7 +39,12 @@ func (s *dated) expire(now time.Time) {
 // stale is how many of a run's units may not be used any more at that moment. A unit may not be used at the very
 // moment at which its time is over: until 40, 70 and 100 ms, two are stale at 70 ms.
 func stale(r *Run, at time.Time) int {
-	switch since := at.Sub(r.Until); {
+	return r.passed(at.Sub(r.Until))
+}
+
+// passed is how many of a run's units have reached a moment, the first of them that long ago.
+func (r *Run) passed(since time.Duration) int {
+	switch {
 	case since < 0:
 		return 0
 	case r.Every <= 0:
@@ -66,14 +71,7 @@ func (s *dated) sweep() { s.runs = slices.DeleteFunc(s.runs, func(r Run) bool { 
 // ripe is how many of a run's units may be used at that moment, if none has expired. A unit may be used at the very
 // moment of its date: of 10, 20 and 30 ms, two are ripe at 20 ms.
 func ripe(r *Run, at time.Time) int {
-	switch since := at.Sub(r.First); {
-	case since < 0:
-		return 0
-	case r.Every <= 0:
-		return r.Count
-	default:
-		return int(min(int64(since/r.Every)+1, int64(r.Count)))
-	}
+	return r.passed(at.Sub(r.First))
 }
 
 // add puts a run into its place. What was owed is taken from its beginning, and so is what is dated before the end

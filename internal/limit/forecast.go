@@ -97,17 +97,6 @@ func (s *Set) Plain(ones bool) bool {
 	return len(s.accounts) == 0 || len(s.accounts) == 1 && (ones || s.sole != nil)
 }
 
-// PaceOf is Set.Pace of copies that have been run ahead to that moment.
-func PaceOf(copies []Part, at time.Time) rate.Limit {
-	slowest := rate.Inf
-	for _, p := range copies {
-		if c, ok := p.(*copied); ok {
-			slowest = min(slowest, paceOf(c.state, at))
-		}
-	}
-	return slowest
-}
-
 // paceOf is one account's part of Pace.
 func paceOf(a state, now time.Time) rate.Limit {
 	return max(a.rate(), rate.Limit(a.available(now)/easeIn.Seconds()))

@@ -14,8 +14,9 @@ import (
 // call of a higher priority comes. In-flight slots are not predicted: how long a call takes is not ours
 // to know. All of it is called with the lock held.
 //
-// What the calls before it do to a single limiter is a formula (limit.Set.After). Several limiters, costs in a
-// window, and quotas that are advertised are run ahead instead, on copies (limit.Foresee). The lock is needed to
+// What the calls before it do to a single limiter is a formula (limit.Set.After), and so is what gate, quotas and finder
+// make of them (upstream.State.Predict). Several limiters and costs in a window are run ahead instead, on copies
+// (limit.Foresee). The lock is needed to
 // count the line and to copy. Predict runs the copies ahead without it; an arrival, which is let in or refused
 // by the result, runs them with it, in fewer steps.
 //
@@ -107,11 +108,9 @@ func (q *Queue) foresee(more int64) (p prospect, now time.Time) {
 	return q.foreseeLocked(q.beforeLocked(&o, more), 1, scope, predictSteps, now), now
 }
 
-// An example of scopes: 40 calls of /search wait for its quota, 2 of /core for another one. A call of a route that is
-// not named is taken for one more of /search.
-//
 // usualScopeLocked is the scope that calls of unknown routes are supposed to fall under: that in which most units wait,
-// or what was advertised last.
+// or what was advertised last. An example: 40 calls of /search wait for its quota, 2 of /core for another one. A call of
+// a route that is not named is taken for one more of /search.
 func (q *Queue) usualScopeLocked() (scope uint8) {
 	if q.line == nil {
 		return q.up.LatestScope()
