@@ -42,7 +42,7 @@ func (c *call) begin() error {
 		return errors.New("throttle: Request.URL is nil")
 	}
 	v := ctxValue(c.req.Context())
-	cost := v.cost
+	cost := v.want.Cost
 	if t.Cost != nil && !v.hasCost {
 		cost = t.Cost(c.req)
 	}
@@ -56,7 +56,7 @@ func (c *call) begin() error {
 		key = t.Key(c.req)
 	}
 	resend := replayable(c.req) && idempotent(c.req)
-	c.turn.Init(t.table, bounded(key), c.req.URL, &queue.Want{Cost: cost, Priority: v.prio, Resend: resend, MaxWait: v.maxWait, Tell: t.tell, Flow: v.flow})
+	c.turn.Init(t.table, bounded(key), c.req.URL, &v.want, cost, resend)
 	return nil
 }
 

@@ -11,24 +11,16 @@ import (
 // ctxOrder is what WithPriority and the others put into a ctx: one value for all, so that a call looks it up
 // once.
 type ctxOrder struct {
-	cost     int
-	hasCost  bool // WithCost has set cost; otherwise Transport.Cost may
-	prio     int32
-	attempts int           // of WithMaxAttempts; 0: as Retry says
-	maxWait  time.Duration // of WithMaxWait; 0: as QueueOptions says; negative: none
-	flow     string        // of WithFlow
-}
-
-// want is what a call of a Queue or Group wants.
-func (v *ctxOrder) want() queue.Want {
-	return queue.Want{Cost: v.cost, Priority: v.prio, MaxWait: v.maxWait, Flow: v.flow}
+	want     queue.Want
+	hasCost  bool // WithCost has set want.Cost; otherwise Transport.Cost may
+	attempts int  // of WithMaxAttempts; 0: as Retry says
 }
 
 // ctxKey is the key of that value.
 type ctxKey struct{}
 
 // noOrder is what a ctx without any of them says. Nobody changes it.
-var noOrder = ctxOrder{cost: 1}
+var noOrder = ctxOrder{want: queue.Want{Cost: 1}}
 
 // ctxValue returns what ctx says, or the defaults. It must not be changed.
 func ctxValue(ctx context.Context) *ctxOrder {
@@ -45,7 +37,7 @@ func ctxValue(ctx context.Context) *ctxOrder {
 // use makes the line slower.
 func WithPriority(ctx context.Context, p int) context.Context {
 	v := *ctxValue(ctx)
-	v.prio = int32(min(max(p, math.MinInt32), math.MaxInt32))
+	v.want.Priority = int32(min(max(p, math.MinInt32), math.MaxInt32))
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
 
@@ -57,7 +49,7 @@ func WithPriority(ctx context.Context, p int) context.Context {
 // back in the hook Throttled.
 func WithCost(ctx context.Context, n int) context.Context {
 	v := *ctxValue(ctx)
-	v.cost, v.hasCost = n, true
+	v.want.Cost, v.hasCost = n, true
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
 
@@ -75,8 +67,8 @@ func WithMaxAttempts(ctx context.Context, n int) context.Context {
 // starts at once or not at all. Retry.MaxPause holds too.
 func WithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	v := *ctxValue(ctx)
-	if v.maxWait = d; d <= 0 {
-		v.maxWait = -1
+	if v.want.MaxWait = d; d <= 0 {
+		v.want.MaxWait = -1
 	}
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
@@ -88,7 +80,7 @@ func WithMaxWait(ctx context.Context, d time.Duration) context.Context {
 // bytes it is cut, and ends with a hash of the whole.
 func WithFlow(ctx context.Context, name string) context.Context {
 	v := *ctxValue(ctx)
-	v.flow = bounded(name)
+	v.want.Flow = bounded(name)
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
 

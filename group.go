@@ -30,7 +30,7 @@ func NewGroup(ctx context.Context, q *Queue) (*Group, context.Context) {
 // and its error is the group's: leave MaxWaiting 0 for a group of many tasks. A task that starts further
 // tasks must give them the group's context, not its own.
 func (g *Group) Go(ctx context.Context, fn func(context.Context) error) {
-	g.tasks.Go(ctx, ctxValue(ctx).want(), fn)
+	g.tasks.Go(ctx, &ctxValue(ctx).want, fn)
 }
 
 // Wait blocks until every task has run or left the line, and returns the first error.

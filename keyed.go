@@ -75,7 +75,11 @@ func ByHost(req *http.Request) string {
 // question: for every port and everything outside ASCII.
 func plain(host string) bool {
 	for i := range len(host) {
-		if c := host[i]; c == ':' || c >= 0x80 || 'A' <= c && c <= 'Z' {
+		c := host[i]
+		if 'a' <= c && c <= 'z' { // nearly all are
+			continue
+		}
+		if c == ':' || c >= 0x80 || 'A' <= c && c <= 'Z' {
 			return false
 		}
 	}

@@ -83,16 +83,14 @@ func config(opts QueueOptions, maxPause time.Duration) queue.Config {
 // takes no in-flight slot. The error is an [*Error]: at once if the line refuses the call, later if ctx
 // ends or the limiter fails.
 func (q *Queue) Wait(ctx context.Context) error {
-	v := ctxValue(ctx)
-	return q.q.Wait(ctx, v.want())
+	return q.q.Wait(ctx, &ctxValue(ctx).want)
 }
 
 // Do waits as Wait does, then calls fn and returns its error. fn holds one of MaxInFlight slots while it
 // runs. A call that has to wait is refused if fn is expected to end after ctx's deadline, by how long the
 // calls before it took.
 func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
-	v := ctxValue(ctx)
-	return q.q.Do(ctx, v.want(), fn)
+	return q.q.Do(ctx, &ctxValue(ctx).want, fn)
 }
 
 // Pause closes the gate for at least d: no call starts before that. It does not shorten a closing that

@@ -111,7 +111,6 @@ type Transport struct {
 	table  *queue.Table
 	shared *limit.Set // Limiter
 	retry  Retry      // with defaults
-	tell   queue.Tell // what Hooks ask for
 	err    error      // of the configuration
 }
 
@@ -128,10 +127,9 @@ func (t *Transport) setup() {
 		t.err = errors.Join(fmt.Errorf("throttle: Transport.Limiter is a nil %T", t.Limiter), t.err)
 	}
 	t.retry = t.Retry.withDefaults()
-	t.tell = t.Hooks.tell()
 	t.shared = new(limit.Set)
 	c := config(t.Queue, t.retry.MaxPause)
-	c.MaxInFlight = t.MaxInFlight
+	c.MaxInFlight, c.Tell = t.MaxInFlight, t.Hooks.tell()
 	c.Budget, c.WindowFactor, c.Failures = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4), t.retry.Failures
 	if t.Limiter != nil {
 		t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already

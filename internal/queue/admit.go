@@ -135,9 +135,9 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	if wait, yes := q.outOfPatienceLocked(o.paused, o.scope, true, now); yes {
 		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.pausedLocked(now), now)
 	}
-	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.maxWait != 0
-	if o.maxWait != 0 {
-		most = max(0, o.maxWait)
+	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0
+	if o.want.MaxWait != 0 {
+		most = max(0, o.want.MaxWait)
 	}
 	if o.deadline == 0 && !bounded {
 		return nil

@@ -28,3 +28,26 @@ func (b Budget) withdraw(spent float64) (after float64, ok bool) {
 	}
 	return spent + 1, true
 }
+
+// settleBudgetLocked counts a planned retry that goes. What it took out of the budget goes back if it was not
+// sent, or if the gate has closed since it was decided: then the gate has bounded it.
+//
+// paidAt recognizes a closing: Closing.Count was 3 when the budget paid and is 4 now, so the gate has
+// closed once since. While it is closed only probes go, and the key needs no second bound.
+func (c *Call) settleBudgetLocked() {
+	q := &c.entry.queue
+	if c.under {
+		q.retried++
+	}
+	if c.charged && (!c.under || q.up.Closing(q.common.now()).Count != c.paidAt) {
+		c.entry.spent = max(0, c.entry.spent-1)
+	}
+	c.charged, c.planned = false, false
+}
+
+// settleBudget is settleBudgetLocked with the lock.
+func (c *Call) settleBudget() {
+	c.table.common.mu.Lock()
+	defer c.table.common.mu.Unlock()
+	c.settleBudgetLocked()
+}

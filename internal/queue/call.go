@@ -31,14 +31,12 @@ const (
 // ErrNoKey is what Call.Arrive returns where its table has no such key: Add it, and wait again.
 var ErrNoKey = errors.New("throttle: no such key")
 
-// A Want is what a call wants of the queue of its key.
+// A Want is what calls want of the queue of their key. It must not be changed while they last.
 type Want struct {
 	Cost     int // units
 	Priority int32
-	Resend   bool          // it can be sent again: good for a probe
-	Flow     string        // whose it is; "": nobody's
-	MaxWait  time.Duration // it may wait in place of Options.MaxWait; 0: that one holds; negative: not at all
-	Tell     Tell          // what Call.Held says of its waits
+	Flow     string        // whose they are; "": nobody's
+	MaxWait  time.Duration // they may wait in place of Options.MaxWait; 0: that one holds; negative: not at all
 }
 
 // A Route is what has answered an attempt, which advertised quotas may depend on.
@@ -81,19 +79,21 @@ type Call struct {
 	paidAt  uint32        // what Closing.Count was then
 }
 
-// Init begins a call of key, whose request has that URL.
-func (c *Call) Init(t *Table, key string, url *url.URL, w *Want) {
+// Init begins a call of key, whose request has that URL. It costs that many units, whatever w says, and may be sent
+// again if resend: such a call is good for a probe.
+func (c *Call) Init(t *Table, key string, url *url.URL, w *Want, cost int, resend bool) {
 	c.table, c.key = t, key
 	o := &c.order
-	o.url = url
-	o.cost, o.prio, o.wants, o.maxWait, o.tell = w.units(), w.Priority, takesTime, w.MaxWait, w.Tell
+	o.url, o.want = url, w
+	wants := takesTime
 	if t.common.slotted() {
-		o.wants |= wantsSlot
+		wants |= wantsSlot
 	}
-	if w.Resend {
-		o.wants |= canResend
+	if resend {
+		wants |= canResend
 	}
-	o.join(w.Flow, &t.common.Options)
+	o.cost, o.prio, o.wants = units(cost), w.Priority, wants
+	o.weighFlow(&t.common.Options)
 }
 
 // Key is the call's.
@@ -118,23 +118,30 @@ func (c *Call) Limiters(visit func(l any)) { c.entry.queue.limits.Each(visit) }
 // Under reports whether an attempt is under way.
 func (c *Call) Under() bool { return c.under }
 
-// arrive is the one critical section of a call that need not wait: it finds the key, pays the budget's
-// share, and takes slot and units.
-func (c *Call) arrive(ctx context.Context) (*line, *waiter, error) {
+// Arrive takes the turn for the next attempt if it is there. Otherwise it puts the call into the line and
+// reports that: then Sleep is due. Between the two its observers may run, without the lock. If they panic, Done
+// takes the call out of the line.
+//
+// It is the one critical section of a call that need not wait: it finds the key, pays the budget's share, and takes
+// slot and units.
+func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 	t := c.table
+	if ctx.Err() != nil {
+		return false, t.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
+	}
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	if t.common.drain != nil && !t.common.staysLocked(&c.order) {
 		if e := t.keys[c.key]; e != nil { // none is made any more
 			e.queue.refused++
 		}
-		return nil, nil, t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
+		return false, t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
 	}
 	since := time.Since(t.common.base)
 	if c.entry == nil {
 		e := t.findLocked(c.key, since)
 		if e == nil {
-			return nil, nil, ErrNoKey
+			return false, ErrNoKey
 		}
 		c.entry = e
 		e.queue.begun++
@@ -151,10 +158,18 @@ func (c *Call) arrive(ctx context.Context) (*line, *waiter, error) {
 		c.order.wants |= meetsHost
 	}
 	l, w, err := q.admitLocked(ctx, &c.order, now, nil)
-	if l != nil {
-		l.note(c.order.url.Host)
+	switch {
+	case err != nil:
+		return false, err
+	case w == nil:
+		if c.begun() {
+			c.settleBudgetLocked()
+		}
+		return false, nil
 	}
-	return l, w, err
+	l.note(c.order.url.Host)
+	c.line, c.waiter = l, w
+	return true, nil
 }
 
 // Quiet reports whether the attempt need not be reported if it is a success without a hint.
@@ -254,24 +269,6 @@ func (c *Call) Retry(ctx context.Context, delay time.Duration, failed bool) (wai
 	}
 	c.order.retry, c.planned = true, true
 	return max(delay, q.predictLocked(&again, now)), nil
-}
-
-// settleBudget counts a planned retry that goes. What it took out of the budget goes back if it was not
-// sent, or if the gate has closed since it was decided: then the gate has bounded it.
-//
-// paidAt recognizes a closing: Closing.Count was 3 when the budget paid and is 4 now, so the gate has
-// closed once since. While it is closed only probes go, and the key needs no second bound.
-func (c *Call) settleBudget() {
-	c.table.common.mu.Lock()
-	defer c.table.common.mu.Unlock()
-	q := &c.entry.queue
-	if c.under {
-		q.retried++
-	}
-	if c.charged && (!c.under || q.up.Closing(q.common.now()).Count != c.paidAt) {
-		c.entry.spent = max(0, c.entry.spent-1)
-	}
-	c.charged, c.planned = false, false
 }
 
 // freeSlot gives the slot back, if the call holds one.

@@ -45,13 +45,13 @@ func (c *client) add(key string) {
 }
 
 // call makes one call, and returns what its last attempt has shown, or why it was not sent.
-func (c *client) call(ctx context.Context, key, path string, w Want) (Outcome, error) {
+func (c *client) call(ctx context.Context, key, path string, w *Want, resend bool) (Outcome, error) {
 	route := Route{Host: key, Path: path}
 	if c.host != nil {
 		route.Host = c.host(key)
 	}
 	var turn Call
-	turn.Init(c.table, key, &url.URL{Host: route.Host, Path: path}, &w)
+	turn.Init(c.table, key, &url.URL{Host: route.Host, Path: path}, w, w.Cost, resend)
 	defer turn.Done()
 	for {
 		if _, _, err := turn.Wait(ctx); err == ErrNoKey {
@@ -85,7 +85,7 @@ func (c *client) call(ctx context.Context, key, path string, w Want) (Outcome, e
 
 // get is call of one unit and the priority 0.
 func (c *client) get(ctx context.Context, key string) (Outcome, error) {
-	return c.call(ctx, key, "/", Want{Cost: 1, Resend: true})
+	return c.call(ctx, key, "/", &Want{Cost: 1}, true)
 }
 
 // keys lists those that the table holds of what it is asked for.
@@ -180,7 +180,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 				func() {
 					defer func() { recover() }()
 					var call Call
-					call.Init(cl.table, "x", &url.URL{Host: "x"}, &Want{Cost: 1})
+					call.Init(cl.table, "x", &url.URL{Host: "x"}, &Want{Cost: 1}, 1, false)
 					defer call.Done()
 					for _, step := range c.steps {
 						step(t, t.Context(), &call)

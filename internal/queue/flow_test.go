@@ -122,7 +122,7 @@ func TestFlowsAgainstPlainList(t *testing.T) {
 					c = back[i]
 					back = slices.Delete(back, i, i+1)
 				}
-				o := &order{waiter: waiter{cost: c.cost, prio: c.prio, seq: c.seq, scope: uint8(rng.IntN(scopes))}, flowName: c.name, weight: p.weight[c.name]}
+				o := &order{waiter: waiter{cost: c.cost, prio: c.prio, seq: c.seq, scope: uint8(rng.IntN(scopes))}, want: &Want{Flow: c.name}, weight: p.weight[c.name]}
 				w := new(waiter)
 				*w = o.waiter
 				l.join(w, o)
@@ -193,7 +193,7 @@ func TestFlowsWithoutEndAreForgotten(t *testing.T) {
 	put := func(name string) {
 		seq++
 		w := &waiter{seq: seq, cost: 1}
-		l.join(w, &order{flowName: name, weight: 1})
+		l.join(w, &order{want: &Want{Flow: name}, weight: 1})
 		l.push(w)
 	}
 	for range 10_000 {
@@ -237,7 +237,7 @@ func newTenancy(q *Queue) *tenancy {
 }
 
 func (n *tenancy) call(ctx context.Context, flow string, cost int) error {
-	err := n.q.Wait(ctx, Want{Cost: cost, Flow: flow})
+	err := n.q.Wait(ctx, &Want{Cost: cost, Flow: flow})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil {
@@ -361,10 +361,10 @@ func TestWeightIsAskedOnce(t *testing.T) {
 			asked = append(asked, flow)
 			return 2
 		}}), setOf(bucket(10, 1)))
-		q.Wait(t.Context(), Want{Cost: 1})
-		q.Wait(t.Context(), Want{Cost: 1})
-		q.Wait(t.Context(), Want{Cost: 1, Flow: "a"})
-		q.Do(t.Context(), Want{Cost: 1, Flow: "b"}, func(context.Context) error { return nil })
+		q.Wait(t.Context(), &Want{Cost: 1})
+		q.Wait(t.Context(), &Want{Cost: 1})
+		q.Wait(t.Context(), &Want{Cost: 1, Flow: "a"})
+		q.Do(t.Context(), &Want{Cost: 1, Flow: "b"}, func(context.Context) error { return nil })
 		if !slices.Equal(asked, []string{"a", "b"}) {
 			t.Errorf("asked for the weights of %q", asked)
 		}
@@ -398,7 +398,7 @@ func TestPredictionsWithFlows(t *testing.T) {
 			}
 			synctest.Wait()
 			last := append(flows, "e")[rng.IntN(len(flows)+1)]
-			if n.q.Wait(ctx, Want{Cost: 1, Flow: last, MaxWait: -1}) == nil {
+			if n.q.Wait(ctx, &Want{Cost: 1, Flow: last, MaxWait: -1}) == nil {
 				return // nobody waits any more
 			}
 			wait, begin := predicted, time.Now()
@@ -440,11 +440,11 @@ func TestKeysShareALimiter(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				var wg sync.WaitGroup
 				for key := range c.want {
-					want := Want{Cost: 1, Flow: c.flows[key]}
+					want := &Want{Cost: 1, Flow: c.flows[key]}
 					for range 1 + 9_999*btoi(key == "flooded") {
 						wg.Go(func() {
 							for {
-								if _, err := c1.call(ctx, key, "/", want); err != nil || key == "flooded" {
+								if _, err := c1.call(ctx, key, "/", want, false); err != nil || key == "flooded" {
 									return
 								}
 							}
@@ -470,17 +470,17 @@ func TestKeysShareALimiter(t *testing.T) {
 func TestPredictionAmongManyFlows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(testConfig(Options{}), setOf(bucket(1000, 1)))
-		q.Wait(t.Context(), Want{Cost: 1})
+		q.Wait(t.Context(), &Want{Cost: 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range 10_000 { // two calls of each
-			wg.Go(func() { q.Wait(ctx, Want{Cost: 1, Flow: fmt.Sprint("flow ", i%5000)}) })
+			wg.Go(func() { q.Wait(ctx, &Want{Cost: 1, Flow: fmt.Sprint("flow ", i%5000)}) })
 		}
 		synctest.Wait()
 		locked(q.common, func() {
 			c := q.line.flows[0]
 			for name, want := range map[string]int64{"new": 5000, "flow 7": 9998} {
-				got := q.predictLocked(&order{waiter: waiter{cost: 1, seq: 1 << 40}, flowName: name, weight: 1}, time.Now())
+				got := q.predictLocked(&order{waiter: waiter{cost: 1, seq: 1 << 40}, want: &Want{Flow: name}, weight: 1}, time.Now())
 				all := c.ahead(flowID{name: name}, 1, 0)
 				if math.Abs(float64(got.Milliseconds()-want)) > 0.05*float64(want) || math.Abs(float64(all-want)) > 0.05*float64(want) {
 					t.Errorf("a call of %q is predicted to wait for %v, behind %d units; want %d ms", name, got, all, want)

@@ -66,7 +66,7 @@ func (f *future) run(t *testing.T, waiting, maxCost, n int) (predicted, arriving
 	f.use()
 	for range waiting {
 		cost := 1 + f.rng.IntN(maxCost)
-		go q.Wait(t.Context(), Want{Cost: cost})
+		go q.Wait(t.Context(), &Want{Cost: cost})
 		if f.rng.IntN(10) == 0 {
 			synctest.Wait()
 		}
@@ -76,11 +76,13 @@ func (f *future) run(t *testing.T, waiting, maxCost, n int) (predicted, arriving
 	if !known {
 		t.Errorf("not known: %s", f.text)
 	}
-	locked(q.common, func() { arriving = q.predictLocked(&order{waiter: waiter{cost: 1, seq: 1 << 62}}, time.Now()) })
+	locked(q.common, func() {
+		arriving = q.predictLocked(&order{waiter: waiter{cost: 1, seq: 1 << 62}, want: new(Want)}, time.Now())
+	})
 	start, left := time.Now(), make(chan struct{}, n)
 	for range n {
 		go func() {
-			q.Wait(context.Background(), Want{Cost: 1})
+			q.Wait(context.Background(), &Want{Cost: 1})
 			left <- struct{}{}
 		}()
 	}
@@ -127,17 +129,17 @@ func TestPredictBesideLowerPriorities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(testConfig(Options{}), setOf(bucket(100, 1)))
 		for i := range 2000 {
-			go q.Wait(t.Context(), Want{Cost: 1, Priority: int32(i / 1000)})
+			go q.Wait(t.Context(), &Want{Cost: 1, Priority: int32(i / 1000)})
 			if i%1000 == 999 {
 				synctest.Wait()
 			}
 		}
 		var predicted time.Duration
 		locked(q.common, func() {
-			predicted = q.predictLocked(&order{waiter: waiter{cost: 1, prio: 1, seq: 1 << 62}}, time.Now())
+			predicted = q.predictLocked(&order{waiter: waiter{cost: 1, prio: 1, seq: 1 << 62}, want: new(Want)}, time.Now())
 		})
 		start := time.Now()
-		q.Wait(t.Context(), Want{Cost: 1, Priority: 1})
+		q.Wait(t.Context(), &Want{Cost: 1, Priority: 1})
 		if took := time.Since(start); (predicted-took).Abs() > took/20 || took < 11*time.Second {
 			t.Errorf("predicted %v, took %v", predicted, took)
 		}
@@ -150,7 +152,7 @@ func TestPredictBehindAPause(t *testing.T) {
 		q := New(testConfig(Options{}), setOf(bucket(100, 100)))
 		q.Pause(time.Minute)
 		for range 100 {
-			go q.Wait(t.Context(), Want{Cost: 1})
+			go q.Wait(t.Context(), &Want{Cost: 1})
 		}
 		synctest.Wait()
 		if wait, known := q.Predict(50); !known || (wait-61490*time.Millisecond).Abs() > 20*time.Millisecond {

@@ -58,7 +58,7 @@ func (w *hostWorld) calls(at time.Duration, n int, key, path string, timeout tim
 				defer cancel()
 				ctx = c
 			}
-			o, err := w.call(ctx, key, path, Want{Cost: 1, Resend: true})
+			o, err := w.call(ctx, key, path, &Want{Cost: 1}, true)
 			if !errors.Is(err, want) || want == nil && (err != nil || o != Success) {
 				w.t.Errorf("call %d of %s at %v ended at %v: %v, %v, want %v", i, key, at, time.Since(w.start), o, err, want)
 			}
@@ -127,7 +127,7 @@ func TestClosingOfAHostSendsAway(t *testing.T) {
 		w.calls(time.Second, 1, "other", "/", 0, nil)
 		w.calls(2*time.Second, 1, "ccc", "/", 0, errPaused) // arrives later, and is refused at once
 		w.attempts = 1
-		w.wg.Go(func() { w.call(t.Context(), "aa", "/global", Want{Cost: 1}) })
+		w.wg.Go(func() { w.call(t.Context(), "aa", "/global", &Want{Cost: 1}, false) })
 		w.wg.Wait()
 		if d := time.Since(w.start); d > 2500*time.Millisecond {
 			t.Errorf("the last of them left after %v", d)
@@ -162,7 +162,7 @@ func TestClosingOfAHostGrows(t *testing.T) {
 		c := w.table.Get("ccc")
 		w.after = 10 * time.Second
 		var turn Call // was under way all the time
-		turn.Init(w.table, "late", &url.URL{Host: "x"}, &Want{Cost: 1})
+		turn.Init(w.table, "late", &url.URL{Host: "x"}, &Want{Cost: 1}, 1, false)
 		w.add("late")
 		locked(&w.table.common, func() { turn.entry = w.table.keys["late"]; turn.entry.queue.begun++; turn.under = true })
 		r := Result{Outcome: Throttled, Status: 429, Route: Route{Host: "x"}, At: time.Now()}

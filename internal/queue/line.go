@@ -125,14 +125,14 @@ func (l *line) advance(now time.Time) {
 func (l *line) join(w *waiter, o *order) {
 	w.flow = nil // that of an earlier attempt, which may have been forgotten
 	if l.flows == nil {
-		if o.flowName == "" {
+		if o.want.Flow == "" {
 			return
 		}
 		l.flows = flows{}
 	}
 	id, shared, c := l.q.flowID(o), l.q.common.shared != nil, l.flows[w.prio]
 	if c == nil {
-		if o.flowName == "" && !shared {
+		if o.want.Flow == "" && !shared {
 			return
 		}
 		if c = l.flows.add(w.prio); !shared { // those that wait already
@@ -145,7 +145,7 @@ func (l *line) join(w *waiter, o *order) {
 	if f != c.unnamed {
 		w.flow = f
 	}
-	if o.flowName != "" {
+	if o.want.Flow != "" {
 		f.weight = o.weight
 		w.wants |= apart
 	}

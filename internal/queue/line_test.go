@@ -21,7 +21,7 @@ func TestLineTimer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := bucket(0.1, 1)
 			q := New(testConfig(Options{}), setOf(b))
-			q.Wait(t.Context(), Want{Cost: 1})
+			q.Wait(t.Context(), &Want{Cost: 1})
 			if q.line != nil {
 				t.Errorf("%s: there is a line, but nobody waits", name)
 			}
@@ -29,7 +29,7 @@ func TestLineTimer(t *testing.T) {
 			defer cancel()
 			var wg sync.WaitGroup
 			for range 10 {
-				wg.Go(func() { q.Wait(ctx, Want{Cost: 1}) })
+				wg.Go(func() { q.Wait(ctx, &Want{Cost: 1}) })
 			}
 			synctest.Wait()
 			timer := q.line.timer
@@ -56,7 +56,7 @@ func TestLateTimer(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Millisecond, limit.MaxLate, 8 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			q := New(testConfig(Options{}), setOf(bucket(100, 1)))
-			q.Wait(t.Context(), Want{Cost: 1})
+			q.Wait(t.Context(), &Want{Cost: 1})
 			begin := time.Now()
 			var log journal
 			for i := range 3 {
@@ -84,7 +84,7 @@ func TestLateTimerRests(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		q := New(testConfig(Options{}), setOf(bucket(100_000, 1)))
 		for range 301 {
-			go q.Wait(ctx, Want{Cost: 1})
+			go q.Wait(ctx, &Want{Cost: 1})
 		}
 		waiting := func(after time.Duration, want int) {
 			t.Helper()

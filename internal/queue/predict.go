@@ -41,17 +41,17 @@ type backlog struct {
 // flowID is that of a call. Where several keys share a line, the calls of a key that name no flow are the key's. A name
 // cannot be mistaken for a key, because the two differ in isKey.
 func (q *Queue) flowID(o *order) flowID {
-	if o.flowName == "" && q.common.shared != nil {
+	if o.want.Flow == "" && q.common.shared != nil {
 		return flowID{q.key, true}
 	}
-	return flowID{name: o.flowName}
+	return flowID{name: o.want.Flow}
 }
 
 // classLocked is the class of a call that arrives; nil: no flow matters to it. The first one to name a flow finds all
 // others in the unnamed one.
 func (q *Queue) classLocked(o *order) *class {
 	c := q.line.flows[o.prio]
-	if c == nil && o.flowName != "" {
+	if c == nil && o.want.Flow != "" {
 		c = new(class)
 	}
 	return c
@@ -101,9 +101,9 @@ func (q *Queue) foresee(more int64) (p prospect, now time.Time) {
 	defer q.common.mu.Unlock()
 	now = time.Now()
 	scope := q.usualScopeLocked()
-	o := order{waiter: waiter{seq: math.MaxUint64, scope: scope}}
+	o := order{waiter: waiter{seq: math.MaxUint64, scope: scope}, want: new(Want)}
 	if q.line != nil && q.line.flows[0] != nil && q.common.shared == nil {
-		o.flowName = newFlow
+		o.want = &Want{Flow: newFlow}
 	}
 	return q.foreseeLocked(q.beforeLocked(&o, more), 1, scope, predictSteps, now), now
 }

@@ -68,14 +68,14 @@ type Options struct {
 
 // A Config is what the queues that share a lock have in common.
 type Config struct {
-	Options  Options
-	MaxPause time.Duration // the longest time that a call spends behind closed gates; negative: no bound
-	Budget   Budget        // of each key
-	Shared   *limit.Set    // paid by the calls of all keys; nil: none
-	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound.
-	MaxInFlight int
+	Options     Options
+	MaxPause    time.Duration // the longest time that a call spends behind closed gates; negative: no bound
+	Budget      Budget        // of each key
+	Shared      *limit.Set    // paid by the calls of all keys; nil: none
+	MaxInFlight int           // as Options.MaxInFlight, but of all keys together; 0: no bound
 	Errors      Errors
-	Failures    int // in a row, that close a gate; 0: eight
+	Failures    int  // in a row, that close a gate; 0: eight
+	Tell        Tell // what Call.Held says of waits; a bare queue has no observers
 	// WindowFactor is how much faster than evenly an advertised long window is used.
 	WindowFactor float64
 	// Error makes the error of a call of key that is ended on this side because of reason.
@@ -130,12 +130,12 @@ func (q *Queue) init(r *common, l, own *limit.Set, met time.Duration) {
 }
 
 // Wait waits for a start that takes no slot.
-func (q *Queue) Wait(ctx context.Context, want Want) error {
+func (q *Queue) Wait(ctx context.Context, want *Want) error {
 	if ctx.Err() == nil && want.MaxWait == 0 {
 		var w *waiter
 		var now time.Time
 		if want.Flow == "" && q.marks.has(crowded) {
-			w = &waiter{wake: make(chan struct{}, 1), cost: want.units(), prio: want.Priority}
+			w = &waiter{wake: make(chan struct{}, 1), cost: units(want.Cost), prio: want.Priority}
 			now = time.Now()
 		}
 		switch l, ok := q.quick(ctx, w, want.Cost, now); {
@@ -187,7 +187,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 }
 
 // waitInLine is Wait in all other cases.
-func (q *Queue) waitInLine(ctx context.Context, want Want) error {
+func (q *Queue) waitInLine(ctx context.Context, want *Want) error {
 	o := q.order(want, 0)
 	err := q.enter(ctx, &o)
 	if err == nil && q.up.Alert() {
@@ -197,7 +197,7 @@ func (q *Queue) waitInLine(ctx context.Context, want Want) error {
 }
 
 // Do waits for a start, then calls fn with an in-flight slot.
-func (q *Queue) Do(ctx context.Context, want Want, fn func(context.Context) error) error {
+func (q *Queue) Do(ctx context.Context, want *Want, fn func(context.Context) error) error {
 	o := q.order(want, wantsSlot|takesTime)
 	if err := q.enter(ctx, &o); err != nil {
 		return err

@@ -98,7 +98,7 @@ func TestLimitersAreWatchedWhileSomebodyWaits(t *testing.T) {
 		b := &watchedBucket{Bucket: bucket(1, 1)}
 		q := New(testConfig(Options{}), setOf(b))
 		for range 2 {
-			go q.Wait(t.Context(), Want{Cost: 1})
+			go q.Wait(t.Context(), &Want{Cost: 1})
 		}
 		synctest.Wait()
 		if n := b.watchers.Load(); n != 1 {
@@ -144,7 +144,7 @@ func (j *journal) wait(q *Queue, ctx context.Context, id int) {
 	if j.start.IsZero() {
 		j.start = time.Now()
 	}
-	j.wg.Go(func() { j.add(id, q.Wait(ctx, Want{Cost: 1})) })
+	j.wg.Go(func() { j.add(id, q.Wait(ctx, &Want{Cost: 1})) })
 	synctest.Wait()
 }
 
@@ -163,11 +163,11 @@ func TestGrantMeetsCancel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := bucket(1, 1)
 			q := New(testConfig(Options{MaxInFlight: 5}), setOf(b))
-			q.Wait(t.Context(), Want{Cost: 1})
+			q.Wait(t.Context(), &Want{Cost: 1})
 			var log journal
 			ctx, cancel := context.WithCancel(t.Context())
 			log.wg.Go(func() {
-				if q.Do(ctx, Want{Cost: 1}, func(context.Context) error { return nil }) == nil {
+				if q.Do(ctx, &Want{Cost: 1}, func(context.Context) error { return nil }) == nil {
 					log.add(0, nil)
 				}
 			})
@@ -218,7 +218,7 @@ func TestGrantMeetsCancelReopening(t *testing.T) {
 				var log journal
 				ctx, cancel := context.WithCancel(t.Context())
 				log.wg.Go(func() {
-					if q.Do(ctx, Want{Cost: 1}, func(context.Context) error { time.Sleep(sec); log.add(0, nil); return nil }) != nil {
+					if q.Do(ctx, &Want{Cost: 1}, func(context.Context) error { time.Sleep(sec); log.add(0, nil); return nil }) != nil {
 						won++
 					}
 				})
@@ -259,7 +259,7 @@ func TestOrderOfReasons(t *testing.T) {
 				c.Options.MaxWait = sec / 2
 			}
 			q := New(c, setOf(bucket(1, 1)))
-			q.Wait(t.Context(), Want{Cost: 1})
+			q.Wait(t.Context(), &Want{Cost: 1})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if late {
@@ -274,7 +274,7 @@ func TestOrderOfReasons(t *testing.T) {
 				if paused {
 					q.up.HoldUntil(now.Add(time.Hour), 429, now)
 				}
-				o := order{waiter: waiter{cost: 1, seq: 2}}
+				o := order{waiter: waiter{cost: 1, seq: 2}, want: new(Want)}
 				q.noteDeadline(ctx, &o, now)
 				err = q.turnAwayLocked(&o, now)
 			})
@@ -308,12 +308,12 @@ func TestMaxPauseClock(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
+			q.Do(t.Context(), &Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
 		})
 		synctest.Wait()
 		closed()
 		wg.Go(func() {
-			if err := q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { return nil }); err != nil {
+			if err := q.Do(t.Context(), &Want{Cost: 1}, func(context.Context) error { return nil }); err != nil {
 				t.Error("behind closed gates for 2 s:", err)
 			}
 		})
@@ -334,7 +334,7 @@ func TestMaxPauseSpent(t *testing.T) {
 		begin := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
+			q.Do(t.Context(), &Want{Cost: 1}, func(context.Context) error { time.Sleep(200 * sec); return nil })
 		})
 		synctest.Wait()
 		locked(q.common, func() {
@@ -346,7 +346,7 @@ func TestMaxPauseSpent(t *testing.T) {
 		if s := q.Stats(); s.Cause != "failing" {
 			t.Errorf("not closed: %+v", s)
 		}
-		err := q.Do(t.Context(), Want{Cost: 1}, func(context.Context) error { return nil })
+		err := q.Do(t.Context(), &Want{Cost: 1}, func(context.Context) error { return nil })
 		if d := time.Since(begin); d != 10*sec || !errors.Is(err, errPaused) {
 			t.Errorf("left after %v, %v", d, err)
 		}
@@ -469,7 +469,7 @@ func (r *randomRun) call() {
 	r.wg.Go(func() {
 		defer cancel()
 		if !do {
-			err := r.q.Wait(ctx, Want{Cost: cost, Priority: prio})
+			err := r.q.Wait(ctx, &Want{Cost: cost, Priority: prio})
 			if err == nil {
 				r.went(cost)
 			}
@@ -481,7 +481,7 @@ func (r *randomRun) call() {
 				panic(x)
 			}
 		}()
-		r.ended(r.q.Do(ctx, Want{Cost: cost, Priority: prio}, func(context.Context) error {
+		r.ended(r.q.Do(ctx, &Want{Cost: cost, Priority: prio}, func(context.Context) error {
 			r.went(cost)
 			r.fly(1)
 			defer r.fly(-1)

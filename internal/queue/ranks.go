@@ -248,7 +248,7 @@ func (r *ranks) aheadIn(c *class, f *flow, o *order, more int64) (all, mine int6
 		l := r.scopes[i].root.find(o.prio)
 		switch {
 		case l == nil:
-		case o.flowName == "":
+		case o.want.Flow == "":
 			own[i] = l.fifo.before(o.seq)
 		case l.parts != nil && l.parts.of[f] != nil:
 			own[i] = l.parts.of[f].before(o.seq)
@@ -259,7 +259,7 @@ func (r *ranks) aheadIn(c *class, f *flow, o *order, more int64) (all, mine int6
 		s := &r.scopes[i]
 		units := own[i] + s.root.above(o.prio)
 		if l := s.root.find(o.prio); l != nil {
-			if o.flowName != "" && l.waiters() > 0 {
+			if o.want.Flow != "" && l.waiters() > 0 {
 				units += unitsBefore(until, max(c.now, r.flows.start(l.first())), 1, l.units, l.waiters())
 			}
 			if l.parts != nil {

@@ -100,7 +100,7 @@ func BenchmarkFlows(b *testing.B) {
 		put := func() {
 			seq++
 			w := &waiter{seq: seq, cost: 1}
-			l.join(w, &order{flowName: fmt.Sprint("flow ", seq%uint64(flows)), weight: 1})
+			l.join(w, &order{want: &Want{Flow: fmt.Sprint("flow ", seq%uint64(flows))}, weight: 1})
 			l.push(w)
 		}
 		for range 20_000 {
@@ -120,7 +120,7 @@ func BenchmarkFlows(b *testing.B) {
 		})
 		b.Run(fmt.Sprint(flows, "/predict"), func(b *testing.B) {
 			for b.Loop() {
-				q.predictLocked(&order{waiter: waiter{cost: 1, seq: seq + 1}, flowName: "new", weight: 1}, time.Now())
+				q.predictLocked(&order{waiter: waiter{cost: 1, seq: seq + 1}, want: &Want{Flow: "new"}, weight: 1}, time.Now())
 			}
 		})
 	}

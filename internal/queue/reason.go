@@ -97,15 +97,16 @@ func (q *Queue) heldErrorLocked(w *waiter, attempts int, wait time.Duration, rea
 // noteWaitLocked keeps for o, which begins to wait, what its observers want to know. It is called before the call joins the
 // line, so the call itself does not count as one that goes before it. Without observers it is one comparison.
 func (q *Queue) noteWaitLocked(o *order, now time.Time) {
-	if o.tell == 0 {
+	tell := q.common.Tell
+	if tell == 0 {
 		return
 	}
-	o.heldBy, o.predicted = "", 0
-	if o.tell&TellReason != 0 {
-		o.heldBy, _ = q.heldLocked(&o.waiter, now)
+	o.begins = new(begins)
+	if tell&TellReason != 0 {
+		o.begins.by, _ = q.heldLocked(&o.waiter, now)
 	}
-	if o.tell&TellWait != 0 {
-		o.predicted = max(0, q.predictLocked(o, now))
+	if tell&TellWait != 0 {
+		o.begins.wait = max(0, q.predictLocked(o, now))
 	}
 }
 

@@ -44,7 +44,7 @@ func newCrowd(t *testing.T, o Options, shared *limit.Set) *crowd {
 // send starts a call and returns when it waits or has gone.
 func (c *crowd) send(ctx context.Context, key, name string, cost int, prio int32) {
 	c.wg.Go(func() {
-		if _, err := c.call(ctx, key, name, Want{Cost: cost, Priority: prio}); err != nil && !errors.Is(err, context.Canceled) {
+		if _, err := c.call(ctx, key, name, &Want{Cost: cost, Priority: prio}, false); err != nil && !errors.Is(err, context.Canceled) {
 			c.t.Error(key, name, err)
 		}
 	})
@@ -253,10 +253,11 @@ func TestSharedLimiterIsNeverIdle(t *testing.T) {
 				}
 				key := fmt.Sprint("h", roll(4))
 				flow := []string{"", "", "a" + key, "b" + key}[roll(4)]
-				want := Want{Cost: 1 + roll(8)/7, Priority: int32(roll(3)), Resend: roll(2) == 0, Flow: flow}
+				resend := roll(2) == 0
+				want := &Want{Cost: 1 + roll(8)/7, Priority: int32(roll(3)), Flow: flow}
 				wg.Go(func() {
 					defer cancel()
-					c.call(ctx, key, "/", want)
+					c.call(ctx, key, "/", want, resend)
 				})
 				if roll(3) == 0 {
 					time.Sleep(time.Duration(roll(25)) * ms)

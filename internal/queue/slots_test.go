@@ -55,7 +55,7 @@ func (c crawl) run(t *testing.T) {
 			key, of = fmt.Sprint("dead", i), &wg
 		}
 		for range c.pages {
-			of.Go(func() { cl.call(t.Context(), key, "/", Want{Cost: 1, Resend: true}) })
+			of.Go(func() { cl.call(t.Context(), key, "/", &Want{Cost: 1}, true) })
 		}
 	}
 	live.Wait()
@@ -92,12 +92,12 @@ func TestSlotsOfAllKeys(t *testing.T) {
 		})
 		var wg sync.WaitGroup
 		for _, key := range strings.Split("aaaaaabcb", "") {
-			wg.Go(func() { cl.call(t.Context(), key, "/", Want{Cost: 1}) })
+			wg.Go(func() { cl.call(t.Context(), key, "/", &Want{Cost: 1}, false) })
 			synctest.Wait()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*ms)
 		defer cancel()
-		_, err := cl.call(ctx, "d", "/", Want{Cost: 1})
+		_, err := cl.call(ctx, "d", "/", &Want{Cost: 1}, false)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 of 2 calls in flight (bodies not closed?)") {
 			t.Error(err)
 		}
@@ -145,11 +145,11 @@ func TestSlotsAreNeverIdle(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 200 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10+roll(4000))*ms)
-				want := Want{Cost: 1, Priority: int32(roll(2)), Resend: true, Flow: []string{"", "", "x"}[roll(3)]}
+				want := &Want{Cost: 1, Priority: int32(roll(2)), Flow: []string{"", "", "x"}[roll(3)]}
 				key := fmt.Sprint("h", roll(5))
 				wg.Go(func() {
 					defer cancel()
-					cl.call(ctx, key, "/", want)
+					cl.call(ctx, key, "/", want, true)
 				})
 				if roll(3) == 0 {
 					time.Sleep(time.Duration(roll(40)) * ms)

@@ -57,16 +57,16 @@ func TestOrderOfEviction(t *testing.T) {
 		c.table.most = 8
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		want := Want{Cost: 1, Resend: true}
-		go c.call(ctx, "busy", "/busy", want)
+		want := &Want{Cost: 1}
+		go c.call(ctx, "busy", "/busy", want, true)
 		synctest.Wait()
-		c.call(ctx, "dated1", "/429", want)
+		c.call(ctx, "dated1", "/429", want, true)
 		time.Sleep(time.Millisecond)
-		c.call(ctx, "dated2", "/429", want)
+		c.call(ctx, "dated2", "/429", want, true)
 		for range 10 {
 			for _, key := range []string{"fail1", "fail2"} {
 				soon, cancel := context.WithTimeout(ctx, time.Millisecond)
-				c.call(soon, key, "/503", want)
+				c.call(soon, key, "/503", want, true)
 				cancel()
 				time.Sleep(time.Millisecond)
 			}
@@ -95,7 +95,7 @@ func TestOrderOfEviction(t *testing.T) {
 			"busy",
 		} {
 			hour, cancel := context.WithTimeout(ctx, time.Hour)
-			go c.call(hour, fmt.Sprint("new", i), "/busy", want) // stays, and is busy
+			go c.call(hour, fmt.Sprint("new", i), "/busy", want, true) // stays, and is busy
 			synctest.Wait()
 			defer cancel()
 			if got := keys(); got != left {

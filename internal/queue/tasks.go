@@ -48,7 +48,7 @@ func NewTasks(ctx context.Context, q *Queue, spawn func(func() error)) *Tasks {
 }
 
 // Go puts a task into the line and returns at once.
-func (g *Tasks) Go(ctx context.Context, want Want, fn func(context.Context) error) {
+func (g *Tasks) Go(ctx context.Context, want *Want, fn func(context.Context) error) {
 	g.left.Add(1)
 	g.join(&task{order: g.q.order(want, wantsSlot|takesTime), ctx: ctx, fn: fn})
 }

@@ -34,21 +34,6 @@ func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err 
 	return waited, stood, err
 }
 
-// Arrive takes the turn for the next attempt if it is there. Otherwise it puts the call into the line and
-// reports that: then Sleep is due. Between the two its observers may run, without the lock. If they panic, Done
-// takes the call out of the line.
-func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
-	if ctx.Err() != nil {
-		return false, c.table.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
-	}
-	c.line, c.waiter, err = c.arrive(ctx)
-	if err != nil || c.waiter != nil {
-		return err == nil, err
-	}
-	c.begun()
-	return false, nil
-}
-
 // Sleep stands in line until the next attempt may be sent, and returns how long that was.
 func (c *Call) Sleep(ctx context.Context) (waited time.Duration, err error) {
 	l, w, start := c.line, c.waiter, c.order.now
@@ -59,18 +44,23 @@ func (c *Call) Sleep(ctx context.Context) (waited time.Duration, err error) {
 	// From here on w is read only: it has left the line.
 	c.order.fill(w)
 	c.order.sample = true // the lock was taken already, and what calls take decides who may wait
-	c.begun()
+	if c.begun() {
+		c.settleBudget()
+	}
 	return c.order.now.Sub(start), nil
 }
 
 // Held returns what held the call when it began to wait, and how long it was to wait; 0: unknown. Each is there
-// if Want.Tell has asked for it.
-func (c *Call) Held() (by string, wait time.Duration) { return c.order.heldBy, c.order.predicted }
-
-// begun notes that an attempt is under way.
-func (c *Call) begun() {
-	c.under, c.held = true, c.order.slot()
-	if c.planned {
-		c.settleBudget()
+// if Config.Tell asks for it.
+func (c *Call) Held() (by string, wait time.Duration) {
+	if b := c.order.begins; b != nil {
+		return b.by, b.wait
 	}
+	return "", 0
+}
+
+// begun notes that an attempt is under way, and reports whether it was planned, so that the budget is to be settled.
+func (c *Call) begun() (planned bool) {
+	c.under, c.held = true, c.order.slot()
+	return c.planned
 }

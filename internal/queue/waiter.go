@@ -72,26 +72,27 @@ func (w *waiter) resend() bool { return w.wants&canResend != 0 }
 // not be kept there. It lives on the caller's stack; a waiter is allocated only if the call has to wait.
 type order struct {
 	waiter
+	want     *Want     // shared with other calls
+	weight   float64   // of want.Flow; 0: it has none
+	url      *url.URL  // its request's, for its route; nil: it has none
+	now      time.Time // when it was granted
+	begins   *begins   // of its wait, if Config.Tell asks for that; nil: it has not waited
 	attempts int       // sent before
 	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
-	now      time.Time // when it was granted
 	sample   bool      // its round trip is to be measured
 	waited   bool      // it has stood in the line
-	url      *url.URL  // its request's, for its route; nil: it has none
-	flowName string    // as Want.Flow
-	weight   float64   // of the flow; 0: it has none
+}
 
-	maxWait time.Duration // as Want.MaxWait
-
-	tell      Tell          // as Want.Tell
-	heldBy    string        // what held it when it began to wait, if tell asks for it
-	predicted time.Duration // and how long it would wait
+// A begins is how a wait begins: what holds the call, and for how long.
+type begins struct {
+	by   string
+	wait time.Duration
 }
 
 // order is what a caller wants that has that and wishes. It asks for the flow's weight.
-func (q *Queue) order(w Want, wishes wish) order {
-	o := order{waiter: waiter{cost: w.units(), prio: w.Priority, wants: wishes}, maxWait: w.MaxWait, tell: w.Tell}
-	o.join(w.Flow, &q.common.Options)
+func (q *Queue) order(w *Want, wishes wish) order {
+	o := order{waiter: waiter{cost: units(w.Cost), prio: w.Priority, wants: wishes}, want: w}
+	o.weighFlow(&q.common.Options)
 	return o
 }
 
@@ -103,11 +104,10 @@ func (o *order) route() upstream.Route {
 	return upstream.RouteOf(o.url.Host, o.url.Path)
 }
 
-// join names the flow of a call. The weight is asked for here, once a call and without the lock: it is the user's
-// function.
-func (o *order) join(flow string, opts *Options) {
-	if flow != "" {
-		o.flowName, o.weight = flow, opts.weigh(flow)
+// weighFlow asks for the weight of a call's flow, once a call and without the lock: it is the user's function.
+func (o *order) weighFlow(opts *Options) {
+	if o.want.Flow != "" {
+		o.weight = opts.weigh(o.want.Flow)
 	}
 }
 
@@ -128,8 +128,8 @@ func (opts *Options) weigh(flow string) (weight float64) {
 	return min(max(weight, 0.001), 1000)
 }
 
-// units is the cost as a waiter keeps it.
-func (w Want) units() int32 { return int32(min(max(w.Cost, math.MinInt32), math.MaxInt32)) }
+// units is a cost as a waiter keeps it.
+func units(cost int) int32 { return int32(min(max(cost, math.MinInt32), math.MaxInt32)) }
 
 // fill copies what w was granted.
 // The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
@@ -140,7 +140,7 @@ func (o *order) fill(w *waiter) {
 // sleep is line.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
 // less was predicted.
 func (o *order) sleep(ctx context.Context, l *line, w *waiter) error {
-	if o.maxWait == 0 {
+	if o.want.MaxWait == 0 {
 		return l.sleep(ctx, w)
 	}
 	ctx, cancel := o.bound(ctx, l.q)
@@ -151,10 +151,10 @@ func (o *order) sleep(ctx context.Context, l *line, w *waiter) error {
 // bound returns ctx, which ends also when the call has waited for as long as it may. One nanosecond more lets a grant
 // at the last moment win.
 func (o *order) bound(ctx context.Context, q *Queue) (context.Context, context.CancelFunc) {
-	if o.maxWait == 0 {
+	if o.want.MaxWait == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, max(0, min(o.maxWait, 1<<62))+1, tooLate{q.common.Errors.TooLong})
+	return context.WithTimeoutCause(ctx, max(0, min(o.want.MaxWait, 1<<62))+1, tooLate{q.common.Errors.TooLong})
 }
 
 // A decision is what a queue says about the head of its line.
