@@ -135,6 +135,7 @@ type QueueStats struct {
 	Refused   uint64         // calls that this side refused: queue full, paused, wait too long
 	Reason    string         // what holds the first call in line, see Event; "": nobody waits
 	Until     time.Time      // until when it does, as far as is known; zero: unknown, or nobody waits
+	Oldest    time.Time      // since when the oldest has waited, at most 1/32 of that time too early; zero: nobody waits
 }
 
 // Stats returns a snapshot of the line, its gate and its limiter.

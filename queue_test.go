@@ -1184,3 +1184,57 @@ func TestPredictUnknown(t *testing.T) {
 type foreignLimiter struct{}
 
 func (foreignLimiter) Take(context.Context, int) (time.Duration, error) { return time.Second, nil }
+
+// TestOldest: Stats says since when the oldest call has waited, never too late, and at most 1/32 of that time too early,
+// whoever leaves.
+func TestOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(7, 7))
+		q := throttle.NewQueue(throttle.NewBucket(20, 1), throttle.QueueOptions{})
+		if got := q.Stats().Oldest; !got.IsZero() {
+			t.Errorf("nobody waits, and the oldest came %v", got)
+		}
+		waiting := map[int]time.Time{}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 4000 {
+			ctx := t.Context()
+			if rng.IntN(2) == 0 {
+				var stop context.CancelFunc
+				ctx, stop = context.WithTimeout(ctx, time.Duration(rng.IntN(20_000))*ms)
+				defer stop()
+			}
+			if rng.IntN(50) == 0 {
+				ctx = throttle.WithPriority(ctx, 1)
+			}
+			wg.Go(func() {
+				mu.Lock()
+				waiting[i] = time.Now()
+				mu.Unlock()
+				q.Wait(ctx)
+				mu.Lock()
+				delete(waiting, i)
+				mu.Unlock()
+			})
+			time.Sleep(time.Duration(rng.IntN(50)) * ms)
+			synctest.Wait()
+			want := time.Now()
+			for _, at := range waiting {
+				if at.Before(want) {
+					want = at
+				}
+			}
+			got := q.Stats().Oldest
+			if len(waiting) == 0 {
+				if !got.IsZero() {
+					t.Fatalf("call %d: nobody waits, and the oldest came %v", i, got)
+				}
+				continue
+			}
+			if early := want.Sub(got); early < 0 || early > time.Since(got)/32 {
+				t.Fatalf("call %d: the oldest has waited %v, Stats says %v", i, time.Since(want), time.Since(got))
+			}
+		}
+		wg.Wait()
+	})
+}

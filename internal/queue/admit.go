@@ -107,6 +107,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 	}
 	l.join(w, o)
 	l.push(w)
+	l.noteLocked(w.seq, now.Sub(q.common.base))
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, int64(w.cost))
 	}

@@ -40,6 +40,7 @@ type line struct {
 	stop    func()      // ends the watch on the own limiters
 	inTurn  bool        // the head is who is next by its flow's virtual start, not the eighth or a probe
 	owed    *waiter     // the oldest, whose turn has come in the line of several keys; nil or gone: nobody
+	ages    ages        // of those that wait
 	expelAt time.Time   // when the first waiter has spent its MaxPause; zero: nobody has one
 
 	reasons map[*waiter]error // of refused waiters that have not seen theirs yet

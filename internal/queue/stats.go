@@ -1,0 +1,72 @@
+package queue
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// This file is what observers see of a queue.
+
+// Stats is a snapshot of a Queue; throttle.QueueStats has the words.
+type Stats struct {
+	Waiting   int
+	Flows     map[string]int
+	InFlight  int
+	Tokens    float64
+	Limit     rate.Limit
+	ClosedFor time.Duration
+	Cause     string
+	Sent      uint64
+	Throttled uint64
+	Retried   uint64
+	Refused   uint64
+	Reason    string
+	Until     time.Time
+	Oldest    time.Time
+}
+
+// Stats returns a snapshot.
+func (q *Queue) Stats() Stats {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	now := time.Now()
+	sent, throttled := q.up.Counts()
+	s := Stats{
+		InFlight: int(q.slots),
+		Tokens:   q.limits.Available(now), Limit: q.limits.Rate(),
+		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
+	}
+	if q.line != nil {
+		s.Waiting, s.Flows = q.line.count, q.line.byName()
+		s.Reason, s.Until = q.headHeldLocked(now)
+		s.Oldest = q.oldestLocked()
+	}
+	if under := q.underLocked(); !q.common.slotted() && under > 0 {
+		s.InFlight = under
+	}
+	if c := q.up.Closing(now); !c.Over {
+		s.Cause, s.ClosedFor = string(c.Cause), c.Left
+	}
+	return s
+}
+
+// underLocked counts the attempts that are under way.
+// An example: 10 have begun and 4 have ended, 1 rests before its retry, 2 stand in line: 3 are under
+// way.
+func (q *Queue) underLocked() int {
+	n := int(q.begun-q.ended.Load()) - int(q.resting.Load())
+	if q.line != nil {
+		n -= q.line.count
+	}
+	return n
+}
+
+// Known is what observers see of what was learned; nil: nothing was.
+func (q *Queue) Known() []upstream.Known {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	return q.up.Learned(time.Now())
+}
