@@ -83,8 +83,8 @@ type Transport struct {
 
 	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds
 	// those of each key. A call takes its slots when its turn has come by every limit, and the keys (or flows, see
-	// WithFlow) that could go take turns. A key whose last attempt failed gets a slot only while no other key could
-	// use it. A call has finished when its response's body is closed or read to its end, or its ctx ends.
+	// WithFlow) that could go take turns. A key whose last attempt failed, or whose first one is still out, gets a slot
+	// only while no other key could use it. A call has finished when its response's body is closed or read to its end, or its ctx ends.
 	MaxInFlight int
 
 	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go

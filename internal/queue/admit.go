@@ -94,8 +94,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 // wait, so the line is looked at even if w is not the head.
 func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now time.Time) *line {
 	if q.line == nil {
-		q.line = newLine(q)
-		q.countWellLocked(1)
+		q.lineLocked(newLine(q))
 		q.marks.set(crowded, q.up.Calm())
 	}
 	l := q.line

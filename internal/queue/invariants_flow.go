@@ -39,14 +39,14 @@ func (s *sharedLine) checkSlots(keys []*entry) {
 	held, failed, well := 0, 0, 0
 	for _, e := range keys {
 		q := &e.queue
-		if held += int(q.slots); q.marks.has(failingMark) {
+		if held += int(q.slots); q.behindLocked() {
 			failed += int(q.slots)
 		} else if q.line != nil {
 			well++
 		}
 	}
 	if held != s.inFlight || s.most > 0 && held > s.most || failed != s.failed || well != s.well {
-		broken("of %d slots %d are held, %d by keys that fail, and %d others wait; counted are %d, %d and %d", s.most, held, failed, well, s.inFlight, s.failed, s.well)
+		broken("of %d slots %d are held, %d by keys that stand behind, and %d others wait; counted are %d, %d and %d", s.most, held, failed, well, s.inFlight, s.failed, s.well)
 	}
 }
 

@@ -200,10 +200,7 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 // startLocked counts a call that goes as of at.
 func (q *Queue) startLocked(w *waiter, at, now time.Time) {
 	if w.slot() {
-		q.slots++
-		if s := q.common.shared; s != nil {
-			s.taken(q, 1)
-		}
+		q.slotsLocked(1)
 	}
 	if q.common.hosts != nil {
 		q.countLocked()
@@ -256,8 +253,7 @@ func (q *Queue) goneLocked(w *waiter) {
 // emptiedLocked ends the line: nobody waits any more.
 // The time until the next call is not the foreign limiter's doing, so it must not become a sample.
 func (q *Queue) emptiedLocked() {
-	q.countWellLocked(-1)
-	q.line = nil
+	q.lineLocked(nil)
 	q.marks.set(crowded, false)
 	if s := q.common.shared; s != nil {
 		s.stepOut(q)

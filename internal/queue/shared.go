@@ -30,8 +30,8 @@ type sharedLine struct {
 	queues   map[*waiter]*Queue // the reverse
 	most     int                // slots of all keys; 0: there is no bound
 	inFlight int                // slots that are taken
-	failed   int                // of these, those that failing keys hold
-	well     int                // keys that are not failing and have calls in line
+	failed   int                // of these, those that keys hold which stand behind
+	well     int                // keys that do not stand behind and have calls in line
 	waiting  tally              // the units of all calls that wait, in any queue
 	asking   *Queue             // whose head asks a foreign limiter: it stays the head meanwhile
 	dirty    bool               // the head may be another one now, and has not been looked at

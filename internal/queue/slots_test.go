@@ -15,10 +15,13 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A crawl asks hosts for pages, 5 in flight in all, one each 2 s of a host; some hosts are down, and show it after 3 s.
+// A crawl asks hosts for pages, 5 in flight in all, one each 2 s of a host; some hosts are down, and show it after a
+// while.
 type crawl struct {
 	live, dead, pages int
-	deadline          time.Duration // for the live hosts to be done
+	timeout           time.Duration
+	deadAt            func(i int) bool // whether the i-th host is down
+	deadline          time.Duration    // for the live hosts to be done
 }
 
 func (c crawl) run(t *testing.T) {
@@ -37,7 +40,7 @@ func (c crawl) run(t *testing.T) {
 		mu.Unlock()
 		defer func() { mu.Lock(); defer mu.Unlock(); now-- }()
 		if strings.HasPrefix(key, "dead") {
-			time.Sleep(3 * time.Second)
+			time.Sleep(c.timeout)
 			return Failure
 		}
 		time.Sleep(50 * ms)
@@ -51,15 +54,17 @@ func (c crawl) run(t *testing.T) {
 	var wg, live sync.WaitGroup
 	for i := range c.live + c.dead {
 		key, of := fmt.Sprint("live", i), &live
-		if i%10 == 0 && i/10 < c.dead {
+		if c.deadAt(i) {
 			key, of = fmt.Sprint("dead", i), &wg
 		}
 		for range c.pages {
 			of.Go(func() { cl.call(t.Context(), key, "/", &Want{Cost: 1}, true) })
 		}
+		synctest.Wait()
 	}
 	live.Wait()
-	if took := time.Since(begin); took > c.deadline {
+	took := time.Since(begin)
+	if t.Logf("the live hosts took %v", took); took > c.deadline {
 		t.Errorf("the live hosts took %v, want at most %v", took, c.deadline)
 	}
 	wg.Wait()
@@ -69,11 +74,84 @@ func (c crawl) run(t *testing.T) {
 	sharedIsEmpty(t, cl.table)
 }
 
-// A crawler is polite to each host, and is done with those that live although others are down.
+// A crawler is polite to each host, and is done with those that live although others are down, in whatever order it meets
+// them. No order is known in advance, so at best all slots are in use until each host has been met, and the one that was
+// met last is done 8 s later.
 func TestCrawl(t *testing.T) {
-	for _, c := range []crawl{{200, 0, 5, 10 * time.Second}, {180, 20, 5, 26 * time.Second}} {
-		t.Run(fmt.Sprint(c.dead, " dead"), func(t *testing.T) { synctest.Test(t, c.run) })
+	orders := map[string]func(i int) bool{
+		"each tenth": func(i int) bool { return i%10 == 0 },
+		"first":      func(i int) bool { return i < 20 },
+		"last":       func(i int) bool { return i >= 180 },
 	}
+	for seed := range uint64(3) {
+		places := rand.New(rand.NewPCG(seed, 8)).Perm(200)
+		orders[fmt.Sprint("random ", seed)] = func(i int) bool { return places[i] < 20 }
+	}
+	for _, timeout := range []time.Duration{3 * time.Second, 5 * time.Second} {
+		ideal := (20*timeout+180*50*ms)/5 + 8*time.Second
+		for order, deadAt := range orders {
+			c := crawl{180, 20, 5, timeout, deadAt, ideal + 1500*ms} // 22.55 s and 30.8 s at most, of 21.8 s and 29.8 s
+			t.Run(fmt.Sprint(timeout, " ", order), func(t *testing.T) { synctest.Test(t, c.run) })
+		}
+	}
+	c := crawl{200, 0, 5, 0, func(int) bool { return false }, 10 * time.Second}
+	t.Run("all live", func(t *testing.T) { synctest.Test(t, c.run) })
+}
+
+// A new key gets one slot until it has answered, if other keys have calls in line: it may be down. If its first call is
+// cancelled it is as new again.
+func TestFirstAttemptOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig(Options{})
+		config.MaxInFlight = 3
+		flying := map[string]int{}
+		var mu sync.Mutex
+		count := func(key string, by int) { mu.Lock(); defer mu.Unlock(); flying[key] += by }
+		cl := newClient(config, func(ctx context.Context, key, _ string, _ int) Outcome {
+			count(key, 1)
+			defer count(key, -1)
+			select {
+			case <-time.After(time.Second):
+				return Success
+			case <-ctx.Done():
+				return Cancelled
+			}
+		})
+		cl.own = func(key string) *limit.Set {
+			if key == "paced" {
+				return setOf(bucket(0.1, 1))
+			}
+			return new(limit.Set)
+		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		call := func(ctx context.Context, key string) { wg.Go(func() { cl.get(ctx, key) }) }
+		call(t.Context(), "paced")
+		call(t.Context(), "paced") // in line for 10 s
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		call(ctx, "new")
+		synctest.Wait()
+		for range 4 {
+			call(t.Context(), "new")
+		}
+		for i, want := range []int{1, 1, 3, 0} {
+			time.Sleep(500 * ms)
+			synctest.Wait()
+			if mu.Lock(); flying["new"] != want {
+				t.Errorf("step %d: %d of a new key's calls are in flight, want %d", i, flying["new"], want)
+			}
+			mu.Unlock()
+			if i == 0 {
+				cancel()
+				synctest.Wait()
+				continue
+			}
+			time.Sleep(500 * ms)
+			synctest.Wait()
+		}
+	})
 }
 
 // Slots of all keys are shared by flow, and an error that waits for one says so.
