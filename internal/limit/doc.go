@@ -11,6 +11,7 @@
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	spent.go             what a limiter that is dropped leaves behind
+//	spec.go text.go      limits as text
 //	time.go              moments and spans
 //
 // # Units, burst, debt
