@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/examples/internal/leak"
 	"github.com/go-throttle/throttle/throttletest"
 )
@@ -90,7 +91,7 @@ func TestControlC(t *testing.T) {
 	cfg := small(draft8)
 	cfg.width = func() int { return 80 }
 	var out bytes.Buffer
-	v := &screen{session: newSession(cfg), out: &out, stop: make(chan struct{})}
+	v := &screen{session: newSession(cfg), screen: console.Screen{Out: &out, Width: cfg.width}, stop: make(chan struct{})}
 	out.WriteString("$ polite\n")
 	for range 2 {
 		v.draw()

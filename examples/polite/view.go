@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -25,7 +24,7 @@ func newView(s *session, out io.Writer) view {
 		s.shownBy(v)
 		return v
 	}
-	v := &screen{session: s, out: out, stop: make(chan struct{})}
+	v := &screen{session: s, screen: console.Screen{Out: out, Width: s.cfg.width}, stop: make(chan struct{})}
 	s.shownBy(v)
 	v.running.Go(v.run)
 	return v
@@ -80,10 +79,9 @@ func (v *lines) finish() {}
 // screen is the view on a terminal: the table, drawn again and again in its place.
 type screen struct {
 	session *session
-	out     io.Writer
+	screen  console.Screen
 	stop    chan struct{}
 	running sync.WaitGroup
-	drawn   int // lines of the last drawing
 }
 
 // These do nothing: the table has everything.
@@ -104,36 +102,14 @@ func (v *screen) run() {
 	}
 }
 
-// draw replaces the last drawing by a new one. A line that the terminal would wrap counted as two, so a word
-// that is wider than the terminal is cut.
+// draw replaces the last drawing by a new one.
 func (v *screen) draw() {
-	var table bytes.Buffer
-	columns := max(1, v.session.cfg.width()-1)
-	_ = v.session.print(&table, columns) // a Buffer takes everything
-	var frame bytes.Buffer
-	v.erase(&frame)
-	for line := range bytes.Lines(table.Bytes()) {
-		v.drawn++
-		if text := bytes.TrimSuffix(line, []byte("\n")); len(text) > columns {
-			line = append(text[:columns:columns], '\n')
-		}
-		frame.Write(line)
-	}
-	_, _ = v.out.Write(frame.Bytes()) // what cannot be drawn is no reason to stop
-}
-
-// erase removes the last drawing. It moves to the left, because the terminal may have written a ^C, then up to
-// the first line, and clears from there to the end of the screen.
-func (v *screen) erase(to io.Writer) {
-	if v.drawn > 0 {
-		fmt.Fprintf(to, "\r\x1b[%dA\x1b[J", v.drawn)
-	}
-	v.drawn = 0
+	v.screen.Draw(func(out io.Writer, columns int) { _ = v.session.print(out, columns) }) // a buffer takes everything
 }
 
 // finish removes the drawing, because the final table follows.
 func (v *screen) finish() {
 	close(v.stop)
 	v.running.Wait()
-	v.erase(v.out)
+	v.screen.Erase()
 }

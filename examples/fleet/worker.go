@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/calls"
+	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/throttleredis"
+)
+
+// A job is what one process of the fleet has to do. It is all that the process is told.
+type job struct {
+	Process  string // for the upstream's ledger: "3", or "3 again" for the second one of that number
+	Upstream string // URL
+	Redis    string // URL
+	Dial     string // where Redis is reached in place of the address in its URL: host and port
+	Name     string // of the limit
+	Limit    float64
+	Burst    int
+}
+
+const (
+	jobVariable = "THROTTLE_EXAMPLE_FLEET" // holds the job of a process
+	workers     = 8                        // of a process; each makes one call after the other
+	reportEvery = 100 * time.Millisecond
+)
+
+// work makes calls until ctx ends, as many as the limiter lets go.
+func (j *job) work(ctx context.Context, lim *fleet.Limiter) {
+	pool := calls.Pool(workers)
+	defer pool.CloseIdleConnections()
+	client := &http.Client{Transport: &throttle.Transport{Base: pool, Limiter: lim}}
+	target := j.Upstream + "/?process=" + url.QueryEscape(j.Process)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := calls.Get(ctx, client, target); err != nil {
+					rest(ctx, 50*time.Millisecond) // the upstream is gone, or the limit closed
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// limiter is this process's part in the limit.
+func (j *job) limiter(s fleet.Store) *fleet.Limiter {
+	return fleet.New(s, j.Name, rate.Limit(j.Limit), j.Burst, fleet.Options{})
+}
+
+// rest sleeps, or ends early with ctx.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// serve does the job that this process was started for, and reports whether there was one. It ends when its
+// standard input does, so when its parent has gone too, gives back what it holds, and writes its Stats to its
+// standard output now and then, a line of JSON each.
+func serve() bool {
+	text, ok := os.LookupEnv(jobVariable)
+	if !ok {
+		return false
+	}
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent says what follows
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	client, err := connect(j.Redis, j.Dial)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	defer client.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	lim := j.limiter(throttleredis.New(client))
+	out := json.NewEncoder(os.Stdout)
+	var wg sync.WaitGroup
+	wg.Go(func() { j.work(ctx, lim) })
+	for ctx.Err() == nil {
+		if out.Encode(lim.Stats()) != nil {
+			break
+		}
+		rest(ctx, reportEvery)
+	}
+	stop()
+	wg.Wait()
+	_ = lim.Close() // Redis may be gone: what is held expires
+	_ = out.Encode(lim.Stats())
+	return true
+}
+
+// connect makes a client for the Redis of a URL, which is reached at dial if that is not "". The settings are those
+// that package throttleredis advises.
+func connect(address, dial string) (*redis.Client, error) {
+	o, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, fmt.Errorf("-redis: %w", err)
+	}
+	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+	o.DialTimeout, o.ReadTimeout = time.Second, 200*time.Millisecond
+	if dial != "" {
+		o.Network, o.Addr = "tcp", dial // over TLS the name of the URL is still asked for
+	}
+	return redis.NewClient(o), nil
+}
