@@ -18,7 +18,7 @@
 //
 // # The server
 //
-// Redis 5 or later; tested on one server with Redis 7. Each limit is one hash, whose name is in braces, so that one
+// Redis 5 or later; tested with Redis 7 on one server, behind Sentinel and in a Cluster whose slots move. Each limit is one hash, whose name is in braces, so that one
 // script call touches one slot. Keys expire a minute after the limit is full again. An ACL needs
 //
 //	~throttle:* +eval +evalsha +time +hmget +hset +hdel +hgetall +pexpire

@@ -1,20 +1,11 @@
 package throttleredis
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"os"
-	"os/exec"
 	"reflect"
-	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,82 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
-	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
 )
-
-// A server is a redis-server of a test, on a free port and without a disk.
-type server struct {
-	cmd  *exec.Cmd
-	addr string
-}
-
-// start starts a redis-server, or skips the test if none is installed.
-func start(t *testing.T) *server {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("THROTTLE_REQUIRE_SERVERS") != "" {
-			t.Fatal("redis-server is missing")
-		}
-		t.Skip("redis-server is missing")
-	}
-	for range 5 {
-		s, err := startOn(path, freePort(t))
-		if err == nil {
-			t.Cleanup(s.kill)
-			return s
-		}
-		t.Log(err)
-	}
-	t.Fatal("redis-server does not start")
-	return nil
-}
-
-// freePort is free now; somebody else may take it before the server does, so start tries again.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func startOn(path string, port int) (*server, error) {
-	s := &server{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	s.cmd = exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no")
-	s.cmd.Dir = os.TempDir()
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(lines.Text(), "Ready to accept connections") {
-			go io.Copy(io.Discard, out)
-			return s, nil
-		}
-	}
-	s.cmd.Wait()
-	return nil, fmt.Errorf("redis-server on %s ends at once", s.addr)
-}
-
-func (s *server) kill() {
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
-}
-
-// client is one with its default settings, as a user may have it.
-func (s *server) client(t *testing.T) *redis.Client {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.addr})
-	t.Cleanup(func() { c.Close() })
-	return c
-}
 
 // A record is one exchange with the store in memory.
 type record struct {
@@ -228,84 +145,4 @@ func TestAnswers(t *testing.T) {
 	if Key("{a") == Key("a") || strings.Count(Key("}{"), "{") != 1 {
 		t.Error("a name with braces")
 	}
-}
-
-// TestProcesses: several processes, each with a client of its own, use one limit, and go on when the server is
-// stopped for a while. It says what was used at most, not how fast.
-func TestProcesses(t *testing.T) {
-	srv := start(t)
-	const limit, burst = 500, 5
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var uses []time.Duration
-	var lims []*fleet.Limiter
-	began := time.Now()
-	for range 4 {
-		lim := New(srv.client(t)).Limiter("x", limit, burst)
-		lims = append(lims, lim)
-		q := throttle.NewQueue(lim, throttle.QueueOptions{})
-		for range 4 {
-			wg.Go(func() {
-				for q.Wait(ctx) == nil {
-					mu.Lock()
-					uses = append(uses, time.Since(began))
-					mu.Unlock()
-				}
-			})
-		}
-	}
-	count := func() int { mu.Lock(); defer mu.Unlock(); return len(uses) }
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for !ok() {
-			if time.Since(began) > time.Minute {
-				t.Fatal(what)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-	until("500 units", func() bool { return count() >= 500 })
-	srv.cmd.Process.Signal(syscall.SIGSTOP)
-	defer srv.cmd.Process.Signal(syscall.SIGCONT)
-	until("a process notices that the server hangs", func() bool {
-		for _, l := range lims {
-			if l.Stats().Mode == "shared" {
-				return false
-			}
-		}
-		return true
-	})
-	n := count()
-	until("units of the share", func() bool { return count() >= n+50 })
-	srv.cmd.Process.Signal(syscall.SIGCONT)
-	granted := func() (n uint64) {
-		for _, l := range lims {
-			n += l.Stats().Granted
-		}
-		return n
-	}
-	before := granted()
-	until("the server grants again", func() bool { return granted() > before+100 })
-	cancel()
-	wg.Wait()
-	for _, l := range lims {
-		if err := l.Close(); err != nil {
-			t.Log(err) // the machine may be busy
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	// While the server hangs each process may use a share beside what it holds: 0.8 of the limit in all, and its part
-	// of the burst. A worker that the machine has kept waiting writes its unit down late: one each.
-	worst, least := 0.0, 1e18
-	for i, at := range uses {
-		due := at.Seconds() * limit * 1.8
-		least = min(least, float64(i)-due)
-		worst = max(worst, float64(i)+1-due-least)
-	}
-	if most := burst + limit*0.25*1.8 + 1 + 4*2 + 16; worst > most {
-		t.Errorf("a window of L admits %.1f + 1.8·limit·L, want at most %.1f", worst, most)
-	}
-	t.Logf("%d units in %v", len(uses), uses[len(uses)-1])
 }
