@@ -87,6 +87,7 @@ func TestConfiguredLimitIsTooHigh(t *testing.T) {
 // Where the limit is right nothing is looked for: not for refusals of bursts that meet, and not for
 // those at random, which no slower rate would avoid.
 func TestConfiguredLimitIsRight(t *testing.T) {
+	long(t)
 	for _, c := range []struct {
 		u    *weaker
 		most float64 // share refused

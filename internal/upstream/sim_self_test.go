@@ -59,6 +59,7 @@ func TestSimEvents(t *testing.T) {
 
 // Clients that know the limit reach what theory says they can, in a cell of each kind.
 func TestSimOracle(t *testing.T) {
+	long(t)
 	t.Setenv("THROTTLE_SIM", "oracle")
 	for _, k := range []throttletest.Kind{throttletest.Fixed, throttletest.FixedFirst, throttletest.Sliding, throttletest.Bucket} {
 		t.Run(string(k), func(t *testing.T) {
