@@ -102,35 +102,39 @@ func off(predicted, took, unit time.Duration) float64 {
 	return float64((predicted - took).Abs()) / float64(max(took/20, unit))
 }
 
-// What an advertised quota will let through is foreseen within 5 % or one unit's time. Now and then it is not: an
-// answer may come that shows the quota to be another one than was thought.
+// What an advertised quota will let through is foreseen within 5 % or one unit's time, or it is said that nobody knows:
+// when the end of a window moves on with each answer, the next ones may show that it is a bucket. Now and then a
+// prediction is wrong all the same, because an answer shows a quota to be another one than was thought.
 func TestPredictAdvertised(t *testing.T) {
 	const seeds = 60
-	good := 0
+	good, unknown := 0, 0
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			f := randomAdvertised(seed)
-			predicted, took := f.run(t)
-			if e := off(predicted, took, f.limit.Per/time.Duration(f.limit.N)); e <= 1 {
+			switch predicted, took := f.run(t); {
+			case predicted == -1:
+				unknown++
+			case off(predicted, took, f.limit.Per/time.Duration(f.limit.N)) <= 1:
 				good++
-			} else {
+			default:
 				t.Logf("seed %d: %s of %d per %v, own %v, %d waiting: predicted %v, took %v", seed, f.limit.Kind, f.limit.N, f.limit.Per, f.own, f.waiting, predicted, took)
 			}
 		})
 	}
-	if t.Logf("%d of %d are right", good, seeds); good < seeds*85/100 {
-		t.Errorf("%d of %d predictions are right, want 85 %%", good, seeds)
+	t.Logf("%d of %d are right, and %d are unknown", good, seeds, unknown)
+	if known := seeds - unknown; good < known*92/100 || unknown > seeds/10 {
+		t.Errorf("%d of %d predictions are right and %d unknown, want 92 %% of what is known, and no more than a tenth unknown", good, seeds, unknown)
 	}
 }
 
 // While a limit that nobody advertises is searched for, nobody knows when a backlog will be through. Once it is found,
 // the prediction is right.
 func TestPredictFound(t *testing.T) {
-	const seeds = 6
+	const seeds = 12
 	good := 0
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
-			f := &advertisedFuture{limit: throttletest.Limit{N: 100 + 30*seed, Burst: 10, Per: time.Second}, before: 3, waiting: 3000}
+			f := &advertisedFuture{limit: throttletest.Limit{N: 60 + 30*seed, Burst: 10, Per: time.Second}, before: 3, waiting: 3000}
 			if predicted, _ := f.run(t); predicted != -1 {
 				t.Errorf("seed %d: predicted %v at first, want -1", seed, predicted)
 			}
@@ -142,7 +146,50 @@ func TestPredictFound(t *testing.T) {
 			}
 		})
 	}
-	if good < 4 {
-		t.Errorf("%d of %d predictions are right, want 4", good, seeds)
+	if good < 10 {
+		t.Errorf("%d of %d predictions are right, want 10", good, seeds)
+	}
+}
+
+// A closing that ends at a moment which the upstream has named is foreseen, with the paced reopening after it, whatever
+// limit is known.
+func TestPredictWhileClosed(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 5))
+			perSecond := 5 + 100*r.Float64()
+			window := func() (int, time.Duration) {
+				n := 1 + r.IntN(300)
+				return n, time.Duration(float64(n) / perSecond * 1e9)
+			}
+			var own throttle.Limiter
+			switch r.IntN(4) {
+			case 0:
+				own = throttle.NewBucket(rate.Limit(perSecond), 1+r.IntN(50))
+			case 1:
+				own = throttle.NewFixedWindow(window())
+			case 2:
+				own = throttle.NewSlidingWindow(window())
+			default:
+				own = throttle.All(throttle.NewLeaky(rate.Limit(perSecond*1.1)), throttle.NewSlidingWindow(window()))
+			}
+			server := &throttletest.Server{Latency: throttletest.Span{Min: 5 * time.Millisecond, Max: 15 * time.Millisecond}}
+			from := time.Duration(r.Int64N(int64(5 * time.Second)))
+			server.Faults = []throttletest.Fault{{From: from, To: from + 100*time.Millisecond, Status: 429, RetryAfter: time.Duration(2+r.IntN(30)) * time.Second}}
+			tr := &throttle.Transport{Base: server, Limiter: own, Retry: throttle.Retry{MaxPause: -1}}
+			var calls sync.WaitGroup
+			waiting := 50 + r.IntN(3000)
+			for range waiting {
+				calls.Go(func() { get(t.Context(), tr, server.URL()) })
+			}
+			time.Sleep(from + 120*time.Millisecond + time.Duration(r.Int64N(int64(40*time.Second))))
+			req, _ := http.NewRequest("GET", server.URL(), nil)
+			predicted, start := tr.Predict(throttle.ByHost(req), 1), time.Now()
+			unit := time.Duration(1e9/perSecond) + 2*server.Latency.Max // what follows is until the answer
+			if get(t.Context(), tr, server.URL()); off(predicted, time.Since(start), unit) > 1 {
+				t.Errorf("seed %d: %v, %d waiting: predicted %v, took %v", seed, own, waiting, predicted, time.Since(start))
+			}
+			calls.Wait()
+		})
 	}
 }

@@ -16,7 +16,7 @@ func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
 			return false // what is held now is probably too low
 		}
 		for _, q := range s.learned.scope(scope).quotas {
-			if !q.lapsed(now) && q.rolling && q.window == 0 {
+			if !q.lapsed(now) && !q.foreseeable(float64(calls), now) {
 				return false
 			}
 		}
@@ -33,6 +33,16 @@ func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
 		return int64(g.inFlight)+calls <= int64(g.allowed)
 	}
 	return true
+}
+
+// foreseeable is Foreseeable of so many calls before one quota. Example: after 4 of 20 calls a minute the window is said
+// to end in 12 s, after 5 in 15 s. Units may come back one by one, which the next answers will show. So when the 15 that
+// are left will have gone is known, and when the 16th goes is not.
+func (q *quota) foreseeable(calls float64, now time.Time) bool {
+	if q.rolling {
+		return q.window > 0
+	}
+	return !q.moves || calls*q.charge(1) <= q.remaining(now)
 }
 
 // LatestScope is the scope whose quotas were advertised last; 0: nothing is learned. A call whose route is not known is

@@ -80,6 +80,7 @@ type quota struct {
 	longer  time.Time     // until when it is not taken for a second
 	spread  time.Duration // of the round trips, as far as it matters
 	rolling bool          // units come back one by one, not all at the reset
+	moves   bool          // the advertised end moves on: perhaps it is rolling, which an answer will show
 	pause   time.Duration // rolling: after which one call asks whether there are any
 
 	until       time.Time // the end of this window, as far as is known; zero: it has none

@@ -134,6 +134,7 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 		q.begin(sent, until, left, now)
 		return
 	default:
+		q.moves = !q.fresh && (q.moves || !q.until.IsZero() && until.After(q.until.Add(resetGrain)))
 		if q.fresh || q.until.IsZero() || !until.IsZero() && until.Before(q.until) { // rounded up: the earliest is the best
 			q.until = until
 		}

@@ -139,50 +139,61 @@ func (q *quota) ended(n int) {
 
 // after predicts when a call of n units starts that has ahead units before it, if nobody else comes. Example: 20 remain
 // of 100 per minute, and the reset is in 10 s. With 150 ahead a call of 1 lacks 131 units: 31 more than one window. It
-// starts in the second one, 70 s from now and as long after that as 31 of 100 take.
+// starts in the second one, 70 s from now and as long after that as 30 of 100 take.
 func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 	if q.lapsed(from) {
 		return from
 	}
 	start, period, base := limit.Latest(from, q.closedUntil), q.window, q.until
-	k, left, alone := float64(ahead)*q.charge(1)+min(q.charge(n), q.size), max(0, q.remaining(from)), q.aloneShort(from)
+	own, before := min(q.charge(n), q.size), float64(ahead)*q.charge(1)
+	left, alone := max(0, q.remaining(from)), q.aloneShort(from)
 	switch {
 	case alone: // windows of own starts, each used at once
 		period += q.spread
 		since := from.Add(-period)
 		left, base = q.size-q.starts.since(since), start
-		if over := math.Mod(max(0, k-left-1), q.size) + 1; over <= q.size-left {
+		if over := math.Mod(max(0, before+own-left-1), q.size) + 1; over <= q.size-left {
 			base = q.starts.leave(over, since)
 		}
 		base = base.Add(period)
 	case q.rolling || q.until.IsZero():
-		return limit.Latest(start, q.next).Add(seconds(float64(ahead) * q.charge(1) / min(q.pace(from), 2*q.even(from))))
+		return limit.Latest(start, q.next).Add(long(before / min(q.pace(from), 2*q.even(from))))
 	}
-	var in time.Duration
-	switch over := k - left; {
-	case over > 0:
+	if over := before + own - left; over > 0 {
 		full := math.Ceil(over/q.size) - 1
-		if start = base.Add(seconds(full * period.Seconds())); !alone {
-			in = q.within(over-full*q.size, q.size, period)
-		}
-	case !alone:
-		in = q.within(k, left, q.until.Sub(start))
+		start, before, left = base.Add(long(full*period.Seconds())), over-full*q.size-own, q.size
+	} else {
+		period = q.until.Sub(start)
 	}
-	return limit.Latest(from, limit.Latest(q.next, start.Add(in)))
+	start = limit.Latest(from, limit.Latest(q.next, start))
+	if !alone {
+		start = start.Add(q.within(max(0, before), left, period))
+	}
+	return start
 }
+
+// long is a time of so many seconds, at most limit.Forever.
+func long(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.Forever))) }
 
 // seconds is a time that is given in seconds, as far as it is believed.
 func seconds(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.MaxBelief))) }
 
-// within predicts how long it takes until k units have started of what is left in a window that ends in h. See quota
-// for the law: what is above the floor goes down with the factor-th power of the time that is left.
+// within predicts how long after the first of k units the one behind them starts, of what is left in a window that ends
+// in h. See quota for the law: what is above the floor goes down with the factor-th power of the time that is left.
+//
+// Each step follows from what was left before it, so the first that is not at once comes after a unit below atOnce has
+// gone, and the steps are as long as those in the middle between two units. Example: 20 are left of 20. Six go while
+// three quarters remain, and the seventh with them: 14 is the first that makes a step. To the tenth there are three,
+// as from 14.5 to 11.5.
 func (q *quota) within(k, left float64, end time.Duration) time.Duration {
 	h, even := max(1e-3, end.Seconds()), reserve*q.size/q.window.Seconds()
-	if atOnce := left - atOnce*q.size; q.long() && q.factor > 1 && atOnce > 0 {
-		if k -= atOnce; k <= 0 {
+	if spare := left - atOnce*q.size; q.long() && q.factor > 1 && spare >= 0 {
+		c := q.charge(1)
+		first := (math.Floor(spare/c) + 1) * c
+		if k -= first; k <= 0 {
 			return 0
 		}
-		left -= atOnce
+		left += c/2 - first
 	}
 	t := h * min(1, k/left)
 	if above := left - even*h; q.long() && above > 0 {

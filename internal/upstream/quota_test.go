@@ -248,7 +248,7 @@ func TestPredictionUnderAQuota(t *testing.T) {
 		limit  int64
 		window float64
 		factor float64
-	}{{100, 1, 4}, {1000, 10, 4}, {100, 60, 4}, {6000, 60, 4}, {5000, 3600, 4}, {5000, 3600, 1}} {
+	}{{100, 1, 4}, {1000, 10, 4}, {100, 60, 4}, {6000, 60, 4}, {5000, 3600, 4}, {5000, 3600, 1}, {20, 3600, 4}} {
 		for _, backlog := range []int64{10, 70, 300, 3000} {
 			for _, used := range []int64{0, c.limit / 3, c.limit} {
 				s, begin := newTold(), zero
@@ -278,9 +278,28 @@ func TestPredictionUnderAQuota(t *testing.T) {
 					i--
 				}
 				took := begin.Sub(start)
-				if off := (predicted - took).Abs(); off > took/20+span(2*c.window/float64(c.limit)) {
+				if off := (predicted - took).Abs(); off > took/20+span(c.window/float64(c.limit)) {
 					t.Errorf("%d per %v s, factor %v, %d used: %d calls take %v, predicted %v", c.limit, c.window, c.factor, used, backlog, took, predicted)
 				}
+			}
+		}
+	}
+}
+
+// A window whose end moves on with each call is perhaps a bucket. What is left of it is foreseen, and what comes after is
+// not. An end that is only rounded does not move.
+func TestMovingEndIsNotForeseen(t *testing.T) {
+	for step, moves := range map[time.Duration]bool{0: false, 900 * time.Millisecond: false, 3 * time.Second: true} {
+		s, now := newTold(), zero
+		for i := range int64(5) {
+			reset := time.Minute - now.Sub(zero) + time.Duration(i%2)*step
+			s.says(now, hint.Quota{Limit: 20, Remaining: 19 - i, Reset: reset, Window: time.Minute})
+			now = now.Add(time.Second)
+		}
+		scope := s.LatestScope()
+		for calls, known := range map[int64]bool{1: true, 15: true, 16: !moves, 1000: !moves} {
+			if got := s.Foreseeable(scope, calls, now); got != known {
+				t.Errorf("the end moves by %v: %d calls are foreseen: %v, want %v", step, calls, got, known)
 			}
 		}
 	}
