@@ -160,16 +160,22 @@ func (c *call) observe() queue.Outcome {
 	return r.Outcome
 }
 
-// report hands the result to the key, and notifies the hooks of what was learned from it. A quiet result
+// report hands the result to the key, and notifies the hooks of what was learned from it, and of the gate. A quiet result
 // changes nothing there and is not handed over. wait is how long the upstream asks for; 0: it does not.
 func (c *call) report(r *queue.Result, quiet bool) (wait time.Duration) {
 	if quiet {
 		c.turn.End()
 		return 0
 	}
-	news, wait := c.turn.Report(r)
+	news, wait, gate := c.turn.Report(r)
 	for _, known := range news {
 		c.notify(onLearned, Event{Learned: Learned(known)})
+	}
+	switch {
+	case gate.Open:
+		c.notify(onOpened, Event{Wait: gate.For, Reason: gate.Gate})
+	case gate.Gate != "":
+		c.notify(onClosed, Event{Wait: gate.For, Reason: gate.Gate})
 	}
 	return wait
 }

@@ -31,7 +31,7 @@ type Event struct {
 	Status  int           // the status of the last attempt's response; 0: no response
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // the time waited, or still to wait
-	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first
+	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first; of Closed and Opened: the gate
 	Err     error         // the attempt's error, or the reason why the call was refused
 	Learned Learned       // the limit that was learned
 }
@@ -62,6 +62,8 @@ type Hooks struct {
 	Failed    func(context.Context, Event) // the attempt got no response, or a 500, 502, 503 or 504 that is not throttling
 	Learned   func(context.Context, Event) // a limit is new, has another size, or is a found rate that was just cut
 	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
+	Closed    func(context.Context, Event) // the attempt has closed its key's gate, which opens or tries a probe in Wait
+	Opened    func(context.Context, Event) // it was a probe, and has opened the gate, closed for Wait; time alone opens one silently
 }
 
 // Join returns Hooks that call h's function first and then other's.
@@ -85,6 +87,8 @@ const (
 	onFailed
 	onLearned
 	onRetrying
+	onClosed
+	onOpened
 )
 
 // at returns the function at a place, by reflection, so that Join cannot forget a hook that is added later.

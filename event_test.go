@@ -338,3 +338,53 @@ func TestWaitingPanics(t *testing.T) {
 		}
 	})
 }
+
+// A closing is announced once, whatever comes after it, and so is the probe that ends it. A closing that time ends, and
+// a pause by hand, are not an answer's doing.
+func TestHooksOfTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var got []string
+		note := func(name string) func(context.Context, throttle.Event) {
+			return func(_ context.Context, e throttle.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, fmt.Sprintf("%s %s %s %d %v", name, e.Key, e.Reason, e.Status, e.Wait.Truncate(time.Second/4)))
+			}
+		}
+		code, up := 429, newUpstream(10*time.Millisecond, nil)
+		up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+			if code == 429 {
+				return reply(req, 429, "Retry-After", "3"), nil
+			}
+			return reply(req, code), nil
+		}
+		tr := &throttle.Transport{
+			Base: up, Retry: throttle.Retry{MaxAttempts: 1, MaxPause: -1},
+			Hooks: throttle.Hooks{Closed: note("closed"), Opened: note("opened")},
+		}
+		send := func(n int) {
+			var calls sync.WaitGroup
+			for range n {
+				calls.Go(func() { status(tr, t.Context(), "http://a/") })
+			}
+			calls.Wait()
+		}
+		send(3) // one event
+		code = 200
+		send(1)
+		tr.Pause("a", time.Second)
+		send(1)
+		code = 503
+		send(8)
+		time.Sleep(20 * time.Second)
+		send(1) // a probe that fails
+		code = 200
+		time.Sleep(40 * time.Second)
+		send(2)
+		want := []string{"closed a gate:retry-after 429 3s", "closed a gate:failing 503 250ms", "opened a gate:failing 200 1m0s"}
+		if !slices.Equal(got, want) {
+			t.Errorf("the hooks saw\n%q, want\n%q", got, want)
+		}
+	})
+}

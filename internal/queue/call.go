@@ -191,8 +191,8 @@ type Result struct {
 }
 
 // Report hands the result of an attempt to the key, and lets the line see what has changed. It returns
-// the limits that are new, and how long the upstream wants to be left alone, 0 if it has not said.
-func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
+// the limits that are new, how long the upstream wants to be left alone, 0 if it has not said, and what the gate has done.
+func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned) {
 	c.table.common.mu.Lock()
 	defer c.table.common.mu.Unlock()
 	c.under = false
@@ -209,7 +209,9 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 	// Then the waiters are put where it has moved them, by their routes. Then those leave for whom the closing
 	// lasts too long, and only then may the head of those who are left go. Whoever waits does so now: a Hint that
 	// takes 90 ms would put the line's timer off by as much, if the line were looked at as of At.
+	before := q.up.Closing(r.At)
 	seen, now := q.up.Observe(&a, r.At), r.At.Add(r.Late)
+	gate = turned(before, q.up.Closing(r.At))
 	if seen.Moved && q.line != nil {
 		q.line.move(q.up.ScopeOf)
 	}
@@ -223,7 +225,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration) {
 	if s := q.common.shared; !q.up.Calm() || s != nil && s.dirty {
 		q.advanceLocked(now)
 	}
-	return seen.News, seen.Wait
+	return seen.News, seen.Wait, gate
 }
 
 // Retry decides whether the line would take the call again after that delay, and whether the budget

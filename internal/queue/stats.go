@@ -70,3 +70,26 @@ func (q *Queue) Known() []upstream.Known {
 	defer q.common.mu.Unlock()
 	return q.up.Learned(time.Now())
 }
+
+// Turned is what an answer has done to the gate of its key, in the words of reason.go.
+type Turned struct {
+	Gate string        // why the gate is closed, or was; "": the answer has neither closed nor opened it
+	Open bool          // it has opened the gate
+	For  time.Duration // closed: until it opens or the next probe is due; opened: how long it was closed
+}
+
+// turned compares what was known of the gate before an answer with what is known after it. A closing that has grown
+// is not a new one, a brief one is too short to speak of, and one whose time is over is none any more.
+//
+// An example: at 0 s a 429 with Retry-After: 2 closes the gate, For 2 s; at 0.1 s a second one makes that 2.1 s, which is
+// nothing; at 3 s a third one closes it again. Nobody has opened it in between: no answer did.
+func turned(before, after upstream.Closing) (t Turned) {
+	shut := func(c upstream.Closing) bool { return c.Cause != upstream.Open && !c.Over && !c.Brief }
+	switch was, is := shut(before), shut(after); {
+	case !was && is:
+		return Turned{Gate: upstream.HeldByGate + string(after.Cause), For: after.Left}
+	case was && !is:
+		return Turned{Gate: upstream.HeldByGate + string(before.Cause), Open: true, For: before.Age}
+	}
+	return t
+}
