@@ -43,6 +43,9 @@ type state interface {
 	// giveBack undoes a take of n units as of at that was not used. A unit whose window has ended by now
 	// has come back already and is not given twice.
 	giveBack(at, now time.Time, n int)
+	// refund gives n units back of a take of held units as of at that was used, and has cost less. A unit whose
+	// window has ended stays used.
+	refund(at, now time.Time, held, n int)
 	// after predicts when a call of n units, which has passed check, starts if ahead units go before it,
 	// from the moment from on. With nobody ahead that is the first moment at which n units may start; they
 	// may at any later one too. What can never be paid starts after Forever, and does not delay a call

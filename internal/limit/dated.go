@@ -259,6 +259,9 @@ func (s *dated) giveBack(at, now time.Time, n int) {
 	s.supply.Returned(n, kept)
 }
 
+// refund implements state. Units that were used no longer have a date: they go back to where they came from.
+func (s *dated) refund(_, now time.Time, _, n int) { s.adjust(now, -n) }
+
 // after implements state. Units in hand have their dates. For what is not there, the supply is asked: for a
 // call with nobody before it to send for units, otherwise for a guess. from may lie in the future, so nothing
 // is dropped here.

@@ -8,6 +8,7 @@
 //	sliding.go stamps.go any window of that length, exact
 //	dated.go dates.go    units with dates, which somebody else grants
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
+//	bundle.go            several sets that it pays together, each by its own amount
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	spent.go             what a limiter that is dropped leaves behind

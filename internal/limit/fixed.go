@@ -77,12 +77,19 @@ func (s *fixedCount) takeBy(at, now time.Time, n int) (time.Time, error) {
 // giveBack returns only what windows that have not ended still hold. In the example, at 2.5 s one window
 // of the call's three is over with 5 of its units, and the other 7 come back. A cost that fits one window
 // is gone when that window is.
-func (s *fixedCount) giveBack(at, now time.Time, n int) {
+func (s *fixedCount) giveBack(at, now time.Time, n int) { s.refund(at, now, n, n) }
+
+// refund returns the last units of a take, which are those of the windows that end last. In the example, 8 of
+// the 12 units come back at 2.5 s: 5 are gone with their window, so 7 of the 8 do.
+func (s *fixedCount) refund(at, now time.Time, held, n int) {
+	if s.n == 0 {
+		return
+	}
 	now = s.lift(now)
 	start, used := s.at(now)
 	ended := int64((start.Sub(at) + s.per - 1) / s.per)
-	if ended < s.windows(int64(n)) {
-		s.start, s.used = start, max(0, used-(int64(n)-ended*s.n))
+	if ended < s.windows(int64(held)) {
+		s.start, s.used = start, max(0, used-min(int64(n), int64(held)-ended*s.n))
 		s.last = now
 	}
 }

@@ -99,10 +99,16 @@ func (s *slidingLog) takeBy(at, now time.Time, n int) (time.Time, error) {
 //
 // If a race for the lock made the true stamps a little later than at, the oldest from at on are cut. That
 // errs on the safe side, because later ones stay.
-func (s *slidingLog) giveBack(at, now time.Time, n int) {
+func (s *slidingLog) giveBack(at, now time.Time, n int) { s.refund(at, now, n, n) }
+
+// refund returns the last units of a take of held: those whose windows end last.
+func (s *slidingLog) refund(at, now time.Time, held, n int) {
+	if s.n == 0 {
+		return
+	}
 	now = s.lift(now)
 	ended := int64(now.Sub(at) / s.per)
-	if left := int64(n) - min(ended, s.windows(int64(n)))*s.n; left > 0 {
+	if left := min(int64(n), int64(held)-min(ended, s.windows(int64(held)))*s.n); left > 0 {
 		debt := s.settle(now)
 		left -= s.log.cut(s.log.search(s.stamp(at)), left)
 		s.consume(now, int(max(0, debt-left)))

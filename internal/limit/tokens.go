@@ -91,6 +91,9 @@ func (s *tokens) adjust(now time.Time, n int) { s.consume(now, n) }
 // top: what flowed over meanwhile is not remembered.
 func (s *tokens) giveBack(_, now time.Time, n int) { s.consume(now, -n) }
 
+// refund implements state. A bucket knows no windows.
+func (s *tokens) refund(_, now time.Time, _, n int) { s.consume(now, -n) }
+
 // after uses that under backlog the bucket is never full, so no unit is lost and the units ahead and the
 // call's own simply add up: they are there (ahead + n − count)/limit from now.
 func (s *tokens) after(from time.Time, ahead int64, n int) time.Time {

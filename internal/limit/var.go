@@ -227,6 +227,7 @@ func (s *unlimited) takeBy(at, now time.Time, n int) (time.Time, error) {
 func (s *unlimited) consume(time.Time, int)                         {}
 func (s *unlimited) adjust(time.Time, int)                          {}
 func (s *unlimited) giveBack(_, _ time.Time, _ int)                 {}
+func (s *unlimited) refund(_, _ time.Time, _, _ int)                {}
 func (s *unlimited) after(from time.Time, _ int64, _ int) time.Time { return from }
 func (s *unlimited) rate() rate.Limit                               { return rate.Inf }
 func (s *unlimited) available(time.Time) float64                    { return float64(rate.Inf) }
