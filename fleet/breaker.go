@@ -14,7 +14,8 @@ const (
 	mostHung  = 4 // probes that may hang at a time: a client may ignore the end of its ctx
 )
 
-// A Breaker is what the limiters of one store know together: whether it answers, and how fast. When one of them
+// A Breaker is what the limiters of one store know together: whether it answers, how fast, and what it says by
+// message. When one of them
 // has waited in vain for a soft timeout (four smoothed round trips, 20 to 100 ms), none waits any more. One
 // request is tried after 250 ms, then after twice as long up to 1 s, and the first answer within the soft
 // timeout ends it. The zero Breaker is ready to use; it must not be copied.
@@ -32,6 +33,8 @@ type Breaker struct {
 	gap   time.Duration // until the one after it
 	rtt   time.Duration // smoothed; 0: not known
 	hung  int           // probes under way
+
+	hearers hearers // has a lock of its own
 }
 
 // look reports whether the store answers. If it does not, since says from when on, and next when a probe may go.

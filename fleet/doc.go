@@ -36,9 +36,11 @@
 //
 // # Pauses
 //
-// What an upstream says in an answer to one process reaches the others. A time not to send stops them with
-// their next request to the store, at most W later; afterwards units are dated at the limit's rate, so the whole
-// fleet comes back evenly. Remaining units only tighten.
+// What an upstream says in an answer to one process reaches the others. A time not to send stops them by a message of
+// the store, if it has messages (see [Store]), and otherwise with their next request to the store, at most W
+// later. Afterwards units are dated at the limit's rate, so the whole fleet comes back evenly. Remaining units
+// only tighten. The limiters of one store listen together, only while one of them has units in hand or a line
+// that waits.
 //
 // # Usage
 //
@@ -72,6 +74,7 @@
 //	                            in vain and expires
 //	grant, ctx ends             the line gives the unit back with its date, or it is lost if others were taken since
 //	two limiters, one breaker   either may see it go down first; one of them claims each probe
+//	message, answer             the later end of the pause holds
 //	reply executed, then lost   the units are lost: nothing is asked twice. A client that repeats a request by itself
 //	                            repeats its Seq, and the store answers as before
 //	SetLimit, answer            units in hand stay; the next request carries the new limit

@@ -45,6 +45,7 @@ func (s *supply) send(now time.Time, need int, probe bool) {
 	_, soft := s.breaker.times()
 	x := &exchange{sent: now, soft: soft, probe: probe, need: need, want: r.Want}
 	s.tell(&r, x, now)
+	s.listen()
 	s.out = x
 	go s.run(x, r)
 }
@@ -114,7 +115,7 @@ func (s *supply) finish(now time.Time, x *exchange, reply *Reply, err error) {
 	}
 	s.breaker.answered(now, took, x.soft)
 	if reply.Known.Now > s.known.Now || reply.Known.Now < s.known.Now-second {
-		s.known = reply.Known
+		s.known, s.knownAt = reply.Known, now
 	}
 	s.members = reply.Members
 	if s.news.pause.Equal(x.pause) {

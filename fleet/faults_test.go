@@ -268,29 +268,6 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// TestPause: a time not to send that one process hears of stops all of them, and they come back within the limit.
-func TestPause(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		led, limit := new(ledger), rate.Limit(400)
-		ps := fleetOf(8, new(Memory), led, limit, 40, Options{})
-		time.Sleep(3 * time.Second)
-		heard := time.Now()
-		ps[3].lim.Observe(hint.Hint{Throttled: true, RetryAfter: 5 * time.Second}, heard)
-		end := heard.Add(5 * time.Second)
-		time.Sleep(8 * time.Second)
-		killAll(ps)
-		if n := led.units(3, heard.Add(1), end); n > 0 {
-			t.Errorf("the process that has heard it used %d units", n)
-		}
-		if n := led.units(-1, heard.Add(validity250), end); n > 0 {
-			t.Errorf("%d units used in the pause", n)
-		}
-		if n := led.units(-1, end, end.Add(time.Second)); n < 350 || n > 401 {
-			t.Errorf("%d units in the first second after the pause; the limit is %v", n, limit)
-		}
-	})
-}
-
 // TestRemaining: advertised units tighten the limit of all and never loosen it.
 func TestRemaining(t *testing.T) {
 	bubble(t, func(t *testing.T) {

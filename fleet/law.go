@@ -37,6 +37,7 @@ type state struct {
 	win               int64 // the number of the current window
 	count, before     int   // members in it and in the one before
 	members           map[string]*record
+	raised            bool // the latest request has made the pause longer, worth a message
 }
 
 // A record is what the store knows of a member.
@@ -59,6 +60,7 @@ func (s *state) exchange(now int64, r Request) Reply {
 	case m.seq > r.Seq:
 		return Reply{Members: s.size(), Known: Mark{now, s.next, s.pause}}
 	}
+	s.raised = false
 	s.learn(now, &r)
 	g := grant{state: s, now: now, every: 1e6 / float64(r.Limit), m: m}
 	g.start(&r)
@@ -163,7 +165,9 @@ func (s *state) learn(now int64, r *Request) {
 		s.next = max(s.next, now+r.NotBefore.Microseconds())
 	}
 	if r.Pause > 0 {
-		s.pause = max(s.pause, now+min(r.Pause.Microseconds(), maxPause))
+		until := now + min(r.Pause.Microseconds(), maxPause)
+		s.raised = until > s.pause+slack.Microseconds()
+		s.pause = max(s.pause, until)
 	}
 }
 

@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +36,7 @@ type Memory struct {
 	limits  map[string]*state
 	breaker Breaker
 	swept   int64
+	heard   map[*func(Pause)]func(Pause)
 	skew    time.Duration // of the clock, in tests
 }
 
@@ -45,6 +48,15 @@ func (m *Memory) Exchange(ctx context.Context, name string, r Request) (Reply, e
 	if !(r.Limit > 0) || r.Limit >= rate.Inf || r.Burst < 1 {
 		return Reply{}, fmt.Errorf("throttle: a fleet cannot share a limit of %v, burst %d", r.Limit, r.Burst)
 	}
+	reply, heard := m.exchange(name, r)
+	for _, f := range heard {
+		f(Pause{Name: name, Left: reply.Pause, Until: reply.Known.Pause})
+	}
+	return reply, nil
+}
+
+// exchange is Exchange, and returns who is to hear of a pause.
+func (m *Memory) exchange(name string, r Request) (reply Reply, heard []func(Pause)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now().Add(m.skew).UnixMicro()
@@ -57,7 +69,27 @@ func (m *Memory) Exchange(ctx context.Context, name string, r Request) (Reply, e
 		s = new(state)
 		m.limits[name] = s
 	}
-	return s.exchange(now, r), nil
+	reply = s.exchange(now, r)
+	if s.raised {
+		heard = slices.Collect(maps.Values(m.heard))
+		s.raised = false
+	}
+	return reply, heard
+}
+
+// Listen has heard called with each pause, until stop; see [Store].
+func (m *Memory) Listen(heard func(Pause)) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.heard == nil {
+		m.heard = map[*func(Pause)]func(Pause){}
+	}
+	m.heard[&heard] = heard
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.heard, &heard)
+	}
 }
 
 // Breaker returns what the limiters of this store have in common.

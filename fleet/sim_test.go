@@ -39,6 +39,9 @@ type link struct {
 	hang   time.Time            // nothing passes before
 	trips  int
 	strict bool // ends with ctx; otherwise it ignores it
+	deaf   bool // no message arrives
+	heard  int  // messages
+	ways   int  // for messages, that are open
 }
 
 func (l *link) Breaker() *Breaker { return &l.breaker }
@@ -87,6 +90,26 @@ func (l *link) Exchange(ctx context.Context, name string, r Request) (Reply, err
 		return Reply{}, err
 	}
 	return reply, err
+}
+
+func (l *link) Listen(heard func(Pause)) (stop func()) {
+	l.set(func() { l.ways++ })
+	off := l.m.Listen(func(p Pause) {
+		time.AfterFunc(time.Millisecond, func() {
+			deaf := false
+			l.set(func() {
+				l.heard++
+				deaf = l.deaf
+			})
+			if !deaf {
+				heard(p)
+			}
+		})
+	})
+	return func() {
+		l.set(func() { l.ways-- })
+		off()
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

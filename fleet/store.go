@@ -18,6 +18,11 @@ import (
 // The law that it keeps is described on [Memory]. A Store whose limiters should notice together that it does
 // not answer has a method Breaker() *[Breaker] that returns always the same one; otherwise each limiter finds
 // out by itself.
+//
+// A Store that passes pauses on by message has a method Listen(heard func([Pause])) (stop func()). After Listen it calls
+// heard for each pause of any limit that begins or gets longer by more than 50 ms, until stop; some may be lost.
+// Both return at once, and heard is called without locks. Listen is called while limiters are in use, and stop
+// when none is.
 type Store interface {
 	Exchange(ctx context.Context, name string, r Request) (Reply, error)
 }

@@ -29,6 +29,7 @@ type supply struct {
 	out     *exchange // the request that is out; nil: none, or it is given up
 	retry   time.Time // what a call needs cannot be granted before
 	known   Mark
+	knownAt time.Time // when that answer arrived
 	members int
 	closed  bool
 
@@ -45,6 +46,7 @@ type supply struct {
 		tight time.Time // the next unit's date is not before; zero: nothing was advertised
 		back  int
 	}
+	hears  bool // it is among the hearers, or about to be
 	share  share
 	lend   bool // the latest Short has said that the supply gives units itself
 	counts Stats
@@ -87,6 +89,7 @@ func (s *supply) Short(from time.Time, n int) time.Time {
 	up, since, next := s.breaker.look()
 	if up {
 		if s.out == nil && now.Before(s.retry) {
+			s.listen()
 			return s.retry
 		}
 		if s.out == nil {

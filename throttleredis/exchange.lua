@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  a hash. n: next, p: pause, s: seen, h: healed, l: limit, o: loaned, y: repaid, w: win, c: count, q: before,
 --          and one field m:<id> for each member: seq, last, at, win, and the reply
--- ARGV     see Store.arguments
+-- ARGV     see Store.arguments; the last one is the limit's name if this tells of a pause
 -- returns  retry, pause, members, now, next, pause until, then for each run first, every (in nanoseconds), count
 local key = KEYS[1]
 local id = 'm:' .. ARGV[1]
@@ -96,7 +96,12 @@ local every = 1e6 / limit
 if a[16] > 0 and nxt == a[10] then nxt = nxt - math.floor(a[16] * every) end
 if a[15] > 0 then nxt = nxt - math.floor(a[15] * every) end
 if a[13] > 0 then nxt = math.max(nxt, now + a[14]) end
-if a[12] > 0 then pause = math.max(pause, now + math.min(a[12], 86400 * second)) end
+local raised = false
+if a[12] > 0 then
+	local ends = now + math.min(a[12], 86400 * second)
+	raised = ends > pause + 50000
+	pause = math.max(pause, ends)
+end
 
 -- grant: rel is the date of the next unit, from now
 local rel = math.max(nxt, pause, now - math.floor((burst - 1) * every)) - now
@@ -145,4 +150,8 @@ local text = {}
 for i = 1, #reply do text[i] = whole(reply[i]) end
 mseq = seq
 save(table.concat(text, ' '))
+-- A message only makes it quicker, so it may fail: the user of an ACL may not be allowed to publish.
+if raised then
+	redis.pcall('PUBLISH', 'throttle:pauses', whole(pause) .. ' ' .. whole(pause - now) .. ' ' .. (ARGV[17] or ''))
+end
 return reply

@@ -22,6 +22,12 @@
 // script call touches one slot. Keys expire a minute after the limit is full again. An ACL needs
 //
 //	~throttle:* +eval +evalsha +time +hmget +hset +hdel +hgetall +pexpire
+//	&throttle:* +publish +subscribe +unsubscribe +ping
+//
+// The second line is for messages: while a limiter of a Store has units in hand or a line that waits, the Store is
+// subscribed to the channel throttle:pauses, on one connection, if the client can subscribe. A pause that one
+// process hears of is one message to all. Without messages the others hear of it with their next request, within
+// W.
 //
 // The memory policy should be noeviction or volatile-ttl: an evicted limit starts with another burst, as far as the
 // members do not carry its state.
@@ -88,7 +94,7 @@ func (s *Store) Exchange(ctx context.Context, name string, r fleet.Request) (fle
 	if !(r.Limit > 0) || r.Limit >= rate.Inf || r.Burst < 1 {
 		return fleet.Reply{}, fmt.Errorf("throttle: a fleet cannot share a limit of %v, burst %d", r.Limit, r.Burst)
 	}
-	keys, args := []string{Key(name)}, arguments(&r)
+	keys, args := []string{Key(name)}, arguments(name, &r)
 	cmd := s.client.EvalSha(ctx, s.sha, keys, args...)
 	if err := cmd.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		cmd = s.client.Eval(ctx, script, keys, args...)
@@ -112,15 +118,19 @@ func Key(name string) string {
 }
 
 // arguments are those of the script, in its order. Times are in whole microseconds, and numbers are written in full.
-func arguments(r *fleet.Request) []any {
-	tighten := 0
+// The name goes along only if the others are to hear of a pause.
+func arguments(name string, r *fleet.Request) []any {
+	tighten, about := 0, ""
+	if r.Pause > 0 {
+		about = name
+	}
 	if r.Tighten {
 		tighten = 1
 	}
 	return []any{
 		r.Member, r.Seq, strconv.FormatFloat(float64(r.Limit), 'g', 17, 64), r.Burst, r.Validity.Microseconds(),
 		r.Need, r.Want, r.Held, r.Known.Now, r.Known.Next, r.Known.Pause,
-		r.Pause.Microseconds(), tighten, r.NotBefore.Microseconds(), r.Back, r.Unused,
+		r.Pause.Microseconds(), tighten, r.NotBefore.Microseconds(), r.Back, r.Unused, about,
 	}
 }
 

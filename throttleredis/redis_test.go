@@ -73,11 +73,11 @@ func remember(t *testing.T, seed uint64) (story []record) {
 // from the test here.
 func TestSameLaw(t *testing.T) {
 	c := start(t).client(t)
-	timed := strings.Replace(script, "redis.call('TIME')", "{ARGV[17], ARGV[18]}", 1)
+	timed := strings.Replace(script, "redis.call('TIME')", "{ARGV[18], ARGV[19]}", 1)
 	for seed := range uint64(20) {
 		for i, s := range remember(t, seed) {
 			us := s.at.UnixMicro()
-			args := append(arguments(&s.request), us/1e6, us%1e6)
+			args := append(arguments("x", &s.request), us/1e6, us%1e6)
 			numbers, err := c.Eval(t.Context(), timed, []string{Key(fmt.Sprint("law", seed))}, args...).Int64Slice()
 			if err != nil {
 				t.Fatal(err)
