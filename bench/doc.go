@@ -9,6 +9,7 @@
 //	go run ./bench/cmd/compare -list               # scenarios and clients
 //	go run ./bench/cmd/compare -scenario 'outage-*' -clients 'x/time/rate,throttle*,oracle' -mode virtual
 //	go run ./bench/cmd/compare -from compare-out/compare.json -clients 'throttle*'
+//	go run ./bench/cmd/compare -scenario 'fleet*'  # limits that processes share; needs a redis-server
 //
 // It leaves compare.json, compare.md and charts in compare-out, or where -out says. To bring the
 // README up to date, on a machine that does nothing else:
@@ -16,6 +17,9 @@
 //	go run ./bench/cmd/compare
 //	cp compare-out/compare.json compare-out/compare.md bench/results/
 //	go run ./bench/cmd/compare -from bench/results/compare.json -readme README.md
+//
+// The tables of docs/learning.md and docs/fleet.md have results files of their own, results/learning.json and
+// results/fleet.json; each page gives the command.
 //
 // The marks in the README, lines that begin with "<!-- compare" and "<!-- chart", tell which columns
 // its table has and which panels its charts.
@@ -25,12 +29,13 @@
 //	client      the libraries, one file each, set up as their documentation recommends
 //	scenario    upstreams, which are servers of package throttletest, loads and what to measure; runs in real and in
 //	            virtual time; the oracle
+//	fleets      limits that many processes share: real processes and a redis-server
 //	micro       what a call, a limiter, a waiter and a key cost
 //	report      the results file, medians and tables
 //	chart       what came to an upstream over time, as SVG
 //	cmd/compare the command
 //
-// Arrows point one way: client knows nobody, scenario knows it, micro and report know
+// Arrows point one way: client knows nobody, scenario knows it, fleets, micro and report know
 // what a scenario is, chart knows report, and the command knows all.
 //
 // # Benchmarks

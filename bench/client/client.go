@@ -47,6 +47,7 @@ type Client struct {
 	Retries bool   // it sends a refused or failed call again
 	Bubble  bool   // it can live in a testing/synctest bubble
 	Told    bool   // without a limit it is the same as another client
+	Fleet   bool   // it shares a limit among processes, and runs in scenarios of fleets alone
 	Start   func(Job) (Doer, error)
 
 	// Urgent marks the context of a call that should go before others. Nil: the client knows no priorities.

@@ -31,6 +31,9 @@ var Peers = []string{
 	"resty.dev/v3",
 	"github.com/gofri/go-github-ratelimit/v2",
 	"github.com/aws/aws-sdk-go-v2",
+	"github.com/go-redis/redis_rate/v10",
+	"github.com/throttled/throttled",
+	"github.com/ulule/limiter/v3",
 }
 
 // Here is the machine that the program runs on.

@@ -19,6 +19,7 @@ type Scenario struct {
 	Takes   time.Duration            // about how long one run is in real time, for the estimate
 	Alone   bool                     // in real time it wants the machine for itself: it measures cost, or high rates
 	Noisy   bool                     // quick, and differs much from run to run: by default it is run three times in real time too
+	Fleet   bool                     // for clients of fleets, and only them. It needs a redis-server, so it runs only if it is asked for by name
 	Virtual bool                     // it can run in a testing/synctest bubble too
 	Fits    func(client.Client) bool // nil: every client
 	Run     func(context.Context, client.Client, Options) (Result, error)

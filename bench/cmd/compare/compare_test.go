@@ -17,12 +17,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-throttle/throttle/bench/client"
+	"github.com/go-throttle/throttle/bench/fleets"
 	"github.com/go-throttle/throttle/bench/report"
 	"github.com/go-throttle/throttle/bench/scenario"
 )
 
 func TestMain(m *testing.M) {
 	scenario.ServeVirtual()
+	fleets.Serve()
 	os.Exit(m.Run())
 }
 
@@ -189,7 +191,7 @@ func TestList(t *testing.T) {
 	if err := configure(t, "-list").run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out.String(), "outage-known", "throttle: zero value", "oracle")
+	contains(t, out.String(), "outage-known", "throttle: zero value", "oracle", "fleet-16", "redis_rate")
 	checkWidth(t, out.String(), 80)
 }
 
@@ -250,6 +252,24 @@ func TestRefused(t *testing.T) {
 func TestNothingFits(t *testing.T) {
 	if _, err := configure(t, "-scenario", "quick-alone", "-clients", "good/b").plan(fakes()); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestFleets: scenarios of fleets run with the clients of fleets alone, and only if their names are asked for.
+func TestFleets(t *testing.T) {
+	for pattern, want := range map[string]bool{"*": false, "fleet*": true, "rate-*": false} {
+		p, err := configure(t, "-scenario", pattern).plan(scenarios(), clients())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range p.jobs {
+			if j.scenario.Fleet != want || j.client.Fleet != want {
+				t.Fatalf("%s: %s with %s", pattern, j.scenario.Name, j.client.Name)
+			}
+		}
+		if slices.ContainsFunc(p.clients, func(c client.Client) bool { return c.Fleet != want }) {
+			t.Errorf("%s: clients that do not run", pattern)
+		}
 	}
 }
 

@@ -23,12 +23,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-throttle/throttle/bench/chart"
+	"github.com/go-throttle/throttle/bench/fleets"
 	"github.com/go-throttle/throttle/bench/report"
 	"github.com/go-throttle/throttle/bench/scenario"
 )
 
 func main() {
 	scenario.ServeVirtual()
+	fleets.Serve()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	pressed := make(chan os.Signal, 1)
@@ -102,7 +104,7 @@ func parse(args []string, out io.Writer) (*config, error) {
 	c := &config{columns: columns()}
 	fs := flag.NewFlagSet("compare", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // what it prints is as wide as it likes
-	fs.StringVar(&c.scenario, "scenario", "*", "which `scenarios`: names or patterns with * and ?, separated by commas")
+	fs.StringVar(&c.scenario, "scenario", everything, "which `scenarios`: names or patterns with * and ?, separated by commas; * alone leaves out those of fleets, which need a redis-server")
 	fs.StringVar(&c.clients, "clients", "*", "which `clients`, in the same way; the oracle is one of them")
 	fs.StringVar(&c.mode, "mode", "both", "`real` time, virtual time, or both")
 	fs.IntVar(&c.reps, "reps", 0, "how often each client runs each scenario; 0: once in real time, three times in virtual time and where noise is great")

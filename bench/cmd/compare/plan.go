@@ -11,14 +11,20 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
+	"github.com/go-throttle/throttle/bench/fleets"
 	"github.com/go-throttle/throttle/bench/micro"
 	"github.com/go-throttle/throttle/bench/report"
 	"github.com/go-throttle/throttle/bench/scenario"
 )
 
-func scenarios() []scenario.Scenario { return append(scenario.All(), micro.All()...) }
+func scenarios() []scenario.Scenario { return slices.Concat(scenario.All(), micro.All(), fleets.All()) }
 
-func clients() []client.Client { return append(client.All(), scenario.Oracle()) }
+func clients() []client.Client {
+	return slices.Concat(client.All(), []client.Client{scenario.Oracle()}, fleets.Clients())
+}
+
+// everything is the pattern for all but the scenarios of fleets.
+const everything = "*"
 
 // A job is one run to be made.
 type job struct {
@@ -48,9 +54,12 @@ func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*
 	if err != nil {
 		return nil, err
 	}
+	if c.scenario == everything && !c.list {
+		p.scenarios = slices.DeleteFunc(p.scenarios, func(s scenario.Scenario) bool { return s.Fleet })
+	}
 	for _, s := range p.scenarios {
 		for _, cl := range p.clients {
-			if s.Fits != nil && !s.Fits(cl) {
+			if cl.Fleet != s.Fleet || s.Fits != nil && !s.Fits(cl) {
 				continue
 			}
 			for rep := range c.repetitions(s, report.Real) {
@@ -63,6 +72,11 @@ func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*
 				p.jobs = append(p.jobs, job{s, cl, report.Virtual, rep + 1})
 			}
 		}
+	}
+	if !c.list {
+		p.clients = slices.DeleteFunc(p.clients, func(cl client.Client) bool {
+			return !slices.ContainsFunc(p.jobs, func(j job) bool { return j.client.Name == cl.Name })
+		})
 	}
 	if len(p.jobs) == 0 {
 		return nil, fmt.Errorf("nothing to run: none of these clients fits these scenarios in this mode")
@@ -168,7 +182,7 @@ func (p *plan) list(out io.Writer) error {
 		for _, w := range []struct {
 			can  bool
 			word string
-		}{{c.Limits, "waits for its turn"}, {c.Retries, "retries"}, {c.Bubble, "runs in virtual time too"}} {
+		}{{c.Limits, "waits for its turn"}, {c.Retries, "retries"}, {c.Bubble, "runs in virtual time too"}, {c.Fleet, "shares a limit among processes"}} {
 			if w.can {
 				words = append(words, w.word)
 			}
