@@ -37,7 +37,10 @@ type exchange struct {
 // send starts a request for need units that a call waits for and as many more as seem useful. A request that is
 // given up and replaced here goes on by itself; its units count when they come.
 func (s *supply) send(now time.Time, need int, probe bool) {
-	held, _, _ := s.hand.Held(now)
+	held, _, expired := s.hand.Held(now)
+	if expired > s.expired {
+		s.expired, s.wasted = expired, now
+	}
 	r := Request{
 		Member: s.member, Limit: s.hand.Limit(), Burst: s.hand.Burst(), Validity: s.o.Validity,
 		Need: need, Want: max(0, s.size(now, need)-held-need), Held: held,

@@ -34,6 +34,8 @@ type supply struct {
 	closed  bool
 
 	used    int       // units since the last request
+	expired uint64    // units by then
+	wasted  time.Time // when a request last found that units had expired
 	asked   time.Time // when that was
 	lastUse time.Time
 	demand  float64 // smoothed units per second
@@ -218,10 +220,14 @@ func (s *supply) stopAll(now time.Time, pause time.Duration) {
 // finds the hand empty right after the last unit was used, others wait behind it: twice as many as last time, and
 // no less than an even part. If a line waits while units are there, half as many again, so that a member which
 // has little gets its part. Below 4 nothing is held ahead, because too much of it would expire.
+//
+// If units have expired since the last request, something else holds the line, such as a local limit beside this
+// one: then it is what was used since, and a quarter more. For a while after that the even part is no target.
 func (s *supply) size(now time.Time, need int) int {
 	rtt, _ := s.breaker.times()
+	used := float64(s.used)
 	if e := now.Sub(s.asked).Seconds(); !s.asked.IsZero() && e > 0 {
-		sample := float64(s.used) / e
+		sample := used / e
 		s.demand = sample + (s.demand-sample)*math.Exp(-e/fade.Seconds())
 	}
 	s.asked, s.used = now, 0
@@ -229,9 +235,15 @@ func (s *supply) size(now time.Time, need int) int {
 	want := s.demand * far
 	switch {
 	case need > 0 && now.Sub(s.lastUse) <= 2*rtt+time.Millisecond:
-		want = max(want, 2*float64(s.wanted), far*float64(s.hand.Limit())/float64(max(1, s.members)))
+		want = max(want, 2*float64(s.wanted))
+		if now.Sub(s.wasted) > 8*s.o.Validity {
+			want = max(want, far*float64(s.hand.Limit())/float64(max(1, s.members)))
+		}
 	case need == 0 && s.hand.Watched():
 		want = max(want, 1.5*float64(s.wanted))
+	}
+	if now.Equal(s.wasted) {
+		want = min(want, 1.25*used+float64(need))
 	}
 	want = min(want, far*float64(s.hand.Limit()), 1<<20)
 	s.wanted = max(need, int(want))

@@ -17,7 +17,7 @@ import (
 	"github.com/go-throttle/throttle/fleet"
 )
 
-// A gate can be closed for a while: then nothing passes, and nobody is told why, as with a server that hangs. The
+// A gate can be closed for a while: then nothing passes, and nobody hears why, as with a server that hangs. The
 // zero gate is open.
 type gate struct {
 	mu     sync.Mutex

@@ -15,7 +15,7 @@ import (
 func (s *story) print(out io.Writer, columns int) error {
 	ledger, end := s.upstream.Ledger(), s.upstream.Elapsed()
 	rows := [][]string{{"phase", "lasts", "calls", "throttled", "used", "round trips per call"}}
-	for _, p := range s.told() {
+	for _, p := range s.soFar() {
 		if p.to == 0 {
 			p.to, p.trips = end, s.trips()-p.trips
 		}
@@ -50,7 +50,7 @@ func (s *story) print(out io.Writer, columns int) error {
 // printLive writes the table that follows a run.
 func (s *story) printLive(out io.Writer, columns int) {
 	ledger, now := s.upstream.Ledger(), s.upstream.Elapsed()
-	phases := s.told()
+	phases := s.soFar()
 	if len(phases) == 0 {
 		return
 	}
@@ -87,8 +87,8 @@ func (m *member) calls(l throttletest.Ledger) throttletest.Ledger {
 	return l.Where(func(a throttletest.Arrival) bool { return a.Client == m.job.Process })
 }
 
-// told are the phases that have begun.
-func (s *story) told() []phase {
+// soFar are the phases that have begun.
+func (s *story) soFar() []phase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]phase(nil), s.phases...)
@@ -112,7 +112,7 @@ func ratio(part uint64, whole int) string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// view shows a story while it is told.
+// view shows a story while it happens.
 type view interface {
 	begins(title string)
 	finish()

@@ -21,7 +21,7 @@ import (
 	"github.com/go-throttle/throttle/throttleredis"
 )
 
-// A job is what one process of the fleet has to do. It is all that the process is told.
+// A job is what one process of the fleet has to do. It is all that the process knows.
 type job struct {
 	Process  string // for the upstream's ledger: "3", or "3 again" for the second one of that number
 	Upstream string // URL
