@@ -1,0 +1,59 @@
+package fleet
+
+import (
+	"context"
+	"time"
+)
+
+// Ask is Take for a server that would rather hold a request for a moment than refuse it because the store has not been
+// asked yet. It consumes n units and returns 0, or consumes nothing and returns how long to wait, as Take does. If a
+// request to the store is under way, Ask waits for its answer first, for the soft timeout of the store at most (four
+// round trips, 20 to 100 ms); without an answer [Options].Mode decides. It returns ctx's error if ctx ends
+// meanwhile, and otherwise the errors of Take.
+func (l *Limiter) Ask(ctx context.Context, n int) (wait time.Duration, err error) {
+	if wait, err = l.Take(ctx, n); wait == 0 || err != nil || !l.asking() {
+		return wait, err
+	}
+	return l.await(ctx, n)
+}
+
+// await is Ask while a request is out.
+//
+// The answer may belong to another call, and go to it. Then Take has sent for more, and the next answer is waited for
+// as well, within the same soft timeout. Example: a round trip of 5 ms, and requests of clients at 0 and 1 ms. Both are
+// held. At 5 ms the first one's unit comes and goes to whichever wakes first; the other sends again, and has its
+// unit at 10 ms. With a limit that is used up, the answer at 5 ms says when the next unit is there, and both are
+// refused with that.
+func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err error) {
+	news := make(chan struct{}, 1)
+	stop := l.Notify(func() {
+		select {
+		case news <- struct{}{}:
+		default: // one is there, and nobody has looked yet
+		}
+	})
+	defer stop()
+	_, soft := l.supply.breaker.times()
+	late := time.NewTimer(soft)
+	defer late.Stop()
+	for over := false; ; {
+		// Whatever has come since the last look is seen by this Take: news comes after the change.
+		if wait, err = l.Take(ctx, n); wait == 0 || err != nil || over || !l.asking() {
+			return wait, err
+		}
+		select {
+		case <-news:
+		case <-late.C:
+			over = true
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// asking reports whether a request is out that the store is expected to answer.
+func (l *Limiter) asking() (out bool) {
+	up, _, _ := l.supply.breaker.look()
+	l.account.UnderLock(func() { out = l.supply.out != nil })
+	return up && out
+}
