@@ -173,9 +173,9 @@ func (c *call) report(r *queue.Result, quiet bool) (wait time.Duration) {
 	}
 	switch {
 	case gate.Open:
-		c.notify(onOpened, Event{Wait: gate.For, Reason: gate.Gate})
-	case gate.Gate != "":
-		c.notify(onClosed, Event{Wait: gate.For, Reason: gate.Gate})
+		c.notify(onOpened, Event{Wait: gate.For, Reason: gate.Reason})
+	case gate.Reason != "":
+		c.notify(onClosed, Event{Wait: gate.For, Reason: gate.Reason})
 	}
 	return wait
 }

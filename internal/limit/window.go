@@ -7,7 +7,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A window is what the states of both windows share: n units per time per.
+// A window is what the states of both windows share: n units per time per. A fixed window counts them from the first
+// unit after the last window has ended, a sliding one remembers when each was taken. What a cost above n fills, and what
+// can never be paid, is the same for both.
 type window struct {
 	clock
 	n   int64 // 0: the zero window, which no constructor has made
@@ -41,7 +43,8 @@ func (w *window) check(n int) error {
 	return nil
 }
 
-// windows is ⌈units/n⌉: how many windows so many units fill.
+// windows is ⌈units/n⌉: how many windows so many units fill. Example: 21 units of 10 per minute fill three; the third
+// holds one of them and has nine left.
 func (w *window) windows(units int64) int64 {
 	full := units / w.n
 	if units%w.n > 0 {
@@ -50,7 +53,8 @@ func (w *window) windows(units int64) int64 {
 	return full
 }
 
-// rate implements state.
+// rate implements state. Example: 100 per minute are 1.67 units per second in the long run, in whatever bursts; the zero
+// window lets no unit go.
 func (w *window) rate() rate.Limit {
 	if w.n == 0 {
 		return 0

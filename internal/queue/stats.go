@@ -73,9 +73,9 @@ func (q *Queue) Known() []upstream.Known {
 
 // Turned is what an answer has done to the gate of its key, in the words of reason.go.
 type Turned struct {
-	Gate string        // why the gate is closed, or was; "": the answer has neither closed nor opened it
-	Open bool          // it has opened the gate
-	For  time.Duration // closed: until it opens or the next probe is due; opened: how long it was closed
+	Reason string        // why the gate is closed, or was; "": the answer has neither closed nor opened it
+	Open   bool          // it has opened the gate
+	For    time.Duration // closed: until it opens or the next probe is due; opened: how long it was closed
 }
 
 // turned compares what was known of the gate before an answer with what is known after it. A closing that has grown
@@ -87,9 +87,9 @@ func turned(before, after upstream.Closing) (t Turned) {
 	shut := func(c upstream.Closing) bool { return c.Cause != upstream.Open && !c.Over && !c.Brief }
 	switch was, is := shut(before), shut(after); {
 	case !was && is:
-		return Turned{Gate: upstream.HeldByGate + string(after.Cause), For: after.Left}
+		return Turned{Reason: upstream.HeldByGate + string(after.Cause), For: after.Left}
 	case was && !is:
-		return Turned{Gate: upstream.HeldByGate + string(before.Cause), Open: true, For: before.Age}
+		return Turned{Reason: upstream.HeldByGate + string(before.Cause), Open: true, For: before.Age}
 	}
 	return t
 }
