@@ -17,6 +17,7 @@ import (
 //	"limit:shared"        Transport.Limiter, which all keys pay
 //	"limit:advertised"    a quota that responses advertise
 //	"limit:found"         a rate found because the upstream throttles
+//	"store"               a limit of package fleet, whose store has not answered yet
 //	"gate:retry-after"    the gate is closed; the word after the colon is QueueStats.Cause
 //	"gate:reopening"      the gate lets the first calls through one by one
 //	"gate:first-contact"  the upstream has not answered yet

@@ -74,6 +74,13 @@ func (s *supply) Check() error {
 // Idle implements limit.Supply.
 func (s *supply) Idle() bool { return s.out == nil }
 
+// Awaited implements limit.Supply. While the store does not answer, Closed waits for it, and the others for their share
+// or for nothing.
+func (s *supply) Awaited() bool {
+	up, _, _ := s.breaker.look()
+	return up && s.out != nil || !up && s.o.Mode == Closed
+}
+
 // Short implements limit.Supply. While the store answers, the moment to ask again is that of the soft timeout:
 // an answer notifies before. After it the share decides, from which units may come at once.
 //

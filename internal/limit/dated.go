@@ -39,6 +39,8 @@ type Supply interface {
 	Back(n int)
 	// Idle reports whether nothing is being sent for.
 	Idle() bool
+	// Awaited reports whether units that are not in hand wait for an answer, and not for a moment.
+	Awaited() bool
 }
 
 // parts implements Account.
@@ -291,6 +293,15 @@ func (s *dated) after(from time.Time, ahead int64, n int) time.Time {
 		return from
 	}
 	return s.supply.Short(from, n+s.debt)
+}
+
+// awaits reports whether n units that are needed now wait for an answer to the supply: no date is known yet.
+func (s *dated) awaits(now time.Time, n int) bool {
+	if now = s.lift(now); n == 0 || s.limit == rate.Inf || s.limit == 0 || s.paused.After(now) {
+		return false
+	}
+	_, missing := s.dateOf(now, int64(n), true)
+	return missing > 0 && s.supply.Awaited()
 }
 
 // rate implements state.

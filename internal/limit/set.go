@@ -145,6 +145,17 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 	return m, nil
 }
 
+// Awaited is when n units are asked for again that are asked for already: the account that is ready last waits for an
+// answer from elsewhere, and has no date yet. Zero: none does.
+func (s *Set) Awaited(now time.Time, n int) (until time.Time) {
+	s.each(func(a state) {
+		if d, ok := a.(*dated); ok && d.awaits(now, n) {
+			until = Latest(until, d.after(now, 0, n))
+		}
+	})
+	return until
+}
+
 // each visits the states of all accounts under their locks.
 func (s *Set) each(visit func(state)) {
 	s = s.locked()

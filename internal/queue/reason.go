@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -17,6 +18,8 @@ import (
 //	limit:shared       the limiter that all keys pay
 //	limit:advertised   a quota that responses advertise
 //	limit:found        a rate that was found because the upstream throttles
+//	store              a limit that many processes share, while it is not known when it has units: its store has not
+//	                   answered yet
 //	order              nothing but those before it
 //
 // Of gate and limits it is the one that holds the call for longest. Those before it in line do not count, because
@@ -29,6 +32,7 @@ const (
 	heldByShared = "limit:shared"
 	heldBySlot   = "slot"
 	heldByOrder  = "order"
+	heldByStore  = "store"
 )
 
 // A Held is why a call was ended on this side, with what held it up to then.
@@ -59,22 +63,20 @@ func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time
 	if !until.After(now) {
 		by, until = heldByOrder, now
 	}
-	later := func(what string, m time.Time, err error) {
-		if err == nil && m.After(until) {
+	later := func(what string, m time.Time) {
+		if m.After(until) {
 			by, until = what, m
 		}
 	}
-	m, err := q.own.Ready(now, int(w.cost))
-	later(heldByLimit, m, err)
+	later(heldByLimitOf(q.own, heldByLimit, int(w.cost), now))
 	if s := q.common.shared; s != nil {
-		m, err := s.limits.Ready(now, int(w.cost))
-		later(heldByShared, m, err)
+		later(heldByLimitOf(s.limits, heldByShared, int(w.cost), now))
 	}
 	if q.foreign != nil {
-		later(heldByLimit, q.foreign.next, nil)
+		later(heldByLimit, q.foreign.next)
 	}
 	for _, c := range q.common.hosts {
-		later(upstream.HeldByReopening, c.booked[q], nil)
+		later(upstream.HeldByReopening, c.booked[q])
 	}
 	switch {
 	case gated: // it has no use for a slot yet
@@ -84,6 +86,19 @@ func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time
 		return by, time.Time{}
 	}
 	return by, until
+}
+
+// heldByLimitOf is when limits are ready for n units, and what holds a call until then: what, or a store that has been
+// asked for them; zero if they never are.
+func heldByLimitOf(limits *limit.Set, what string, n int, now time.Time) (by string, until time.Time) {
+	m, err := limits.Ready(now, n)
+	switch {
+	case err != nil:
+		return what, time.Time{}
+	case m.After(now) && !m.After(limits.Awaited(now, n)):
+		return heldByStore, m
+	}
+	return what, m
 }
 
 // heldErrorLocked is errorOf of a call like w that is ended while it waits, or instead of it. The word is that of
