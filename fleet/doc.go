@@ -26,7 +26,7 @@
 //     which are at most 0.8·limit·W or one for each process. What members carry heals the rest.
 //   - A changed limit: windows that begin W or more after the change hold the new one.
 //   - A process that dies or is stopped: nothing. Its units expire, at most its part of 0.8·limit·W, and the
-//     one that a waiting call has a date for.
+//     one that a waiting call has a date for; after W the others use all.
 //
 // # Degradation
 //

@@ -35,25 +35,30 @@ func usedOf(led *ledger, from, to time.Time, limit rate.Limit) float64 {
 
 // TestQuiet: members that together want less than the limit wait for one round trip at most.
 func TestQuiet(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		m, led, limit := new(Memory), new(ledger), rate.Limit(50)
-		var ps []*process
-		all := make([][]time.Duration, 8)
-		for i := range 8 {
-			p := newProcess(i, m, led, limit, 20, Options{})
-			p.quiet(5, &all[i])
-			ps = append(ps, p)
-		}
-		time.Sleep(120 * time.Second)
-		killAll(ps)
-		waits := slices.Concat(all...)
-		slices.Sort(waits)
-		p50, p95 := waits[len(waits)/2], waits[len(waits)*95/100]
-		t.Logf("%d calls: p50 %v, p95 %v; %.2f trips a call", len(waits), p50, p95, float64(trips(ps))/float64(len(waits)))
-		if trip := 2 * time.Millisecond; p50 > trip || p95 > trip+2*time.Millisecond {
-			t.Errorf("p50 %v, p95 %v; a round trip takes %v", p50, p95, trip)
-		}
-	})
+	var p50, p99 []time.Duration
+	for range 5 {
+		bubble(t, func(t *testing.T) {
+			m, led, limit := new(Memory), new(ledger), rate.Limit(50)
+			var ps []*process
+			all := make([][]time.Duration, 8)
+			for i := range 8 {
+				p := newProcess(i, m, led, limit, 20, Options{})
+				p.quiet(5, &all[i])
+				ps = append(ps, p)
+			}
+			time.Sleep(120 * time.Second)
+			killAll(ps)
+			waits := slices.Concat(all...)
+			slices.Sort(waits)
+			p50, p99 = append(p50, waits[len(waits)/2]), append(p99, waits[len(waits)*99/100])
+			t.Logf("%d calls: p50 %v, p99 %v; %.2f trips a call", len(waits), p50[len(p50)-1], p99[len(p99)-1], float64(trips(ps))/float64(len(waits)))
+		})
+	}
+	slices.Sort(p50)
+	slices.Sort(p99)
+	if trip := 2 * time.Millisecond; p50[2] > trip || p99[2] > trip+2*time.Millisecond {
+		t.Errorf("medians of p50 %v and p99 %v; a round trip takes %v", p50, p99, trip)
+	}
 }
 
 // TestUsedLate: members that keep what they are granted as long as they may, and then use all of it at once, stay
@@ -90,8 +95,8 @@ func TestUsedLate(t *testing.T) {
 	})
 }
 
-// TestNewcomer: a member that wants units for the first time gets one within a round trip, though others have
-// taken all there is, and its even part within W.
+// TestNewcomer: a member that wants units for the first time, or now and then, gets one within a round trip, though others
+// have taken all there is. When it wants all it can get, it has its even part within W.
 func TestNewcomer(t *testing.T) {
 	for _, c := range []struct {
 		limit  rate.Limit
@@ -103,15 +108,22 @@ func TestNewcomer(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			p := newProcess(7, m, led, c.limit, 1, Options{})
 			came := time.Now()
-			if wait := p.call(context.Background(), 1); wait > 2*time.Millisecond {
-				t.Errorf("limit %v: the first unit comes after %v; a round trip takes 2ms", c.limit, wait)
+			for range 4 {
+				if wait := p.call(context.Background(), 1); wait > 2*time.Millisecond {
+					t.Errorf("limit %v: a unit comes after %v; a round trip takes 2ms", c.limit, wait)
+				}
+				time.Sleep(500 * time.Millisecond)
 			}
+			came = time.Now()
 			p.work(4, nil)
 			time.Sleep(c.within + 2*time.Second)
 			killAll(append(ps, p))
 			got := float64(led.units(7, came.Add(c.within), came.Add(c.within+2*time.Second)))
 			if want := 2 * float64(c.limit) / 8; got < 0.8*want {
 				t.Errorf("limit %v: it gets %v units in 2s, want about %v", c.limit, got, want)
+			}
+			if n := led.units(7, came, came.Add(2*time.Millisecond+1)); n == 0 {
+				t.Errorf("limit %v: nothing within a round trip", c.limit)
 			}
 			checkBurst(t, led, came.Add(-time.Hour), time.Now(), c.limit, 1, bound(c.limit))
 		})
@@ -197,7 +209,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestMemberDies: what a dead process held is used by the others soon.
+// TestMemberDies: a dead process costs what it held, a fifth of a second of its part, and from then on the others use
+// all.
 func TestMemberDies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		led, limit, start := new(ledger), rate.Limit(1000), time.Now()
@@ -207,11 +220,14 @@ func TestMemberDies(t *testing.T) {
 		dead := time.Now()
 		time.Sleep(3 * time.Second)
 		killAll(ps[1:])
-		if used := usedOf(led, dead, dead.Add(time.Second), limit); used < 0.9 {
-			t.Errorf("%.3f of the limit used in the first second after a member died", used)
+		first := usedOf(led, dead, dead.Add(time.Second), limit)
+		if t.Logf("%.3f in the first second", first); first < 1-0.2/4-0.02 {
+			t.Errorf("%.3f of the limit used in the first second after a member died", first)
 		}
-		if used := usedOf(led, dead.Add(time.Second), dead.Add(3*time.Second), limit); used < 0.97 {
-			t.Errorf("%.3f of the limit used after that", used)
+		for from := dead.Add(validity250); from.Before(dead.Add(2 * time.Second)); from = from.Add(validity250) {
+			if used := usedOf(led, from, from.Add(time.Second), limit); used < 0.99 {
+				t.Errorf("%.3f of the limit used in the second from %v after it on", used, from.Sub(dead))
+			}
 		}
 		checkBurst(t, led, start, time.Now(), limit, 1, bound(limit))
 	})
