@@ -48,6 +48,9 @@
 // package throttle, but they are granted one by one: a unit of one expires if the other has none within W, so
 // with a very slow limit among them units of the fast one are lost.
 //
+// The page docs/fleet.md in the repository has examples of the bound, what each fault costs, the settings and access rights of
+// Redis, the counters of [Stats] as metrics, and figures beside other libraries.
+//
 // # States, locks and races
 //
 // One lock, that of the account (package internal/limit), guards all of a Limiter: units in hand, demand, what is

@@ -5,7 +5,7 @@
 //	lim := store.Limiter("example.com", 100, 10) // a second, over all processes
 //	client := &http.Client{Transport: &throttle.Transport{Limiter: lim}}
 //
-// What a fleet's limiter does, and what it admits at most, is said in package fleet. Several processes take about
+// What a fleet's limiter does, and what it admits at most, is said in package fleet and in docs/fleet.md. Several processes take about
 // 0.03 to 0.15 round trips for each call at 1,000 calls a second, and one for each call at low rates.
 //
 // # The client
