@@ -60,7 +60,7 @@ func (s *story) printLive(out io.Writer, columns int) {
 	fmt.Fprintln(out, console.Fill(fmt.Sprintf("%s  %s (for %s)", seconds(now), p.title, seconds(now-p.from)), columns, "  "))
 	fmt.Fprintln(out, console.Fill(fmt.Sprintf("%d calls, %d throttled; %d in the last second, of %v", tally.Total(), tally.Throttled, len(recent), s.cfg.limit), columns, "  "))
 	fmt.Fprintln(out)
-	rows := [][]string{{"process", "mode", "calls", "last second", "share", "throttled", "round trips per call"}}
+	rows := [][]string{{"process", "mode", "calls", "last second", "share", "throttled", "trips per call"}}
 	for _, m := range s.members() {
 		rows = append(rows, m.row(ledger, recent))
 	}
