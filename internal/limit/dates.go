@@ -3,6 +3,8 @@ package limit
 import (
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // This file is the hand of a Dated: runs of units that have dates. There are few runs, because each request to
@@ -172,4 +174,16 @@ func (s *dated) search(from, valid time.Time, units int64) (at time.Time, missin
 		}
 	}
 	return from.Add(most), 0
+}
+
+// awaits reports whether n units that are needed now wait for an answer to the supply: no date is known yet.
+//
+// Example: a call finds the hand empty at 0 s, and the supply sends for a unit: awaited. At 2 ms the answer brings one
+// that is dated 80 ms: not awaited any more, though more may be sent for meanwhile.
+func (s *dated) awaits(now time.Time, n int) bool {
+	if now = s.lift(now); n == 0 || s.limit == rate.Inf || s.limit == 0 || s.paused.After(now) {
+		return false
+	}
+	_, missing := s.dateOf(now, int64(n), true)
+	return missing > 0 && s.supply.Awaited()
 }
