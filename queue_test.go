@@ -1218,14 +1218,16 @@ func TestOldest(t *testing.T) {
 			})
 			time.Sleep(time.Duration(rng.IntN(50)) * ms)
 			synctest.Wait()
-			want := time.Now()
+			mu.Lock()
+			want, nobody := time.Now(), len(waiting) == 0
 			for _, at := range waiting {
 				if at.Before(want) {
 					want = at
 				}
 			}
+			mu.Unlock()
 			got := q.Stats().Oldest
-			if len(waiting) == 0 {
+			if nobody {
 				if !got.IsZero() {
 					t.Fatalf("call %d: nobody waits, and the oldest came %v", i, got)
 				}
