@@ -26,6 +26,7 @@ type call struct {
 	route  string    // that it was sent to last
 	ended  time.Time // when its context ended; zero: not yet
 
+	inside  bool      // it has come and not ended
 	sent    bool      // an attempt was
 	refused bool      // it was not sent, or not again
 	paid    bool      // the limiters of ours were paid, as foreign ones are asked too
@@ -53,7 +54,7 @@ func callOf(ctx context.Context) *call {
 func (c *call) enter(st *station) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
-	c.st, c.came, c.sent, c.refused = st, time.Now(), false, false
+	c.st, c.came, c.sent, c.refused, c.inside = st, time.Now(), false, false, true
 	st.inside++
 	st.line = append(st.line, c)
 	c.w.sum.calls.Add(1)
@@ -66,6 +67,7 @@ func (c *call) start() {
 	c.sent = true
 	st.line = slices.DeleteFunc(st.line, func(o *call) bool { return o == c })
 	st.flying[c] = now
+	st.shares.started(c)
 	c.checkOpen(now)
 	if !c.paid {
 		for _, m := range st.models {
@@ -102,6 +104,7 @@ func (c *call) leave() {
 	defer c.w.mu.Unlock()
 	c.st.line = slices.DeleteFunc(c.st.line, func(o *call) bool { return o == c })
 	c.st.inside--
+	c.inside = false
 	c.w.happened()
 }
 
@@ -154,9 +157,30 @@ func (w *world) newCall(ctx context.Context, flows bool) (context.Context, *call
 	case 1:
 		time.AfterFunc(w.dur(0, 2*time.Second), c.cancel)
 	}
-	c.ctx = ctx
-	context.AfterFunc(ctx, func() { w.locked(func() { c.ended = time.Now() }) })
+	c.watch(ctx)
 	return ctx, c
+}
+
+// waits reports whether c is in line, or may be before it is sent again.
+func (c *call) waits() bool {
+	if c.st == nil || c.task {
+		return c.st != nil && !c.sent
+	}
+	_, flying := c.st.flying[c]
+	return c.inside && !flying
+}
+
+// watch notes when ctx, which is that of c, ends.
+func (c *call) watch(ctx context.Context) {
+	c.ctx = ctx
+	context.AfterFunc(ctx, func() {
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		c.ended = time.Now()
+		if c.waits() {
+			c.st.shares.left(c)
+		}
+	})
 }
 
 // populate starts the callers.
@@ -180,6 +204,12 @@ func (w *world) populate(wg *sync.WaitGroup) {
 			caller(think, func() { w.callTransport(x) })
 		}
 		caller(20*time.Second, func() { w.rush(func() { w.callTransport(x) }) })
+		if x.flows {
+			caller(30*time.Second, func() {
+				host := pick(w, x.hosts...)
+				w.flood(func(flow string) { w.floodTransport(x, host, flow) })
+			})
+		}
 	}
 	for _, st := range w.stations {
 		if st.tr != nil {
@@ -190,6 +220,9 @@ func (w *world) populate(wg *sync.WaitGroup) {
 		}
 		caller(20*time.Second, func() { w.rush(func() { w.callQueue(st) }) })
 		caller(10*time.Second, func() { w.callGroup(st) })
+		if st.flows {
+			caller(30*time.Second, func() { w.flood(func(flow string) { w.floodQueue(st, flow) }) })
+		}
 	}
 	for _, b := range w.buckets {
 		for range 1 + w.n(6) {

@@ -52,10 +52,14 @@ var faults = []fault{
 		`a.inFlight--`, `if !PLANTED { RIGHT }`},
 	{"a call that rests for ever", "internal/queue", "Call.BackOff",
 		`defer q.resting.Add(-1)`, `defer func() { if !PLANTED { q.resting.Add(-1) } }()`},
-	{"a slot of all keys that is never given back", "internal/queue", "Queue.releaseLocked",
-		`s.taken(q, -1)`, `if !PLANTED { RIGHT }`},
+	{"a slot of all keys that is never given back", "internal/queue", "sharedLine.weigh",
+		`s.inFlight += sign * int(q.slots)`, `if !PLANTED || sign > 0 { RIGHT }`},
 	{"a flow that counts a call that has left", "internal/queue", "flow.gone",
 		`f.count--`, `if !PLANTED { RIGHT }`},
+	{"flows that are not charged", "internal/queue", "flow.charge",
+		`f.start += f.share(cost) - paid`, `if !PLANTED { RIGHT }`},
+	{"one flow that is not charged", "internal/queue", "flow.charge",
+		`paid := min(f.credit, f.share(cost))`, `RIGHT; if PLANTED && f.id.name == "y" { paid = f.share(cost) }`},
 	{"a call let in after Shutdown", "internal/queue", "common.staysLocked",
 		`r.drain == nil`, `RIGHT || PLANTED`},
 	{"calls that wait on when Shutdown's time is over", "internal/queue", "common.endDrain",
@@ -78,7 +82,7 @@ func TestSoakCatches(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	soak := func(fault string, args ...string) (out string, passed bool) {
-		cmd := exec.Command(bin, append([]string{"-test.run=^TestSoak$", "-test.failfast", "-test.timeout=1m"}, args...)...)
+		cmd := exec.Command(bin, append([]string{"-test.run=^TestSoak$", "-test.failfast", "-test.timeout=3m"}, args...)...)
 		cmd.Env = append(os.Environ(), "THROTTLE_FAULT="+fault)
 		b, err := cmd.CombinedOutput()
 		return string(b), err == nil

@@ -83,7 +83,7 @@ func (w *world) checkStation(st *station, stats *throttle.KeyStats) {
 		if st.inside > 0 {
 			w.fail("%s has been dropped with %d calls", st.name, st.inside)
 		}
-		st.seen = look{}
+		st.seen, st.shares = look{}, shares{}
 		return
 	}
 	st.stats = *stats
@@ -94,6 +94,7 @@ func (w *world) checkStation(st *station, stats *throttle.KeyStats) {
 	if st.seen.plain && plain {
 		w.checkOrder(st)
 	}
+	w.checkShares(st, plain)
 	st.seen.plain, st.seen.line = plain, append(st.seen.line[:0], st.line...)
 }
 

@@ -29,6 +29,7 @@ type station struct {
 	line    []*call             // calls that have come and were never sent, in order
 	groups  map[*group]bool
 	flows   bool       // calls may name theirs
+	shares  shares     // of the flows
 	quiet   []quiet    // asked not to send
 	answers []answered // of a Transport's upstreams
 	seen    look       // at the last moment
@@ -108,7 +109,7 @@ func (w *world) options() throttle.QueueOptions {
 		MaxWaiting:  pick(w, 0, 0, 0, 4, 15),
 		MaxWait:     pick(w, 0, 0, 0, 400*time.Millisecond, 3*time.Second),
 		MaxInFlight: pick(w, 0, 0, 1, 2, 5, 10),
-		Weight:      func(flow string) float64 { return map[string]float64{"a": 2, "b": 1, "c": 0.5}[flow] },
+		Weight:      func(flow string) float64 { return weights[flow] },
 	}
 }
 
