@@ -37,7 +37,7 @@ const unlimited = "unlimited"
 func (l *Limit) UnmarshalText(text []byte) error {
 	all, err := limit.ParseSpecs(string(text))
 	if err != nil {
-		return fmt.Errorf("throttle: Limit %q: %w", text, err)
+		return fmt.Errorf("throttle: Limit %.100q: %w", text, err)
 	}
 	*l = newLimit(all)
 	return nil
@@ -70,7 +70,7 @@ func (l Limit) New() Limiter {
 func ParseLimit(s string) (Limiter, error) {
 	all, err := limit.ParseSpecs(s)
 	if err != nil {
-		return nil, fmt.Errorf("throttle: ParseLimit(%q): %w", s, err)
+		return nil, fmt.Errorf("throttle: ParseLimit(%.100q): %w", s, err)
 	}
 	return newLimit(all).New(), nil
 }

@@ -140,6 +140,33 @@ func testParseLimit(t *testing.T) {
 	}
 }
 
+// Whatever the length of a text, it is read or rejected soon, and an error is no longer than what one reads.
+func TestHugeLimitText(t *testing.T) {
+	const much = 1 << 20
+	for name, text := range map[string]string{
+		"one word":       strings.Repeat("x", much),
+		"bytes":          strings.Repeat("\xff\n", much) + "/s",
+		"units":          strings.Repeat("9", much) + "/s",
+		"a time":         "1/" + strings.Repeat("9", much),
+		"a burst":        "1/s burst " + strings.Repeat("9", much),
+		"kinds":          "10/s " + strings.Repeat("burst ", much),
+		"many":           strings.Repeat("10/s, ", much) + "1/h",
+		"a few too many": strings.Repeat("10/s,", 100) + "1/h",
+	} {
+		var l throttle.Limit
+		_, err := throttle.ParseLimit(text)
+		again := l.UnmarshalText([]byte(text))
+		for _, err := range []error{err, again} {
+			if err == nil || !strings.HasPrefix(err.Error(), "throttle: ") || len(err.Error()) > 1000 {
+				t.Errorf("%s: %.2000v", name, err)
+			}
+		}
+	}
+	if l, err := throttle.ParseLimit(strings.Repeat("10/s,", 99) + "1/h"); err != nil || l == nil {
+		t.Errorf("100 limits: %v", err)
+	}
+}
+
 // describe writes a limiter down so that two can be compared, and uses it up. Time must stand still.
 func describe(l throttle.Limiter) string {
 	switch l := l.(type) {

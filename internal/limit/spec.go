@@ -40,10 +40,16 @@ type Spec struct {
 	Burst int
 }
 
+// mostSpecs is how many limits a text may have: each call asks all of them, and each is sorted among the others.
+const mostSpecs = 100
+
 // ParseSpecs reads a text; nothing is "unlimited". An error names the part that is wrong and its value.
 func ParseSpecs(text string) (all []Spec, err error) {
 	if strings.TrimSpace(text) == "unlimited" {
 		return nil, nil
+	}
+	if n := strings.Count(text, ",") + 1; n > mostSpecs {
+		return nil, fmt.Errorf("%d limits in one text are more than %d", n, mostSpecs)
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		one, err := parseSpec(strings.Fields(part))
@@ -63,7 +69,7 @@ func parseSpec(words []string) (l Spec, err error) {
 	}
 	units, unit, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "/")
 	if !ok {
-		return l, fmt.Errorf("%q is not units/time in one word, as in 10/s, or units per time", units)
+		return l, fmt.Errorf("%.100q is not units/time in one word, as in 10/s, or units per time", units)
 	}
 	if l.Per, err = parsePer(unit); err != nil {
 		return l, err
@@ -84,7 +90,7 @@ func parseSpec(words []string) (l Spec, err error) {
 		l.N, err = parseCount("units", units)
 		l.Units = float64(l.N)
 	default:
-		err = fmt.Errorf("kind %q is none of: burst N, even, sliding, window", strings.Join(kind, " "))
+		err = fmt.Errorf("kind %.100q is none of: burst N, even, sliding, window", strings.Join(kind, " "))
 	}
 	return l, err
 }
@@ -119,7 +125,7 @@ func (l Spec) text() string {
 func parseCount(field, s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || strings.Trim(s, "0123456789") != "" {
-		return 0, fmt.Errorf("%s %q is not a whole number from 1 to %d", field, s, math.MaxInt)
+		return 0, fmt.Errorf("%s %.100q is not a whole number from 1 to %d", field, s, math.MaxInt)
 	}
 	return n, nil
 }
@@ -129,10 +135,10 @@ func parseCount(field, s string) (int, error) {
 func parseUnits(s string, per time.Duration) (float64, error) {
 	units, err := strconv.ParseFloat(s, 64)
 	if err != nil || units <= 0 || strings.Trim(s, "0123456789.") != "" {
-		return 0, fmt.Errorf("units %q is not a plain number above 0", s)
+		return 0, fmt.Errorf("units %.100q is not a plain number above 0", s)
 	}
 	if limit := rate.Limit(units / per.Seconds()); limit == 0 || limit >= rate.Inf {
-		return 0, fmt.Errorf("units %q in %v is a rate beyond what a float64 holds", s, per)
+		return 0, fmt.Errorf("units %.100q in %v is a rate beyond what a float64 holds", s, per)
 	}
 	return units, nil
 }
@@ -154,7 +160,7 @@ func parsePer(s string) (time.Duration, error) {
 			return per, nil
 		}
 	}
-	return 0, fmt.Errorf("time %q is not a unit (ns, us, ms, s, m, h, d, or second, minute, hour, day) or a duration above 0 and up to 146 years, as in 1m30s or 1d12h", s)
+	return 0, fmt.Errorf("time %.100q is not a unit (ns, us, ms, s, m, h, d, or second, minute, hour, day) or a duration above 0 and up to 146 years, as in 1m30s or 1d12h", s)
 }
 
 // short returns the letter of a unit that is spelled out, and anything else unchanged.
