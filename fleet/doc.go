@@ -32,7 +32,8 @@
 //
 // A request to the store that has no answer within a soft timeout (four round trips, 20 to 100 ms) is given up:
 // all limiters of that store go on without it, see [Mode] and [Breaker], after they have spent what is in
-// hand. It is tried again every 250 ms to 1 s.
+// hand. It is tried again every 250 ms to 1 s. If the store answers, but cannot serve one limit (see [ErrLimit]), only
+// the limiters of that limit go on without it.
 //
 // # Pauses
 //
@@ -54,7 +55,8 @@
 // # States, locks and races
 //
 // One lock, that of the account (package internal/limit), guards all of a Limiter: units in hand, demand, what is
-// to be passed on, and which request is out. The lock of a [Breaker] is taken under it and calls nothing.
+// to be passed on, and which request is out. The lock of a [Breaker] is taken under it and calls nothing; which
+// Breaker it is, the store's or one of the limiter's own, the account's lock guards too.
 // The store is called without locks, in a goroutine that lives as long as the request.
 //
 // A Limiter is in one of these states:

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,12 +27,13 @@ const hardWait = time.Second
 
 // An exchange is one request under way.
 type exchange struct {
-	sent  time.Time
-	soft  time.Duration
-	probe bool
-	pause time.Time // what it has passed on
-	need  int
-	want  int
+	sent    time.Time
+	soft    time.Duration
+	breaker *Breaker
+	probe   bool      // the breaker's
+	pause   time.Time // what it has passed on
+	need    int
+	want    int
 }
 
 // send starts a request for need units that a call waits for and as many more as seem useful. A request that is
@@ -46,7 +48,7 @@ func (s *supply) send(now time.Time, need int, probe bool) {
 		Need: need, Want: max(0, s.size(now, need)-held-need), Held: held,
 	}
 	_, soft := s.breaker.times()
-	x := &exchange{sent: now, soft: soft, probe: probe, need: need, want: r.Want}
+	x := &exchange{sent: now, soft: soft, breaker: s.breaker, probe: probe, need: need, want: r.Want}
 	s.tell(&r, x, now)
 	s.listen()
 	s.out = x
@@ -79,23 +81,23 @@ func (s *supply) run(x *exchange, r Request) {
 		err = reply.check(&r)
 	}
 	if x.probe {
-		s.breaker.ended()
+		x.breaker.ended()
 	}
 	s.hand.Update(func(now time.Time) { s.finish(now, x, &reply, err) })
 }
 
-// check returns what is impossible in a reply: a store that answers so is treated like one that fails.
+// check returns what is impossible in a reply: a store that answers so is treated like one that fails for this limit.
 func (r *Reply) check(q *Request) error {
 	units := 0
 	for _, run := range r.Runs {
 		last := float64(run.First) + float64(run.Every)*float64(max(0, run.Count-1))
 		if run.Count < 0 || run.First < 0 || run.Every < 0 || last > float64(time.Hour) || run.Count > q.Need+q.Want {
-			return fmt.Errorf("throttle: the store of a fleet granted %d units at %v, each %v", run.Count, run.First, run.Every)
+			return fmt.Errorf("throttle: the store of a fleet granted %d units at %v, each %v: %w", run.Count, run.First, run.Every, ErrLimit)
 		}
 		units += run.Count
 	}
 	if units > q.Need+q.Want || r.Retry < 0 || r.Pause < 0 || r.Members < 1 {
-		return fmt.Errorf("throttle: the store of a fleet granted %d units of %d, for %d members", units, q.Need+q.Want, r.Members)
+		return fmt.Errorf("throttle: the store of a fleet granted %d units of %d, for %d members: %w", units, q.Need+q.Want, r.Members, ErrLimit)
 	}
 	return nil
 }
@@ -107,15 +109,15 @@ func (s *supply) finish(now time.Time, x *exchange, reply *Reply, err error) {
 	if s.out == x {
 		s.out = nil
 	}
-	if err != nil {
+	took := now.Sub(x.sent)
+	if err != nil || took > x.soft {
 		s.counts.Failed++
-		s.breaker.lost(now, x.sent)
+	}
+	if s.err = err; err != nil {
+		s.failed(now, x, err)
 		return
 	}
-	took := now.Sub(x.sent)
-	if took > x.soft {
-		s.counts.Failed++
-	}
+	s.breaker = s.common
 	s.breaker.answered(now, took, x.soft)
 	if reply.Known.Now > s.known.Now || reply.Known.Now < s.known.Now-second {
 		s.known, s.knownAt = reply.Known, now
@@ -132,6 +134,23 @@ func (s *supply) finish(now time.Time, x *exchange, reply *Reply, err error) {
 	if s.news.pause.After(now) {
 		s.sendAhead(now)
 	}
+}
+
+// failed takes an error in. If the store has answered, and cannot serve this limit alone, this limiter goes on as if it
+// were lost, and the others do not.
+//
+// Example: somebody has stored a text under the name of one limit of 10,000. Its requests fail after 1 ms each. With one
+// breaker for all, each such error would send all limiters to their shares, until the next answer.
+func (s *supply) failed(now time.Time, x *exchange, err error) {
+	if !errors.Is(err, ErrLimit) {
+		s.common.lost(now, x.sent)
+		return
+	}
+	s.common.answered(now, now.Sub(x.sent), x.soft)
+	if s.breaker == s.common {
+		s.breaker = new(Breaker)
+	}
+	s.breaker.lost(now, x.sent)
 }
 
 // addAll puts the granted units into the hand, and decides when to send for more: when a quarter is left, or what

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
-	"github.com/go-throttle/throttle/hint"
 )
 
 const validity250 = 250 * time.Millisecond
@@ -284,25 +283,6 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// TestRemaining: advertised units tighten the limit of all and never loosen it.
-func TestRemaining(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		m, led := new(Memory), new(ledger)
-		a, b := newProcess(0, m, led, 10, 100, Options{}), newProcess(1, m, led, 10, 100, Options{})
-		a.call(context.Background(), 1)
-		a.lim.Observe(hint.Hint{Quotas: []hint.Quota{{Unit: "tokens", Remaining: 0}, {Remaining: 5}}}, time.Now())
-		a.lim.Observe(hint.Hint{Quotas: []hint.Quota{{Remaining: 5000}}}, time.Now())
-		a.call(context.Background(), 1)
-		b.work(1, nil)
-		start := time.Now()
-		time.Sleep(10 * time.Second)
-		b.kill()
-		if n := led.units(1, start, start.Add(10*time.Second)); n < 100 || n > 106 {
-			t.Errorf("%d units in 10s of 10/s with 4 left of the burst", n)
-		}
-	})
-}
-
 // TestLimitChanges: a limit that is halved or doubled holds within one validity.
 func TestLimitChanges(t *testing.T) {
 	for _, to := range []rate.Limit{500, 2000} {
@@ -441,38 +421,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// lying is a store whose answers make no sense.
-type lying struct{ reply Reply }
-
-func (l lying) Exchange(context.Context, string, Request) (Reply, error) { return l.reply, nil }
-
-func TestStoreLies(t *testing.T) {
-	for _, r := range []Reply{
-		{},
-		{Members: 1, Runs: []Run{{Count: 1000}}},
-		{Members: 1, Runs: []Run{{Count: -1}}},
-		{Members: 1, Runs: []Run{{Count: 1, First: -time.Second}}},
-		{Members: 1, Runs: []Run{{Count: 1, First: 1 << 62}}},
-		{Members: 1, Pause: -1},
-	} {
-		bubble(t, func(t *testing.T) {
-			l := New(lying{r}, "x", 100, 1, Options{})
-			if wait, err := l.Take(context.Background(), 1); wait == 0 || err != nil {
-				t.Errorf("%+v: Take: %v, %v", r, wait, err)
-			}
-			synctest.Wait()
-			if s := l.Stats(); s.Mode != "share" || s.Failed != 1 || s.Granted != 0 {
-				t.Errorf("%+v: %+v", r, s)
-			}
-			time.Sleep(time.Second)
-			if wait, err := l.Take(context.Background(), 1); wait != 0 || err != nil {
-				t.Errorf("%+v: Take after a second of the share: %v, %v", r, wait, err)
-			}
-			synctest.Wait()
-		})
-	}
-}
-
 // TestAll: a local limit before the shared one costs no units of it.
 func TestAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -488,39 +436,4 @@ func TestAll(t *testing.T) {
 			t.Errorf("%d calls, want 250; %+v", n, s)
 		}
 	})
-}
-
-// TestNonsense: what cannot be is said at once.
-func TestNonsense(t *testing.T) {
-	for name, f := range map[string]func(){
-		"store":    func() { New(nil, "x", 1, 1, Options{}) },
-		"limit":    func() { New(new(Memory), "x", -1, 1, Options{}) },
-		"burst":    func() { New(new(Memory), "x", 1, 0, Options{}) },
-		"mode":     func() { New(new(Memory), "x", 1, 1, Options{Mode: 7}) },
-		"members":  func() { New(new(Memory), "x", 1, 1, Options{Members: -1}) },
-		"validity": func() { New(new(Memory), "x", 1, 1, Options{Validity: time.Millisecond}) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			f()
-		}()
-	}
-	ctx := context.Background()
-	if _, err := New(new(Memory), "x", 0, 1, Options{}).Take(ctx, 1); err == nil {
-		t.Error("a limit of 0 lets units go")
-	}
-	if wait, err := New(new(Memory), "x", rate.Inf, 0, Options{}).Take(ctx, 1000); wait != 0 || err != nil {
-		t.Errorf("without a limit: %v, %v", wait, err)
-	}
-	if _, err := New(new(Memory), "x", 1, 1, Options{}).Take(ctx, -1); err == nil {
-		t.Error("a negative cost")
-	}
-	var none *Limiter
-	if _, err := throttle.ParseLimit("1/s"); err != nil || none.Account() != nil {
-		t.Error("a nil Limiter has an account")
-	}
 }

@@ -6,12 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -125,31 +123,6 @@ func (l *Limiter) SetLimit(limit rate.Limit) {
 	l.account.Update(func(time.Time) { l.account.SetLimit(limit) })
 }
 
-// Observe passes on what the upstream says in an answer to a call that this Limiter has paid for. A time not to
-// send (Retry-After) stops all processes; one for a quota that the answer names (Scope) holds the routes of that
-// quota, in this process alone. Remaining units, of a quota that counts requests, can only tighten the limit.
-// sent, when the call was sent, is not used. A Transport calls Observe by itself.
-func (l *Limiter) Observe(h hint.Hint, sent time.Time) {
-	pause := time.Duration(0)
-	if h.Throttled && h.Scope == "" {
-		pause = min(h.RetryAfter, limit.MaxBelief)
-	}
-	remaining := int64(math.MaxInt64)
-	for _, q := range h.Quotas {
-		if q.Remaining >= 0 && (q.Unit == "" || q.Unit == "requests") {
-			remaining = min(remaining, q.Remaining)
-		}
-	}
-	if pause <= 0 && remaining >= int64(l.account.Burst()) {
-		return
-	}
-	if pause <= 0 {
-		l.account.UnderLock(func() { l.supply.tighten(time.Now(), remaining) })
-		return
-	}
-	l.account.Update(func(now time.Time) { l.supply.stopAll(now, pause) })
-}
-
 // Close gives the units in hand back to the store and ends the Limiter: Take returns [ErrClosed] from then on.
 // It waits for the store's answer, for a second at most, and returns its error. A second call does nothing.
 func (l *Limiter) Close() error { return l.supply.close() }
@@ -169,6 +142,7 @@ type Stats struct {
 	RoundTrip time.Duration // to the store, smoothed
 	Trips     uint64        // requests to the store
 	Failed    uint64        // those that failed or came back too late to be of use
+	Err       error         // of the latest one that has come back; nil: it was answered
 	Granted   uint64        // units
 	Used      uint64        // units that calls have taken, those of the share included
 	Expired   uint64        // units that nobody has used in time, or that a pause has dropped

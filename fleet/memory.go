@@ -2,13 +2,10 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // Memory is a [Store] in the memory of one process: for tests, for programs that have several Limiters of one
@@ -45,8 +42,8 @@ func (m *Memory) Exchange(ctx context.Context, name string, r Request) (Reply, e
 	if err := ctx.Err(); err != nil {
 		return Reply{}, err
 	}
-	if !(r.Limit > 0) || r.Limit >= rate.Inf || r.Burst < 1 {
-		return Reply{}, fmt.Errorf("throttle: a fleet cannot share a limit of %v, burst %d", r.Limit, r.Burst)
+	if err := r.Check(); err != nil {
+		return Reply{}, err
 	}
 	reply, heard := m.exchange(name, r)
 	for _, f := range heard {

@@ -58,7 +58,7 @@ type hearers struct {
 func (s *supply) listen() {
 	if l, ok := s.store.(listener); ok && !s.hears {
 		s.hears = true
-		go s.breaker.hearers.want(s, l)
+		go s.common.hearers.want(s, l)
 	}
 }
 

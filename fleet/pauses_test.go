@@ -131,7 +131,7 @@ func TestMessageLate(t *testing.T) {
 			end := time.Now().Add(5 * time.Second)
 			p := Pause{Name: "x", Left: 5 * time.Second, Until: end.UnixMicro()}
 			time.Sleep(c.late)
-			l.supply.breaker.hearers.heard(p)
+			l.supply.common.hearers.heard(p)
 			if c.late > 0 { // it does not listen any more
 				l.account.Update(func(now time.Time) { l.supply.hear(now, &p) })
 			}

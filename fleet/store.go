@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -13,7 +15,7 @@ import (
 // Exchange takes in what a member knows of the limit of that name, and returns the units that the member is
 // granted. It must be atomic for each name, and read the time from one clock for all members. If it has
 // executed a (Member, Seq) before, it returns the first answer again and changes nothing; an older Seq gets an
-// answer without units. It should obey ctx. It is called without locks, by several goroutines at once.
+// answer without units. It should obey ctx, and begin with [Request.Check]. It is called without locks, by several goroutines at once.
 //
 // The law that it keeps is described on [Memory]. A Store whose limiters should notice together that it does
 // not answer has a method Breaker() *[Breaker] that returns always the same one; otherwise each limiter finds
@@ -23,9 +25,14 @@ import (
 // heard for each pause of any limit that begins or gets longer by more than 50 ms, until stop; some may be lost.
 // Both return at once, and heard is called without locks. Listen is called while limiters are in use, and stop
 // when none is.
+// An error should match [ErrLimit] if the store has answered and only that limit is concerned.
 type Store interface {
 	Exchange(ctx context.Context, name string, r Request) (Reply, error)
 }
+
+// ErrLimit in the error of a [Store] means that the store answers, but cannot serve this limit: something else has its
+// name, for example. Its limiter goes on as if the store were lost, and those of other limits are not concerned.
+var ErrLimit = errors.New("throttle: the store of a fleet cannot serve this limit")
 
 // A Request is what a member of a fleet tells the store, and what it asks for.
 type Request struct {
@@ -48,6 +55,15 @@ type Request struct {
 	Tighten   bool          // the upstream has advertised fewer units than the burst
 	Back      int           // units that were paid for and not used; they count as never granted
 	Unused    int           // the last of the units granted in Known, which Close gives back
+}
+
+// Check returns an error that matches [ErrLimit] if no store can keep such a limit: it is not above 0, not finite, or the
+// burst takes more than 1e9 seconds to fill, which microseconds in a float cannot tell apart.
+func (r Request) Check() error {
+	if !(r.Limit > 0) || r.Limit >= rate.Inf || r.Burst < 1 || float64(r.Burst)/float64(r.Limit) > 1e9 {
+		return fmt.Errorf("throttle: a fleet cannot share a limit of %v, burst %d: %w", r.Limit, r.Burst, ErrLimit)
+	}
+	return nil
 }
 
 // A Reply is what a store grants. All times count from the moment at which the store executed the request.

@@ -20,7 +20,8 @@ const (
 type supply struct {
 	hand    *limit.Dated
 	store   Store
-	breaker *Breaker
+	common  *Breaker // of all limiters of the store
+	breaker *Breaker // common, or one of this limiter's own while the store answers all but this limit
 	name    string
 	member  string
 	o       Options
@@ -48,19 +49,24 @@ type supply struct {
 		tight time.Time // the next unit's date is not before; zero: nothing was advertised
 		back  int
 	}
+	seen   names
 	hears  bool // it is among the hearers, or about to be
 	share  share
-	lend   bool // the latest Short has said that the supply gives units itself
+	err    error // of the latest answer
+	lend   bool  // the latest Short has said that the supply gives units itself
 	counts Stats
 }
 
 // init makes a supply that has nothing.
 func (s *supply) init(hand *limit.Dated, store Store, name string, o Options) {
 	s.hand, s.store, s.name, s.member, s.o = hand, store, name, newMember(), o
-	s.breaker = new(Breaker)
-	if b, ok := store.(interface{ Breaker() *Breaker }); ok && b.Breaker() != nil {
-		s.breaker = b.Breaker()
+	if b, ok := store.(interface{ Breaker() *Breaker }); ok {
+		s.common = b.Breaker()
 	}
+	if s.common == nil {
+		s.common = new(Breaker)
+	}
+	s.breaker = s.common
 }
 
 // Check implements limit.Supply.
@@ -207,22 +213,6 @@ func (s *supply) Beyond(from time.Time, units float64) time.Time {
 // Back implements limit.Supply.
 func (s *supply) Back(n int) { s.news.back += n }
 
-// tighten notes that the upstream has so many units left, less than the burst. The date of the next unit says
-// that in one number, of which the latest counts: with 3 units left at 10/s it is 200 ms ago.
-func (s *supply) tighten(now time.Time, remaining int64) {
-	every := 1e9 / float64(s.hand.Limit())
-	if ahead := float64(1-remaining) * every; ahead > -float64(limit.Forever) && ahead < float64(limit.Forever) {
-		s.news.tight = limit.Latest(s.news.tight, now.Add(time.Duration(ahead)))
-	}
-}
-
-// stopAll stops this process, and passes the pause on at once.
-func (s *supply) stopAll(now time.Time, pause time.Duration) {
-	s.counts.Expired += uint64(s.hand.Pause(now.Add(pause)))
-	s.news.pause = limit.Latest(s.news.pause, now.Add(pause))
-	s.sendAhead(now)
-}
-
 // size updates the demand, and returns how many units to have in hand: what is used within the horizon. If a call
 // finds the hand empty right after the last unit was used, others wait behind it: twice as many as last time, and
 // no less than an even part. If a line waits while units are there, half as many again, so that a member which
@@ -270,7 +260,8 @@ func (s *supply) stats(now time.Time) Stats {
 	if up, _, _ := s.breaker.look(); !up {
 		c.Mode = [...]string{"share", "closed", "open"}[s.o.Mode]
 	}
-	c.RoundTrip, _ = s.breaker.times()
+	c.RoundTrip, _ = s.common.times()
+	c.Err = s.err
 	c.Paused = max(0, s.hand.Paused().Sub(now))
 	if s.hand.Limit() < rate.Inf {
 		c.Excess = float64(s.hand.Limit())*s.o.Validity.Seconds() + 1

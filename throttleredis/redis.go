@@ -39,6 +39,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -91,19 +92,37 @@ func (s *Store) Breaker() *fleet.Breaker { return &s.breaker }
 // Exchange implements fleet.Store. It needs one round trip, and a second one when the server does not know the
 // script yet. A request is sent again in that case only: all other errors leave open whether it was executed.
 func (s *Store) Exchange(ctx context.Context, name string, r fleet.Request) (fleet.Reply, error) {
-	if !(r.Limit > 0) || r.Limit >= rate.Inf || r.Burst < 1 {
-		return fleet.Reply{}, fmt.Errorf("throttle: a fleet cannot share a limit of %v, burst %d", r.Limit, r.Burst)
+	if err := r.Check(); err != nil {
+		return fleet.Reply{}, err
 	}
 	keys, args := []string{Key(name)}, arguments(name, &r)
 	cmd := s.client.EvalSha(ctx, s.sha, keys, args...)
 	if err := cmd.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		cmd = s.client.Eval(ctx, script, keys, args...)
 	}
-	numbers, err := cmd.Int64Slice()
-	if err != nil {
+	if err := cmd.Err(); err != nil {
+		if ofLimit(err) {
+			err = fmt.Errorf("%w: %w", fleet.ErrLimit, err)
+		}
 		return fleet.Reply{}, fmt.Errorf("throttle: the limit %.80q in Redis: %w", name, err)
 	}
+	numbers, err := cmd.Int64Slice()
+	if err != nil {
+		return fleet.Reply{}, fmt.Errorf("throttle: the limit %.80q in Redis: %w: %w", name, fleet.ErrLimit, err)
+	}
 	return parse(numbers)
+}
+
+// ofLimit reports whether an error that the server has answered is about one limit: its key has another type, the script
+// stumbles over what is in it, this user may not touch it, or there is no answer at all. What else a server says (LOADING, READONLY, OOM, CLUSTERDOWN)
+// is about the server.
+func ofLimit(err error) bool {
+	var answered redis.Error
+	if !errors.As(err, &answered) {
+		return false
+	}
+	word, _, _ := strings.Cut(answered.Error(), " ")
+	return word == "WRONGTYPE" || word == "ERR" || word == "NOPERM" || err == redis.Nil
 }
 
 // Key is the name of the hash that holds a limit, for those who want to look at it or delete it. What could end the
@@ -137,11 +156,11 @@ func arguments(name string, r *fleet.Request) []any {
 // parse reads the script's answer. Another script's answer, or another hand's, is an error.
 func parse(n []int64) (r fleet.Reply, err error) {
 	if len(n) < 6 || len(n)%3 != 0 || len(n) > 6+3*3 {
-		return r, fmt.Errorf("throttle: the answer of the script in Redis has %d numbers", len(n))
+		return r, fmt.Errorf("throttle: the answer of the script in Redis has %d numbers: %w", len(n), fleet.ErrLimit)
 	}
 	for _, x := range n[:3] {
 		if x < 0 || x > math.MaxInt64/1000 {
-			return r, fmt.Errorf("throttle: the answer of the script in Redis has the number %d", x)
+			return r, fmt.Errorf("throttle: the answer of the script in Redis has the number %d: %w", x, fleet.ErrLimit)
 		}
 	}
 	r = fleet.Reply{
@@ -150,7 +169,7 @@ func parse(n []int64) (r fleet.Reply, err error) {
 	}
 	for n = n[6:]; len(n) > 0; n = n[3:] {
 		if n[0] > math.MaxInt64/1000 {
-			return r, fmt.Errorf("throttle: the answer of the script in Redis has the number %d", n[0])
+			return r, fmt.Errorf("throttle: the answer of the script in Redis has the number %d: %w", n[0], fleet.ErrLimit)
 		}
 		r.Runs = append(r.Runs, fleet.Run{First: micro(n[0]), Every: time.Duration(n[1]), Count: int(n[2])})
 	}
