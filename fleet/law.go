@@ -229,13 +229,15 @@ func (g *grant) lend(r *Request) bool {
 }
 
 // ahead grants units that no call waits for yet: up to the member's part of what lies within the horizon, so
-// that nobody holds much of what others could use, and a part that is granted is soon spent.
+// that nobody holds much of what others could use, and a part that is granted is soon spent. The part is rounded
+// down: of 10 units for 8 members each may hold 1. If each might hold 2, those who ask first in a round would
+// have 2 and the others 1, in every round.
 //
 // Example: 100/s and W = 250 ms make 20 units within the horizon. Of 4 members each may hold 5. If one of them
 // alone wants units, it holds 5 at a time, but gets all: it asks four times as often.
 func (g *grant) ahead(r *Request, reply *Reply) {
 	far := float64(horizon(r.Validity).Microseconds())
-	part := max(1, int(math.Ceil(far/g.every/float64(g.size()))))
+	part := max(1, int(far/g.every/float64(g.size())))
 	want := min(r.Want, part-r.Held-r.Need)
 	if want > 0 && g.rel <= 0 {
 		n := min(want, int(min(-g.rel/g.every+1e-9, 1<<30))+1)

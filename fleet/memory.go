@@ -18,7 +18,7 @@ import (
 // idle. A unit may be used from its date on, and no later than the validity W after it.
 //
 //   - Need units get one date, up to 30 s ahead. Want units get dates up to 0.8·W ahead, and at most the
-//     member's part of those: 0.8·W·rate ÷ members, less what it holds.
+//     member's part of those: 0.8·W·rate ÷ members rounded down, less what it holds.
 //   - A member that has had nothing for W gets its Need at once, on loan: the schedule moves by as many. At
 //     most a tenth of the units of 0.8·W are on loan at a time, or one.
 //   - During a pause nothing is granted for a date before its end.

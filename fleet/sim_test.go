@@ -282,7 +282,7 @@ func TestSaturated(t *testing.T) {
 		members int
 		limit   rate.Limit
 		trips   float64 // at most, for each call
-	}{{1, 50, 1.1}, {4, 50, 1.1}, {16, 50, 1.1}, {4, 1000, 0.05}, {16, 1000, 0.15}, {16, 50000, 0.05}} {
+	}{{1, 50, 1.1}, {4, 50, 1.1}, {16, 50, 1.1}, {3, 20, 1.1}, {7, 50, 1.1}, {8, 50, 1.1}, {13, 100, 1.1}, {4, 1000, 0.05}, {16, 1000, 0.15}, {16, 50000, 0.05}} {
 		bubble(t, func(t *testing.T) {
 			led, burst := new(ledger), 1
 			start := time.Now()

@@ -130,7 +130,7 @@ if need > 0 then
 	end
 end
 if more then
-	local n = math.min(want, math.max(1, math.ceil(far / every / members)) - held - need)
+	local n = math.min(want, math.max(1, math.floor(far / every / members)) - held - need)
 	if n > 0 and rel <= 0 then
 		local k = math.min(n, math.floor(math.min(-rel / every + 1e-9, 1073741824)) + 1)
 		add(0, 0, k)
