@@ -204,8 +204,17 @@ func (m *member) note(list *[]use, came time.Duration) {
 	*list = append(*list, use{came.Microseconds(), (time.Since(m.begun) - came).Microseconds()})
 }
 
-// A hook counts round trips: a command that is sent, or a pipeline.
+// A hook counts round trips: a command that is sent, or a pipeline. Those that greet on a new connection are the
+// client's own.
 type hook struct{ n atomic.Int64 }
+
+func (h *hook) count(first redis.Cmder) {
+	switch first.Name() {
+	case "ping", "hello", "client":
+		return
+	}
+	h.n.Add(1)
+}
 
 func (h *hook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -213,14 +222,14 @@ func (h *hook) DialHook(next redis.DialHook) redis.DialHook {
 
 func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.n.Add(1)
+		h.count(cmd)
 		return next(ctx, cmd)
 	}
 }
 
 func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.n.Add(1)
+		h.count(cmds[0])
 		return next(ctx, cmds)
 	}
 }

@@ -13,7 +13,7 @@ const (
 	limit   = 1000 // units per second
 	burst   = 50
 	workers = 4   // of each process, that never stop asking
-	demand  = 600 // calls per second of all processes, where they do not want all there is
+	demand  = 0.6 // of the limit, where the processes do not want all there is
 )
 
 var (
@@ -31,17 +31,17 @@ var (
 
 // All are the scenarios, in the order of the tables.
 func All() (all []scenario.Scenario) {
-	for _, n := range []int{1, 4, 16} {
-		title := fmt.Sprintf("%d processes, one limit", n)
-		if n == 1 {
-			title = "One process, and the limit in Redis"
-		}
-		w := well{n}
+	for _, w := range []well{
+		{"fleet-1", "One process, and the limit in Redis", terms{limit, burst, 1}},
+		{"fleet-4", "4 processes, one limit", terms{limit, burst, 4}},
+		{"fleet-16", "16 processes, one limit", terms{limit, burst, 16}},
+		{"fleet-16-slow", "16 processes, one low limit", terms{50, 10, 16}},
+	} {
 		all = append(all, scenario.Scenario{
-			Name: fmt.Sprintf("fleet-%d", n), Title: title,
+			Name: w.name, Title: w.title,
 			About: fmt.Sprintf("%d/s with a burst of %d. First %d workers in each process never stop asking: used, what a window of length L holds beyond "+
-				"burst + limit·L at worst, round trips to Redis, its CPU, fairness among the processes. Then %d calls a second come at random moments, "+
-				"half of them to one process: added wait, until a unit may be used.", limit, burst, workers, demand),
+				"burst + limit·L at worst, round trips to Redis, its CPU, fairness among the processes. Then %.0f calls a second come at random moments, "+
+				"half of them to one process: added wait, until a unit may be used.", w.Limit, w.Burst, workers, demand*float64(w.Limit)),
 			Metrics: []scenario.Metric{used, excess, trips, cpu, jain, p50, p99}, Takes: w.takes(scenario.Options{}), Alone: true, Fleet: true, Run: w.run,
 		})
 	}
@@ -52,21 +52,27 @@ func All() (all []scenario.Scenario) {
 		all = append(all, scenario.Scenario{
 			Name: "fleet-" + f.name, Title: "Redis " + f.title + " for four seconds, 4 processes",
 			About: fmt.Sprintf("%d/s with a burst of %d, and Redis is %s twice. At first %d workers in each process never stop asking: used meanwhile and, from "+
-				"a second after its return on, once it is back. Then %d calls a second come at random moments, as many to each process: added wait of those "+
-				"that come while Redis is gone. A call that is not served by the end counts with the time that it has waited.", limit, burst, f.how, workers, demand),
+				"a second after its return on, once it is back. Then %.0f calls a second come at random moments, as many to each process: added wait of those "+
+				"that come while Redis is gone. A call that is not served by the end counts with the time that it has waited.", limit, burst, f.how, workers, demand*limit),
 			Metrics: []scenario.Metric{gone, back, excess, p50, p99, worst}, Takes: f.takes(scenario.Options{}), Alone: true, Fleet: true, Run: f.run,
 		})
 	}
 	return all
 }
 
-// well is a fleet with a Redis that works, of so many processes.
-type well struct{ members int }
+// well is a fleet with a Redis that works.
+type well struct {
+	name, title string
+	terms
+}
 
 // times are when the processes have got going, when they stop asking for all there is, and when all ends.
 func (w well) times(o scenario.Options) (going, quiet, rest, end time.Duration) {
 	if o.Short {
 		return 300 * time.Millisecond, time.Second, 1200 * time.Millisecond, 2 * time.Second
+	}
+	if w.Limit < 100 { // as many calls need more time
+		return time.Second, 6 * time.Second, 8 * time.Second, 14 * time.Second
 	}
 	return time.Second / 2, 7 * time.Second / 2, 4 * time.Second, 7 * time.Second
 }
@@ -78,8 +84,9 @@ func (w well) takes(o scenario.Options) time.Duration {
 
 func (w well) run(ctx context.Context, c client.Client, o scenario.Options) (r scenario.Result, err error) {
 	going, quiet, rest, end := w.times(o)
-	t := terms{limit, burst, w.members}
-	s, err := begin(ctx, c, o, t, []load{{To: going, Workers: workers}, {From: going, To: quiet, Workers: workers}, {From: rest, To: end, Rate: demand, Uneven: true}})
+	s, err := begin(ctx, c, o, w.terms, []load{
+		{To: quiet, Workers: workers}, {From: rest, To: end, Rate: demand * float64(w.Limit), Uneven: true},
+	})
 	if err != nil {
 		return r, err
 	}
@@ -93,11 +100,11 @@ func (w well) run(ctx context.Context, c client.Client, o scenario.Options) (r s
 	}
 	waits := l.waits(rest+(end-rest)/10, end-(end-rest)/20)
 	r.Values = known(map[string]float64{
-		"used":   l.used(limit, going, quiet),
-		"excess": l.excess(t, 0, quiet),
-		"trips":  float64(l.tripsIn(1)) / float64(max(1, l.count(-1, going, quiet))),
+		"used":   l.used(w.Limit, going, quiet),
+		"excess": l.excess(w.terms, 0, quiet),
+		"trips":  float64(l.tripsIn(0)) / float64(max(1, l.count(-1, 0, quiet))),
 		"cpu":    100 * cost.Seconds() / (quiet - going).Seconds(),
-		"jain":   l.jain(w.members, going, quiet),
+		"jain":   l.jain(w.Members, going, quiet),
 		"p50":    quantile(waits, 0.50),
 		"p99":    quantile(waits, 0.99),
 	})
@@ -128,7 +135,7 @@ func (f fault) run(ctx context.Context, c client.Client, o scenario.Options) (r 
 	from, to, end := f.gap(o)
 	second := end + 500*time.Millisecond // the second load's beginning
 	t := terms{limit, burst, members}
-	s, err := begin(ctx, c, o, t, []load{{To: end, Workers: workers}, {From: second, To: second + end, Rate: demand}})
+	s, err := begin(ctx, c, o, t, []load{{To: end, Workers: workers}, {From: second, To: second + end, Rate: demand * limit}})
 	if err != nil {
 		return r, err
 	}
