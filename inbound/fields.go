@@ -1,0 +1,228 @@
+package inbound
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// This file writes what clients are told. The fields are those of draft-ietf-httpapi-ratelimit-headers, versions 08 to
+// 11, which hint.Parse reads:
+//
+//	RateLimit-Policy: "m";q=100;w=60, "d";q=5000;w=86400
+//	RateLimit: "m";r=12;t=3, "d";r=4210;t=51000
+//
+// q is the burst of a bucket or the size of a window, w the time in which a bucket fills or the length of the window,
+// r how many units are left, and t the time until the bucket is full or the window ends. The tightest comes first: the
+// one with the smallest share left. Times are in whole seconds, rounded up. A limit whose w would be below a second, such
+// as 10/s, is left out: rounded up it would tell clients to go ten times slower than they may.
+
+// The canonical names, as net/http has them.
+const (
+	rateLimit  = "Ratelimit"
+	ratePolicy = "Ratelimit-Policy"
+	xLimit     = "X-Ratelimit-Limit"
+	xRemaining = "X-Ratelimit-Remaining"
+	xReset     = "X-Ratelimit-Reset"
+)
+
+// policies are the RateLimit-Policy lines that a core can send, made in advance, since most have one part and a few
+// tiers: by tier of the first part. Requests under further parts have a line for each.
+type policies struct {
+	names [maxParts][][maxLaws]string // by part and tier: the quoted names
+	lines [maxParts][][]string        // by part and tier: the values of the field; nil: there is none
+}
+
+// newPolicies names the laws of all parts, so that no name stands for two of them.
+func newPolicies(parts []*part) (p policies) {
+	taken := map[string]bool{} // by the parts before
+	for i, part := range parts {
+		own := map[string]bool{}
+		for _, laws := range part.laws {
+			var names [maxLaws]string
+			used := map[string]bool{}
+			for k, l := range laws {
+				name := unique(part.name, l.name, taken, used)
+				names[k], used[name], own[name] = strconv.Quote(name), true, true
+			}
+			p.names[i] = append(p.names[i], names)
+			p.lines[i] = append(p.lines[i], policyLine(laws, names))
+		}
+		for name := range own {
+			taken[name] = true
+		}
+	}
+	return p
+}
+
+// policyLine is the RateLimit-Policy of some laws; nil if none of them can be advertised. Example: {100/m burst 20, 30/s
+// burst 20, 5000/d window} give "m";q=20;w=12, "d";q=5000;w=86400. The second fills in two thirds of a second.
+func policyLine(laws []law, names [maxLaws]string) []string {
+	line := ""
+	for k, l := range laws {
+		if l.span == 0 {
+			continue
+		}
+		if line != "" {
+			line += ", "
+		}
+		line += names[k] + ";q=" + strconv.FormatInt(min(l.most, mostField), 10) + ";w=" + strconv.FormatInt(l.span, 10)
+	}
+	if line == "" {
+		return nil
+	}
+	return []string{line}
+}
+
+// mostField is the largest integer of a structured field (RFC 9651): 15 digits.
+const mostField = 1e15 - 1
+
+// unique is the name of a law that neither another part nor an earlier law of its tier has.
+func unique(prefix, name string, taken, used map[string]bool) string {
+	if prefix != "" {
+		name = prefix + "-" + name
+	}
+	for n, base := 2, name; taken[name] || used[name]; n++ {
+		name = base + "-" + strconv.Itoa(n)
+	}
+	return name
+}
+
+// A quota is one law as the fields show it.
+type quota struct {
+	law         *law
+	name        string
+	rest, reset int64
+}
+
+// tighter reports whether a smaller share of q is left than of o: 19 of 20 is tighter than 4,900 of 5,000. Products are
+// compared, as floats, since both factors may be large.
+func (q *quota) tighter(o *quota) bool {
+	return float64(q.rest)*float64(o.law.most) < float64(o.rest)*float64(q.law.most)
+}
+
+// quotas gathers the laws that can be advertised, the tightest first, by insertion: there are a few. Clients that read
+// only one quota read the first.
+func (c *core) quotas(v *visit, all *[maxParts * maxLaws]quota) []quota {
+	n := 0
+	for i, p := range c.parts {
+		a := &v.asked[i]
+		if a.skip || p.shadow {
+			continue
+		}
+		laws := p.laws[a.tier]
+		for k := range laws {
+			if laws[k].span == 0 {
+				continue
+			}
+			q := quota{&laws[k], c.policies.names[i][a.tier][k], a.verdict.rest[k], int64(a.verdict.reset[k])}
+			at := n
+			for ; at > 0 && q.tighter(&all[at-1]); at-- {
+				all[at] = all[at-1]
+			}
+			all[at] = q
+			n++
+		}
+	}
+	return all[:n]
+}
+
+// advertise writes the fields. It is on the way of each request, so it makes one string and one slice, and no more. Lines
+// that are there already, of another Limit further out, stay: both fields are lists. The line of a policy is shared by all answers; net/http and handlers replace or append
+// values and do not write into them.
+func (c *core) advertise(h http.Header, v *visit) {
+	var all [maxParts * maxLaws]quota
+	quotas := c.quotas(v, &all)
+	if len(quotas) == 0 {
+		return
+	}
+	if c.XRateLimit {
+		q := &quotas[0]
+		h[xLimit] = []string{strconv.FormatInt(q.law.most, 10)}
+		h[xRemaining] = []string{strconv.FormatInt(q.rest, 10)}
+		h[xReset] = []string{strconv.FormatInt(q.reset, 10)}
+	}
+	if c.NoFields {
+		return
+	}
+	var buf [256]byte
+	line := buf[:0]
+	for i := range quotas {
+		if i > 0 {
+			line = append(line, ", "...)
+		}
+		line = append(line, quotas[i].name...)
+		line = append(line, ";r="...)
+		line = strconv.AppendInt(line, min(quotas[i].rest, mostField), 10)
+		line = append(line, ";t="...)
+		line = strconv.AppendInt(line, quotas[i].reset, 10)
+	}
+	h[rateLimit] = append(h[rateLimit], string(line))
+	for i, p := range c.parts {
+		if a := &v.asked[i]; !a.skip && !p.shadow {
+			addLine(h, ratePolicy, c.policies.lines[i][a.tier])
+		}
+	}
+}
+
+// addLine adds a line that is shared to a field, without a copy if it is the only one.
+func addLine(h http.Header, name string, line []string) {
+	if before := h[name]; len(before) > 0 && len(line) > 0 {
+		h[name] = append(before[:len(before):len(before)], line...)
+	} else if len(line) > 0 {
+		h[name] = line[:1:1]
+	}
+}
+
+// setRetryAfter writes a wait in whole seconds, rounded up: who waits that long is let in. A wait of 10 ms is a second
+// then. It cannot be told more exactly: a date has seconds too, and fractions are not in RFC 9110.
+func setRetryAfter(h http.Header, ns int64) {
+	h["Retry-After"] = []string{strconv.FormatInt(max(1, (ns-1)/int64(time.Second)+1), 10)}
+}
+
+// A document is the answer to a refused request: RFC 9457, with the type and member that the draft of the fields
+// defines.
+type document struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+// problem answers with a document. It names the limits that have refused, not the key.
+func (c *core) problem(w http.ResponseWriter, v *visit) {
+	d := document{
+		Type:   "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		Title:  "Request cannot be satisfied as assigned quota has been exceeded",
+		Status: http.StatusTooManyRequests,
+		Detail: "This request costs more than the limit will ever allow.",
+	}
+	if v.wait != never {
+		d.Detail = "Try again in " + time.Duration(v.wait).Round(time.Millisecond).String() + "."
+	}
+	for i, p := range c.parts {
+		if a := &v.asked[i]; !a.skip && !p.shadow && a.verdict.wait > 0 {
+			d.Violated = append(d.Violated, c.violated(i, a)...)
+		}
+	}
+	body, _ := json.Marshal(&d) // strings and numbers: it cannot fail
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusTooManyRequests)
+	_, _ = w.Write(body) // fails only if the client has left
+}
+
+// violated is the names of those that have refused, as far as the units that are left say it: the laws of a part that have less left than the request costs.
+func (c *core) violated(i int, a *asked) (names []string) {
+	for k := range c.parts[i].laws[a.tier] {
+		if law := &c.parts[i].laws[a.tier][k]; a.verdict.rest[k] < min(a.cost, law.most) {
+			name, _ := strconv.Unquote(c.policies.names[i][a.tier][k])
+			names = append(names, name)
+		}
+	}
+	return names
+}

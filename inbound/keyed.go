@@ -1,0 +1,144 @@
+package inbound
+
+import (
+	"fmt"
+	"hash/maphash"
+	"time"
+)
+
+// A Keyed is what stands behind a Limit, without HTTP: limits for each of many keys, in a fixed amount of memory. It
+// is for gRPC interceptors, message queues, logins. Its methods take the time of one lock that few keys share, and
+// allocate nothing. It is safe for concurrent use, starts no goroutine and needs no cleanup.
+//
+//	logins := inbound.NewKeyed[string](0, "5/1m burst 5", "100/24h window")
+//	if !logins.Allow(user, 1) {
+//		return errTooManyAttempts
+//	}
+//
+// Keys that are equal are one key. Only hashes are kept.
+type Keyed[K comparable] struct {
+	table *table
+	seed  maphash.Seed
+}
+
+// NewKeyed returns limits, each in the words of throttle.Limit, that hold for each key. At most maxKeys keys have
+// units of their own, 0: 65,536; newcomers above that share what one key has, see the package documentation. NewKeyed
+// panics, naming what is wrong, if a limit does not parse, if there are more than three, or if maxKeys is negative.
+func NewKeyed[K comparable](maxKeys int, limits ...string) *Keyed[K] {
+	laws, err := newLaws(limits)
+	if err == nil && (maxKeys < 0 || maxKeys > mostKeys) {
+		err = fmt.Errorf("maxKeys is %d, must be from 0 to %d", maxKeys, mostKeys)
+	}
+	if err != nil {
+		panic("throttle: inbound.NewKeyed: " + err.Error())
+	}
+	if maxKeys == 0 {
+		maxKeys = defaultKeys
+	}
+	return &Keyed[K]{newTable([][]law{laws}, maxKeys), maphash.MakeSeed()}
+}
+
+// hash is the hash of a key. Strings have a shorter way, and both are under the random seed of this Keyed, so nobody can
+// choose keys that meet.
+func (k *Keyed[K]) hash(key K) uint64 {
+	if s, ok := any(key).(string); ok {
+		return hashOf(k.seed, s, 0)
+	}
+	return spread(maphash.Comparable(k.seed, key), 0)
+}
+
+// Allow takes n units of a key if all of its limits have them, and reports whether it did. A negative n counts as 1.
+func (k *Keyed[K]) Allow(key K, n int) bool { return k.Take(key, n) == 0 }
+
+// Take takes n units of a key if all of its limits have them, and returns 0. Otherwise it takes nothing and returns how
+// long to wait before it is worth asking again: who waits that long gets them, unless others of the key came
+// first. It is negative if n can never be paid, because what it exceeds the burst or window by takes more than an hour.
+// A negative n counts as 1.
+func (k *Keyed[K]) Take(key K, n int) (wait time.Duration) {
+	var v verdict
+	k.table.ask(k.hash(key), 0, units(n), take, &v)
+	return waitOf(v.wait)
+}
+
+// units is a cost as tables count it: a mistake does not open the door.
+func units(n int) int64 {
+	if n < 0 {
+		return 1
+	}
+	return int64(n)
+}
+
+// Reserve takes n units of a key, as a debt if they are not there; the Reservation says how long to wait before using
+// them. A negative n counts as 1.
+func (k *Keyed[K]) Reserve(key K, n int) Reservation {
+	r := Reservation{table: k.table, hash: k.hash(key), units: units(n)}
+	k.table.ask(r.hash, 0, r.units, book, &r.verdict)
+	r.until = k.table.now()
+	if r.verdict.wait == never {
+		r.table = nil
+	} else {
+		r.until += r.verdict.wait
+	}
+	return r
+}
+
+// Tokens returns how many units a key could take now, by the limit that has the least left. It takes nothing.
+// Without limits it is negative.
+func (k *Keyed[K]) Tokens(key K) int {
+	var v verdict
+	k.table.ask(k.hash(key), 0, 0, look, &v)
+	least := int64(-1)
+	for i := range k.table.laws[0] {
+		if least < 0 || v.rest[i] < least {
+			least = v.rest[i]
+		}
+	}
+	return int(least)
+}
+
+// Forget gives a key all its units back, as after a login that succeeded. Its slot is free.
+func (k *Keyed[K]) Forget(key K) { k.table.forget(k.hash(key)) }
+
+// Cleanup frees the slots of keys that have all their units and have not come for maxAge, and returns how many.
+// Nothing needs it: an idle key gives way to a new one by itself. It takes one lock after another, each for as long
+// as a few thousand keys take.
+func (k *Keyed[K]) Cleanup(maxAge time.Duration) int { return k.table.sweep(maxAge) }
+
+// Stats returns a snapshot.
+func (k *Keyed[K]) Stats() Stats { return k.table.stats() }
+
+// A Reservation is n units of a key that are booked. Use it from one goroutine.
+//
+//	r := k.Reserve(customer, 1)
+//	if d := r.Delay(); d < 0 || d > time.Minute {
+//		r.Cancel()
+//		return errTooMuch
+//	}
+//	time.Sleep(r.Delay())
+type Reservation struct {
+	table   *table // nil: nothing was booked
+	hash    uint64
+	units   int64
+	until   int64
+	verdict verdict
+}
+
+// OK reports whether units were booked. It is false for a cost that can never be paid, and for a wait of more than a
+// year.
+func (r *Reservation) OK() bool { return r.table != nil }
+
+// Delay returns how long to wait, from now, before the units may be used; 0: they may be now; negative: OK is false.
+func (r *Reservation) Delay() time.Duration {
+	if r.table == nil {
+		return -1
+	}
+	return time.Duration(max(0, r.until-r.table.now()))
+}
+
+// Cancel gives the units back, once. Call it only for units that were not used.
+func (r *Reservation) Cancel() {
+	if r.table != nil {
+		r.table.back(r.hash, 0, r.units, &r.verdict)
+		r.table = nil
+	}
+}

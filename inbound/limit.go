@@ -1,0 +1,300 @@
+package inbound
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// A Limit bounds the requests that a server takes from each client. Its Handler is the middleware. Fields must not
+// change once Handler, HandlerFunc or Stats was called; all of these may be called by several goroutines.
+//
+//	api := inbound.Limit{Limits: []string{"100/1m burst 20", "5000/24h window"}}
+//	http.ListenAndServe(":8080", api.Handler(mux))
+//
+// A Limit has one table of keys, also if its Handler is called several times, so it must not be copied. Handler panics
+// if a field makes no sense, naming it, as regexp.MustCompile does.
+type Limit struct {
+	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
+	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. A sliding one is
+	// an estimate here, by two counters. Empty, or "unlimited": no limit for a key, which makes sense beside
+	// Tiers, And or Shared.
+	Limits []string
+
+	// Key says whose request it is; nil: ByIP(). It is asked once for each request, possibly by several
+	// goroutines at once, and so are Cost, Tier and Allow. If one of them panics the request ends, as if the
+	// handler had panicked, and nothing is taken.
+	Key func(*http.Request) string
+
+	// MaxKeys bounds how many keys have units of their own; 0: 65,536. Each takes up to 64 bytes, from the first
+	// call of Handler on. Above that newcomers share what one key has; see the package documentation.
+	MaxKeys int
+
+	// Cost is how many units a request takes; nil: 1. 0: none, and it is always let in. A negative one counts
+	// as 1. A cost above the burst, or a window's size, needs all of it and leaves a debt; one whose surplus
+	// would take more than an hour is always refused, without Retry-After.
+	Cost func(*http.Request) int
+
+	// Refused answers a request that is refused, in place of a problem document (RFC 9457) with status 429. The
+	// header of the answer has Retry-After and the other fields already.
+	Refused http.Handler
+
+	// Allow says which requests are let in without being counted, here and in And, and without fields in the
+	// answer; nil: none. Requests of health checks are an example.
+	Allow func(*http.Request) bool
+
+	// Tier names the limits of a request, out of Tiers; nil or a name that is not there: Limits. A key that
+	// changes its tier begins anew, so the name must not be the client's choice.
+	Tier  func(*http.Request) string
+	Tiers map[string][]string
+
+	// And are further Limits, mostly by other keys, that hold too: all let a request in, or it takes from none.
+	// Of their fields Limits, Name, Key, MaxKeys, Cost, Allow, Tier, Tiers and Shadow are used. A Limit may be
+	// part of several.
+	And []*Limit
+
+	// Shared are limits for all requests together, such as a fleet.Limiter for all servers. They are asked
+	// last, with the request's cost. All but the last must be throttle.Adjusters. The fields do not tell of
+	// them.
+	Shared []throttle.Limiter
+
+	// Wait holds a request that would be refused for up to that time, in a line of its key, and lets it in
+	// when its units are there; 0: it is refused at once. MaxWaiting bounds how many requests are held, over
+	// all keys; 0: 1,000. A client that leaves gives its place up.
+	Wait       time.Duration
+	MaxWaiting int
+
+	// Shadow counts what would be refused, see Stats and OnRefusal, and lets it in. Its limits are not
+	// advertised.
+	Shadow bool
+
+	// OnRefusal is called for each request that is refused, or would be but for Shadow; wait is what
+	// Retry-After is made of, negative if no wait helps. nil: nothing is called.
+	OnRefusal func(r *http.Request, wait time.Duration)
+
+	// Name precedes the names of the limits in the fields, which are their times otherwise: "m" for 100/m, and
+	// "api-m" with the Name "api". Printable ASCII. Give Limits of the same requests different Names.
+	Name string
+
+	// XRateLimit sends X-RateLimit-Limit, -Remaining and -Reset too, of the tightest limit; Reset is in seconds
+	// from now.
+	XRateLimit bool
+
+	// NoFields sends no RateLimit fields. Retry-After is always sent.
+	NoFields bool
+
+	once, own sync.Once
+	core      *core
+	part      *part
+	wrong     error // why there is none
+}
+
+const (
+	defaultKeys    = 1 << 16
+	mostKeys       = 1 << 28
+	defaultWaiting = 1000
+	maxParts       = 4 // a Limit and three of And
+	maxTiers       = 255
+)
+
+// A part is one Limit as it is used: its laws, its table and its functions. It is never changed, so it needs no lock;
+// the table has its own.
+//
+// Example: a Limit by address with And{byUser, byTenant} is a core of three parts. byUser may be in the And of
+// other Limits too, and have a Handler of its own: it is one part of several cores then, with one table.
+type part struct {
+	name   string
+	table  *table
+	seed   maphash.Seed
+	tiers  map[string]int // to laws
+	laws   [][]law        // by tier; 0: Limits
+	key    func(*http.Request) string
+	cost   func(*http.Request) int
+	allow  func(*http.Request) bool
+	tier   func(*http.Request) string
+	shadow bool
+}
+
+// A core is a Limit with all that holds beside it.
+type core struct {
+	*Limit
+	parts    []*part
+	policies policies
+	lines    lines
+}
+
+// Handler returns a handler that calls next for requests within the limits. It passes the ResponseWriter on as it is,
+// so that hijacking, flushing and trailers work. It panics if a field of l makes no sense, or next is nil.
+func (l *Limit) Handler(next http.Handler) http.Handler {
+	c := l.compiled()
+	if next == nil {
+		panic("throttle: inbound.Limit.Handler: next is nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
+}
+
+// HandlerFunc is Handler for a function.
+func (l *Limit) HandlerFunc(next http.HandlerFunc) http.HandlerFunc {
+	c := l.compiled()
+	if next == nil {
+		panic("throttle: inbound.Limit.HandlerFunc: next is nil")
+	}
+	return func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) }
+}
+
+// Stats is a snapshot of a Limit or a Keyed. Counts are since it was made.
+type Stats struct {
+	Keys      int    // that have units of their own
+	Admitted  uint64 // requests let in, those of Shadow that would not have been not counted; or calls
+	Refused   uint64 // requests refused, or that would have been but for Shadow; or calls
+	Newcomers uint64 // of both, those that came while the table was full, and shared what one key has
+	Waiting   int    // requests that are held
+}
+
+// Stats returns a snapshot. A request that And or Shared has refused counts as refused, and one that was held as what
+// became of it.
+func (l *Limit) Stats() Stats {
+	c := l.compiled()
+	s := c.parts[0].table.stats()
+	s.Waiting = int(c.lines.waiting.Load())
+	return s
+}
+
+// compiled makes the core once, and panics each time if it cannot: a program that recovers from the first panic must
+// not get a handler without limits from the second call.
+func (l *Limit) compiled() *core {
+	l.once.Do(func() {
+		c, err := newCore(l)
+		if err != nil {
+			l.wrong = err
+			return
+		}
+		l.core = c
+	})
+	if l.core == nil {
+		panic("throttle: inbound.Limit: " + l.wrong.Error())
+	}
+	return l.core
+}
+
+// newCore checks a Limit and all that belongs to it. The texts of errors name the field, and the value if it is short.
+//
+// What cannot be checked here fails closed later: a Tier that is not in Tiers has the Limits, a Key that returns "" for
+// everybody has one limit for everybody.
+func newCore(l *Limit) (*core, error) {
+	switch {
+	case l.Wait < 0:
+		return nil, fmt.Errorf("Wait is %v, must not be negative", l.Wait)
+	case l.MaxWaiting < 0:
+		return nil, fmt.Errorf("MaxWaiting is %d, must not be negative", l.MaxWaiting)
+	case len(l.And) >= maxParts:
+		return nil, fmt.Errorf("And has %d Limits; there may be %d", len(l.And), maxParts-1)
+	}
+	for i, s := range l.Shared {
+		if s == nil {
+			return nil, fmt.Errorf("Shared[%d] is nil", i)
+		}
+		if _, ok := s.(throttle.Adjuster); !ok && i < len(l.Shared)-1 {
+			return nil, fmt.Errorf("Shared[%d], a %T, has no Adjust; only the last may lack it", i, s)
+		}
+	}
+	c := &core{Limit: l, lines: newLines(l.Wait, l.MaxWaiting)}
+	for i, one := range append([]*Limit{l}, l.And...) {
+		if one == nil {
+			return nil, fmt.Errorf("And[%d] is nil", i-1)
+		}
+		if i > 0 && (len(one.And) > 0 || len(one.Shared) > 0 || one == l) {
+			return nil, fmt.Errorf("And[%d] has And or Shared itself", i-1)
+		}
+		p, err := one.compile()
+		if err != nil {
+			return nil, err
+		}
+		c.parts = append(c.parts, p)
+	}
+	c.policies = newPolicies(c.parts)
+	return c, nil
+}
+
+// compile makes the part of a Limit once; it may belong to several cores. own is another sync.Once than once, because
+// a Limit of And is compiled while the core of the other is being made.
+func (l *Limit) compile() (p *part, err error) {
+	l.own.Do(func() {
+		if l.part, err = newPart(l); err != nil {
+			l.wrong = err
+		}
+	})
+	if l.part == nil {
+		return nil, l.wrong
+	}
+	return l.part, nil
+}
+
+// newPart checks what a Limit counts by, and makes its table: all memory that it will ever need.
+func newPart(l *Limit) (*part, error) {
+	p := &part{
+		name: l.Name, seed: maphash.MakeSeed(), key: l.Key, cost: l.Cost, allow: l.Allow, shadow: l.Shadow,
+		tiers: map[string]int{}, tier: l.Tier,
+	}
+	if p.key == nil {
+		p.key = ByIP()
+	}
+	for i := range len(l.Name) {
+		if c := l.Name[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return nil, fmt.Errorf("Name %q has other characters than printable ASCII without quotation marks and backslashes", l.Name)
+		}
+	}
+	switch {
+	case l.MaxKeys < 0 || l.MaxKeys > mostKeys:
+		return nil, fmt.Errorf("MaxKeys is %d, must be from 0 to %d", l.MaxKeys, mostKeys)
+	case len(l.Tiers) > maxTiers:
+		return nil, fmt.Errorf("Tiers has %d names; there may be %d", len(l.Tiers), maxTiers)
+	case l.Tier == nil && len(l.Tiers) > 0:
+		return nil, fmt.Errorf("Tiers is set, and Tier is nil")
+	}
+	laws, err := newLaws(l.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("Limits: %w", err)
+	}
+	p.laws = append(p.laws, laws)
+	for name, limits := range l.Tiers {
+		if laws, err = newLaws(limits); err != nil {
+			return nil, fmt.Errorf("Tiers[%q]: %w", name, err)
+		}
+		p.tiers[name] = len(p.laws)
+		p.laws = append(p.laws, laws)
+	}
+	keys := l.MaxKeys
+	if keys == 0 {
+		keys = defaultKeys
+	}
+	p.table = newTable(p.laws, keys)
+	return p, nil
+}
+
+// newLaws reads limits. Example: {"10/s, 100/m", "5000/d window"} are three laws. They keep their order, which is that of
+// their names in RateLimit-Policy.
+func newLaws(texts []string) (laws []law, err error) {
+	for _, text := range texts {
+		specs, err := limit.ParseSpecs(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", text, err)
+		}
+		for _, s := range specs {
+			l, err := newLaw(s)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", text, err)
+			}
+			laws = append(laws, l)
+		}
+	}
+	if len(laws) > maxLaws {
+		return nil, fmt.Errorf("%d limits in %q; a key has memory for %d", len(laws), texts, maxLaws)
+	}
+	return laws, nil
+}
