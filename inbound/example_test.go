@@ -1,0 +1,104 @@
+package inbound_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"time"
+
+	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/inbound"
+)
+
+// A server behind a load balancer limits each client address, and each address space more loosely.
+func ExampleLimit() {
+	balancer := netip.MustParsePrefix("10.0.0.0/8")
+	api := inbound.Limit{
+		Limits: []string{"60/1h burst 3"},
+		Key:    inbound.ByIP(balancer),
+		And: []*inbound.Limit{{
+			Limits: []string{"600/1h burst 100"},
+			Key:    inbound.ByPrefix(24, 48, balancer),
+			Name:   "net",
+		}},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") })
+	server := api.Handler(mux)
+
+	for range 4 {
+		r := httptest.NewRequest(http.MethodGet, "/hello", nil)
+		r.RemoteAddr = "10.0.0.7:4711"
+		r.Header.Set("X-Forwarded-For", "1.1.1.1, 203.0.113.9") // the client wrote the first one
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, r)
+		fmt.Println(w.Code, left(w))
+	}
+	// Output:
+	// 200 [h 2 left of 3 net-h 99 left of 100]
+	// 200 [h 1 left of 3 net-h 98 left of 100]
+	// 200 [h 0 left of 3 net-h 97 left of 100]
+	// 429 [h 0 left of 3 net-h 97 left of 100]
+}
+
+// left is what an answer says of limits, as package hint reads it.
+func left(w *httptest.ResponseRecorder) (all []string) {
+	for _, q := range hint.Parse(w.Result(), time.Now()).Quotas {
+		all = append(all, fmt.Sprintf("%s %d left of %d", q.Name, q.Remaining, q.Limit))
+	}
+	return all
+}
+
+// Paying customers have other limits. The plan comes from whatever has checked the API key before.
+func ExampleLimit_tiers() {
+	plans := map[string]string{"k-123": "pro"}
+	api := inbound.Limit{
+		Limits: []string{"2/1h window"},
+		Key:    inbound.ByHeader("X-Api-Key"),
+		Tier:   func(r *http.Request) string { return plans[r.Header.Get("X-Api-Key")] },
+		Tiers:  map[string][]string{"pro": {"1000/1h window"}},
+	}
+	server := api.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {})
+
+	for _, key := range []string{"k-123", "k-456", "k-456", "k-456"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-Api-Key", key)
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, r)
+		fmt.Println(key, w.Code, left(w))
+	}
+	// Output:
+	// k-123 200 [h 999 left of 1000]
+	// k-456 200 [h 1 left of 2]
+	// k-456 200 [h 0 left of 2]
+	// k-456 429 [h 0 left of 2]
+}
+
+// Attempts to log in are limited for each user and for each address; a success forgives the user's.
+func ExampleKeyed() {
+	byUser := inbound.NewKeyed[string](0, "3/1h window")
+	byAddress := inbound.NewKeyed[netip.Addr](0, "100/1h window")
+	login := func(from netip.Addr, user, password string) string {
+		switch {
+		case !byAddress.Allow(from, 1) || !byUser.Allow(user, 1):
+			return "try again later"
+		case password != "secret":
+			return "wrong password"
+		}
+		byUser.Forget(user)
+		return "welcome"
+	}
+
+	from := netip.MustParseAddr("203.0.113.9")
+	for _, password := range []string{"1234", "secret", "a", "b", "c", "secret"} {
+		fmt.Println(login(from, "alice", password))
+	}
+	// Output:
+	// wrong password
+	// welcome
+	// wrong password
+	// wrong password
+	// wrong password
+	// try again later
+}
