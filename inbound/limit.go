@@ -177,7 +177,7 @@ func (l *Limit) compiled() *core {
 		l.core = c
 	})
 	if l.core == nil {
-		panic("throttle: inbound.Limit: " + l.wrong.Error())
+		panic("throttle: " + l.wrong.Error())
 	}
 	return l.core
 }
@@ -189,27 +189,27 @@ func (l *Limit) compiled() *core {
 func newCore(l *Limit) (*core, error) {
 	switch {
 	case l.Wait < 0:
-		return nil, fmt.Errorf("Wait is %v, must not be negative", l.Wait)
+		return nil, fmt.Errorf("inbound.Limit: Wait is %v, must not be negative", l.Wait)
 	case l.MaxWaiting < 0:
-		return nil, fmt.Errorf("MaxWaiting is %d, must not be negative", l.MaxWaiting)
+		return nil, fmt.Errorf("inbound.Limit: MaxWaiting is %d, must not be negative", l.MaxWaiting)
 	case len(l.And) >= maxParts:
-		return nil, fmt.Errorf("And has %d Limits; there may be %d", len(l.And), maxParts-1)
+		return nil, fmt.Errorf("inbound.Limit: And has %d Limits; there may be %d", len(l.And), maxParts-1)
 	}
 	for i, s := range l.Shared {
 		if s == nil {
-			return nil, fmt.Errorf("Shared[%d] is nil", i)
+			return nil, fmt.Errorf("inbound.Limit: Shared[%d] is nil", i)
 		}
 		if _, ok := s.(throttle.Adjuster); !ok && i < len(l.Shared)-1 {
-			return nil, fmt.Errorf("Shared[%d], a %T, has no Adjust; only the last may lack it", i, s)
+			return nil, fmt.Errorf("inbound.Limit: Shared[%d], a %T, has no Adjust; only the last may lack it", i, s)
 		}
 	}
 	c := &core{Limit: l, lines: newLines(l.Wait, l.MaxWaiting)}
 	for i, one := range append([]*Limit{l}, l.And...) {
 		if one == nil {
-			return nil, fmt.Errorf("And[%d] is nil", i-1)
+			return nil, fmt.Errorf("inbound.Limit: And[%d] is nil", i-1)
 		}
 		if i > 0 && (len(one.And) > 0 || len(one.Shared) > 0 || one == l) {
-			return nil, fmt.Errorf("And[%d] has And or Shared itself", i-1)
+			return nil, fmt.Errorf("inbound.Limit: And[%d] has And or Shared itself", i-1)
 		}
 		p, err := one.compile()
 		if err != nil {
@@ -246,25 +246,25 @@ func newPart(l *Limit) (*part, error) {
 	}
 	for i := range len(l.Name) {
 		if c := l.Name[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return nil, fmt.Errorf("Name %q has other characters than printable ASCII without quotation marks and backslashes", l.Name)
+			return nil, fmt.Errorf("inbound.Limit: Name %q has other characters than printable ASCII without quotation marks and backslashes", l.Name)
 		}
 	}
 	switch {
 	case l.MaxKeys < 0 || l.MaxKeys > mostKeys:
-		return nil, fmt.Errorf("MaxKeys is %d, must be from 0 to %d", l.MaxKeys, mostKeys)
+		return nil, fmt.Errorf("inbound.Limit: MaxKeys is %d, must be from 0 to %d", l.MaxKeys, mostKeys)
 	case len(l.Tiers) > maxTiers:
-		return nil, fmt.Errorf("Tiers has %d names; there may be %d", len(l.Tiers), maxTiers)
+		return nil, fmt.Errorf("inbound.Limit: Tiers has %d names; there may be %d", len(l.Tiers), maxTiers)
 	case l.Tier == nil && len(l.Tiers) > 0:
-		return nil, fmt.Errorf("Tiers is set, and Tier is nil")
+		return nil, fmt.Errorf("inbound.Limit: Tiers is set, and Tier is nil")
 	}
 	laws, err := newLaws(l.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("Limits: %w", err)
+		return nil, fmt.Errorf("inbound.Limit: Limits: %w", err)
 	}
 	p.laws = append(p.laws, laws)
 	for name, limits := range l.Tiers {
 		if laws, err = newLaws(limits); err != nil {
-			return nil, fmt.Errorf("Tiers[%q]: %w", name, err)
+			return nil, fmt.Errorf("inbound.Limit: Tiers[%q]: %w", name, err)
 		}
 		p.tiers[name] = len(p.laws)
 		p.laws = append(p.laws, laws)
