@@ -31,8 +31,8 @@ const module = "github.com/go-throttle/throttle"
 // A house member is a package of this module, and what it may import of the others.
 type member struct {
 	dir string
-	may []string
-	own bool // it imports the standard library alone beside them
+	may []string // "": the root
+	own bool     // it imports the standard library alone beside them
 }
 
 // house is the module from the highest package to the lowest. The compiler forbids circles; this keeps
@@ -42,6 +42,7 @@ var house = []member{
 	{dir: "soak", own: true},        // tests alone
 	{dir: "integration", own: true}, // tests alone
 	{dir: "inbound", may: []string{".", "internal/limit"}, own: true},
+	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "fleet", may: []string{"internal/limit", "hint"}},
 	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint"}},
 	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
@@ -55,7 +56,7 @@ var house = []member{
 // in its three parts, what may be sent again, and the keys.
 var (
 	knowHTTP  = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go"}
-	aboutHTTP = []string{"hint", "throttletest", "inbound"}
+	aboutHTTP = []string{"hint", "throttletest", "inbound", "throttledebug"}
 )
 
 // mayUse are the modules that a package may import from.
@@ -77,7 +78,7 @@ var fewComments = []string{}
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
 	var lines []string
-	for _, dir := range []string{".", "fleet", "hint", "inbound", "throttletest"} {
+	for _, dir := range []string{".", "fleet", "hint", "inbound", "throttledebug", "throttletest"} {
 		lines = append(lines, parseSource(t, dir).api()...)
 	}
 	slices.Sort(lines)

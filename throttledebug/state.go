@@ -1,0 +1,150 @@
+package throttledebug
+
+import (
+	"bufio"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet"
+)
+
+// This file is the page for programs. Its fields are those of throttle.KeyStats, times in seconds; what is zero, unset
+// or unknown is left out, except for key, waiting and sent.
+
+// keyState is one key. Pointers tell 0 from unknown: a bucket that is used up has "tokens": 0, and a key without a
+// limiter has none.
+type keyState struct {
+	// The key is not quoted here, because JSON can hold nearly all: what is not UTF-8 is replaced by U+FFFD.
+	Key string `json:"key"`
+
+	// The line: how many wait, since when the oldest, for what the first, until when it does, and of which flows they are.
+	Waiting int            `json:"waiting"`
+	Oldest  time.Time      `json:"oldest,omitzero"`
+	Reason  string         `json:"reason,omitzero"`
+	Until   time.Time      `json:"until,omitzero"`
+	Flows   map[string]int `json:"flows,omitempty"`
+
+	// The counts since the key was made, and the attempts under way.
+	Sent      uint64 `json:"sent"`
+	Throttled uint64 `json:"throttled,omitzero"`
+	Retried   uint64 `json:"retried,omitzero"`
+	Refused   uint64 `json:"refused,omitzero"`
+	InFlight  int    `json:"in_flight,omitzero"`
+
+	// The configured limit in units per second, and the units ready now. Absent: no limiter of this module sets one.
+	Limit  *float64 `json:"limit,omitzero"`
+	Tokens *float64 `json:"tokens,omitzero"`
+
+	// The gate: why it is closed, and for how many seconds more. Without cause it is open.
+	Cause     string  `json:"cause,omitzero"`
+	ClosedFor float64 `json:"closed_for,omitzero"`
+
+	Learned []learnedState `json:"learned,omitzero"`
+}
+
+// learnedState is one limit that was learned. "remaining": 0 is something else than nothing said of what remains.
+type learnedState struct {
+	Source string `json:"source,omitzero"`
+	Name   string `json:"name,omitzero"`
+	Unit   string `json:"unit,omitzero"`
+
+	// Units in a window, and units left in it.
+	Limit     *int64 `json:"limit,omitzero"`
+	Remaining *int64 `json:"remaining,omitzero"`
+
+	// The length of the window, and how much of it is left, in seconds.
+	Window float64  `json:"window,omitzero"`
+	Reset  *float64 `json:"reset,omitzero"`
+
+	// At which calls start because of it, in units per second. Absent: they are not spaced.
+	Rate *float64 `json:"rate,omitzero"`
+}
+
+// transportState is one Transport. It has an error or keys, in the order of the query; [] if there are none. What it says
+// of a fleet is fleet.Stats as it is, with times in nanoseconds.
+type transportState struct {
+	Name  string       `json:"name"`
+	Error string       `json:"error,omitzero"`
+	Fleet *fleet.Stats `json:"fleet,omitzero"`
+	Keys  []keyState   `json:"keys"`
+}
+
+// state serves /state.json. It writes one Transport after the other, because 10,000 keys take some megabytes. Keys are
+// in the order of the query, which limit cuts short over all Transports together: with sort=throttled&limit=5 a program
+// gets the five worst keys, each below its Transport, and the other Transports with no keys.
+func (p *page) state(w http.ResponseWriter, r *http.Request) {
+	s, v := p.board.now(), parseView(r.URL.Query())
+	most := len(s.rows)
+	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && n >= 0 {
+		most = min(n, most)
+	}
+	rows, _ := v.rows(s, most)
+	by := map[string][]keyState{}
+	for _, r := range rows {
+		by[r.name] = append(by[r.name], keyStateOf(r))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriter(w)
+	defer out.Flush()
+	out.WriteString(`{"time":"` + s.at.UTC().Format(time.RFC3339Nano) + `","transports":[`)
+	for i, name := range s.names {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		t := transportState{Name: name, Keys: by[name]}
+		if t.Keys == nil {
+			t.Keys = []keyState{}
+		}
+		if p.board.transports[name] == nil {
+			t.Error = "the Transport is nil"
+		}
+		if f, ok := s.fleets[name]; ok {
+			t.Fleet = &f
+		}
+		out.WriteByte('\n')
+		out.Write(encode(t))
+	}
+	out.WriteString("\n]}\n")
+}
+
+// keyStateOf is one row. A value that JSON cannot hold, such as an infinite limit, is left out as if it were not set.
+func keyStateOf(r *row) keyState {
+	k := keyState{
+		Key: r.Key, Waiting: r.Waiting, Oldest: r.Oldest, Flows: r.Flows, InFlight: r.InFlight,
+		ClosedFor: r.ClosedFor.Seconds(), Cause: r.Cause,
+		Sent: r.Sent, Throttled: r.Throttled, Retried: r.Retried, Refused: r.Refused,
+		Reason: r.Reason, Until: r.Until, Tokens: finite(r.tokens()), Limit: finite(r.limit()),
+	}
+	for _, l := range r.Learned {
+		k.Learned = append(k.Learned, learnedStateOf(l))
+	}
+	return k
+}
+
+// learnedStateOf is one limit. What is unknown is left out, and so is a rate that spaces nothing.
+func learnedStateOf(l throttle.Learned) learnedState {
+	s := learnedState{Source: l.Source, Name: l.Name, Unit: l.Unit, Window: l.Window.Seconds()}
+	if l.Limit >= 0 {
+		s.Limit = &l.Limit
+	}
+	if l.Remaining >= 0 {
+		s.Remaining = &l.Remaining
+	}
+	if l.Reset >= 0 {
+		reset := l.Reset.Seconds()
+		s.Reset = &reset
+	}
+	s.Rate = finite(float64(l.Rate), l.Rate < math.MaxFloat64)
+	return s
+}
+
+// finite is a value that JSON can hold, or nil.
+func finite(x float64, ok bool) *float64 {
+	if !ok || math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
