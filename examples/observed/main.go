@@ -1,0 +1,124 @@
+// Observed sends traffic through a throttled client and shows it live in a browser: open the address that it prints.
+//
+// Run it from the root of the repository:
+//
+//	go run ./examples/observed
+//
+// The page is that of package throttledebug, on the loopback interface, with buttons that pause and resume. The traffic
+// has three keys, for an upstream of its own:
+//
+//	api     quickstart's calls, 400 by 32 workers again and again, under a limit of 100/s that the client knows
+//	search  a limit of 20/s that the client has to find, because only 429s show it
+//	mail    an upstream that is down for 4 of every 20 seconds, and says so by 503 with Retry-After
+//
+// Flags:
+//
+//	-listen   where the page is served
+//	-forever  until it is interrupted, not for a minute
+//	-brief    one short round of calls, then print what the page says
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/examples/internal/calls"
+	"github.com/go-throttle/throttle/examples/internal/console"
+	"github.com/go-throttle/throttle/throttledebug"
+)
+
+// config is what the flags say.
+type config struct {
+	listen  string
+	forever bool
+	brief   bool
+}
+
+func main() {
+	var cfg config
+	p := console.New("observed", "Observed sends traffic through a throttled client and shows it live in a browser.")
+	p.Flags.StringVar(&cfg.listen, "listen", "127.0.0.1:8089", "where the page is served; port 0: any that is free")
+	p.Flags.BoolVar(&cfg.forever, "forever", false, "run until it is interrupted, not for a minute")
+	p.Flags.BoolVar(&cfg.brief, "brief", false, "make one short round of calls, then print what the page says")
+	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
+}
+
+// run starts the upstream, the page and the traffic, and ends them after a while.
+func run(ctx context.Context, cfg config, out io.Writer) error {
+	upstream, _, err := serve("127.0.0.1:0", newUpstream())
+	if err != nil {
+		return err
+	}
+	defer upstream.Close()
+
+	pool := calls.Pool(64)
+	defer pool.CloseIdleConnections()
+	client := &throttle.Transport{Base: pool, Key: byPath, LimiterFor: limits}
+
+	mux := http.NewServeMux()
+	page := throttledebug.Controls(map[string]*throttle.Transport{"observed": client})
+	mux.Handle("/debug/throttle/", http.StripPrefix("/debug/throttle", page))
+	server, address, err := serve(cfg.listen, mux)
+	if err != nil {
+		return err
+	}
+	defer server.Close() // ends the streams of open pages, too
+	url := "http://" + address + "/debug/throttle/"
+	fmt.Fprintf(out, "The page: %s\n", url)
+
+	until := ctx
+	if !cfg.forever {
+		var end context.CancelFunc
+		until, end = context.WithTimeout(ctx, time.Minute)
+		defer end()
+	}
+	send(until, &http.Client{Transport: client}, "http://"+upstream.Addr, cfg.brief)
+	if cfg.brief && ctx.Err() == nil {
+		return report(ctx, out, url)
+	}
+	return ctx.Err()
+}
+
+// byPath is the key of a request: the first word of its path. All keys have the same host here.
+func byPath(req *http.Request) string { return req.URL.Path[1:] }
+
+// limits are what the client knows of the upstream.
+func limits(key string) throttle.Limiter {
+	if key == "api" {
+		return throttle.NewBucket(100, 10)
+	}
+	return nil
+}
+
+// serve listens and answers in a goroutine, until Close. It returns the address too, whose port may have been 0.
+func serve(address string, h http.Handler) (*http.Server, string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, "", err
+	}
+	s := &http.Server{Addr: l.Addr().String(), Handler: h}
+	go func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Println("observed:", err)
+		}
+	}()
+	return s, s.Addr, nil
+}
+
+// report prints what the page says of each key.
+func report(ctx context.Context, out io.Writer, url string) error {
+	keys, err := states(ctx, url+"state.json")
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		fmt.Fprintf(out, "%-7s %4d sent, %3d throttled, %3d waiting\n", k.Key, k.Sent, k.Throttled, k.Waiting)
+	}
+	return nil
+}
