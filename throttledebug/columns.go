@@ -46,7 +46,7 @@ var columns = []column{
 		cell:    func(r *row, at time.Time) string { return span(r.waited(at)) }},
 	wide(number("in_flight", "In flight", "attempts without a response yet, or slots held", func(r *row) int { return r.InFlight })),
 	number("sent", "Sent", "attempts sent", func(r *row) uint64 { return r.Sent }),
-	number("throttled", "Throttled", "attempts that the upstream throttled", func(r *row) uint64 { return r.Throttled }),
+	wide(number("throttled", "Throttled", "attempts that the upstream throttled", func(r *row) uint64 { return r.Throttled })),
 	wide(number("retried", "Retried", "attempts after a call's first", func(r *row) uint64 { return r.Retried })),
 	wide(number("refused", "Refused", "calls that this side refused", func(r *row) uint64 { return r.Refused })),
 	{id: "tokens", title: "Tokens", help: "units ready now; negative: a debt", wide: true, up: true,
