@@ -34,6 +34,9 @@
 // throttle.reason is one of throttle.Event. An attempt that does not have to wait is in the counters and not in the
 // histogram. Gauges without a value, such as the limit of a key that has none, are not observed.
 //
+// The recipe Metrics in examples/recipes serves them to Prometheus, through the exporter of OpenTelemetry, which makes
+// throttle_client_requests_total of throttle.client.requests. docs/grafana.json is a dashboard for that.
+//
 // Waits alone do not show that a limit is nearly used up: calls that are spaced wait for at most one unit's time. Watch
 // tokens, and what is admitted beside the limit.
 //
