@@ -43,6 +43,7 @@ var house = []member{
 	{dir: "integration", own: true}, // tests alone
 	{dir: "inbound", may: []string{".", "internal/limit"}, own: true},
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
+	{dir: "throttlelog", may: []string{"."}, own: true},
 	{dir: "fleet", may: []string{"internal/limit", "hint"}},
 	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint"}},
 	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
@@ -78,7 +79,7 @@ var fewComments = []string{}
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
 	var lines []string
-	for _, dir := range []string{".", "fleet", "hint", "inbound", "throttledebug", "throttletest"} {
+	for _, dir := range []string{".", "fleet", "hint", "inbound", "throttledebug", "throttlelog", "throttletest"} {
 		lines = append(lines, parseSource(t, dir).api()...)
 	}
 	slices.Sort(lines)

@@ -49,7 +49,7 @@
 //
 // # Debugging
 //
-// The library never logs. Transport.Hooks see every wait, refusal and retry; [Transport.Stats] and
+// The core never logs; package throttlelog does. Transport.Hooks see every wait, refusal and retry; [Transport.Stats] and
 // [Queue.Stats] show what is waiting, and why the gate is closed.
 //
 // # Testing
