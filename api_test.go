@@ -45,11 +45,12 @@ var house = []member{
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},
 	{dir: "fleet", may: []string{"internal/limit", "hint"}},
-	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint"}},
+	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint", "usage"}},
 	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
 	{dir: "internal/upstream", may: []string{"internal/limit", "hint"}},
 	{dir: "internal/limit"},
 	{dir: "hint", own: true},
+	{dir: "usage", own: true},
 	{dir: "throttletest", own: true},
 }
 
@@ -57,7 +58,7 @@ var house = []member{
 // in its three parts, what may be sent again, and the keys.
 var (
 	knowHTTP  = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go"}
-	aboutHTTP = []string{"hint", "throttletest", "inbound", "throttledebug"}
+	aboutHTTP = []string{"hint", "usage", "throttletest", "inbound", "throttledebug"}
 )
 
 // mayUse are the modules that a package may import from.
@@ -79,7 +80,7 @@ var fewComments = []string{}
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
 	var lines []string
-	for _, dir := range []string{".", "fleet", "hint", "inbound", "throttledebug", "throttlelog", "throttletest"} {
+	for _, dir := range []string{".", "fleet", "hint", "inbound", "throttledebug", "throttlelog", "throttletest", "usage"} {
 		lines = append(lines, parseSource(t, dir).api()...)
 	}
 	slices.Sort(lines)

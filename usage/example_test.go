@@ -1,0 +1,65 @@
+package usage_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-throttle/throttle/usage"
+)
+
+func ExampleParse() {
+	body := `{"choices": [{"message": {"content": "Hi!"}}], "usage": {"prompt_tokens": 19, "completion_tokens": 10}}`
+	if u, ok := usage.Parse("application/json", []byte(body)); ok {
+		fmt.Println(u.Input, "in,", u.Output, "out, final:", u.Final)
+	}
+	// Output: 19 in, 10 out, final: true
+}
+
+// A Watcher sees a stream as it passes. The caller reads it as usual.
+func ExampleWatch() {
+	resp := &http.Response{
+		Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(strings.NewReader(`data: {"choices":[{"delta":{"content":"Hi!"},"finish_reason":null}],"usage":null}
+
+data: {"choices":[],"usage":{"prompt_tokens":19,"completion_tokens":10}}
+
+data: [DONE]
+
+`)),
+	}
+	w := usage.Watch(resp.Header)
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(resp.Body, w), resp.Body}
+
+	b, _ := io.ReadAll(resp.Body)
+	u, _ := w.Usage()
+	fmt.Println(len(b), "bytes:", u.Input, "in,", u.Output, "out")
+	// Output: 171 bytes: 19 in, 10 out
+}
+
+// Some APIs answer 200 and refuse in the body. How long to wait follows from what they say: here 100 points are
+// missing, and 50 come back in a second.
+func ExampleWatcher_Refusal() {
+	w := usage.Watch(http.Header{"Content-Type": {"application/json"}})
+	io.WriteString(w, `{
+		"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}],
+		"extensions": {"cost": {"requestedQueryCost": 120, "actualQueryCost": null,
+			"throttleStatus": {"maximumAvailable": 1000, "currentlyAvailable": 20, "restoreRate": 50}}}
+	}`)
+	if r, ok := w.Refusal(); ok {
+		fmt.Println(r.Code, r.RetryAfter)
+	}
+	// Output: THROTTLED 2s
+}
+
+// An API of one's own needs a row.
+func ExampleParser() {
+	p := &usage.Parser{Dialects: []usage.Dialect{{Input: "meta.billed.in", Output: "meta.billed.out"}}}
+	u, _ := p.Parse("application/json", []byte(`{"meta": {"billed": {"in": 12, "out": 5}}}`))
+	fmt.Println(u.Input, u.Output)
+	// Output: 12 5
+}

@@ -1,0 +1,172 @@
+package usage
+
+import (
+	"slices"
+	"strings"
+)
+
+// This file turns rows into a tree of member names, which the scanner walks while it reads a document, and into
+// the words that a line must contain to be worth reading.
+//
+// An example with one row, {Input: "usage.in", Output: "usage.out", Last: "end"}:
+//
+//	0 (document) -+- 1 usage -+- 2 in   input, needs a mark
+//	              |           +- 3 out  output, needs a mark
+//	              +- 4 end              mark, closes
+//
+// and the words are "usage" with its quotes, for both places. A document that says something has the names of a
+// whole path, so it also has the longest of them.
+
+// How much of a row is used.
+const (
+	maxName  = 64 // bytes of a member's name, and of an error's code
+	maxDepth = 8  // names of a place
+)
+
+// A role is what a value at a place means.
+type role uint8
+
+const (
+	nothing role = iota
+	// Those of Usage have the order of its fields.
+	input
+	output
+	cacheRead
+	cacheWrite
+	reasoning
+	points
+	wanted
+	available
+	rate
+	code
+	message
+	delay
+	mark       // only whether it is null matters
+	capacity   // of a request: the bound of its output
+	attachment // of a request: a file in a string
+)
+
+// numeric reports whether values of that role are numbers.
+func (r role) numeric() bool { return r >= input && r <= rate || r == capacity }
+
+// textual reports whether values of that role are strings.
+func (r role) textual() bool { return r >= code && r <= delay }
+
+// A node is a place. Its children are a list: first is the first of them, and next the sibling after it.
+type node struct {
+	name        string
+	first, next int16 // 0: none
+	role        role
+	sum         bool // values are added up
+	closes      bool // a value that is not null closes a stream
+	open        bool // null says that the stream goes on
+	needs       bool // numbers here are closing ones only with a value that closes
+	codes       *codes
+}
+
+// codes are the codes of errors at a place that mean a refusal.
+type codes struct{ throttled, overloaded []string }
+
+// A tree is all places of some rows. Node 0 is the document itself. It does not change once it has been made.
+type tree struct {
+	nodes []node
+	words finder
+}
+
+// grow makes the tree of all rows. A place that an earlier row has given a role keeps it.
+func grow(tables ...[]Dialect) *tree {
+	t := &tree{nodes: make([]node, 1)}
+	var words []string
+	for _, rows := range tables {
+		for i := range rows {
+			words = t.row(&rows[i], words)
+		}
+	}
+	t.words = find(append(words, field+lastWord, field+" "+lastWord))
+	return t
+}
+
+// row adds the places of d, and to words those that a document with its numbers or codes contains.
+func (t *tree) row(d *Dialect, words []string) []string {
+	for i, path := range [...]string{d.Input, d.Output, d.CacheRead, d.CacheWrite, d.Reasoning, d.Points} {
+		if n := t.place(path, input+role(i)); n != nil {
+			n.sum = d.Sum && n.role == points
+			n.needs = n.needs || d.Last != ""
+			words = append(words, longest(path))
+		}
+	}
+	for i, path := range [...]string{d.Wanted, d.Available, d.Rate} {
+		t.place(path, wanted+role(i))
+	}
+	if n := t.place(d.Last, mark); n != nil {
+		n.closes = true
+	}
+	if n := t.place(d.More, mark); n != nil {
+		n.open = true
+	}
+	t.place(d.Message, message)
+	t.place(d.Delay, delay)
+	if n := t.place(d.Code, code); n != nil {
+		if n.codes == nil {
+			n.codes = new(codes)
+		}
+		n.codes.throttled = append(n.codes.throttled, d.Throttled...)
+		n.codes.overloaded = append(n.codes.overloaded, d.Overloaded...)
+		for _, c := range slices.Concat(d.Throttled, d.Overloaded) {
+			if c != "" {
+				words = append(words, `"`+c+`"`)
+			}
+		}
+	}
+	return words
+}
+
+// place returns the node of path, and gives it a role if it has none. It returns nil if there is no such node,
+// or an earlier row has given it another role: a place has one meaning. A path that is too long, and what would
+// be beyond 32,767 nodes, is left out.
+func (t *tree) place(path string, r role) *node {
+	names := strings.Split(path, ".")
+	if path == "" || len(names) > maxDepth || len(t.nodes)+maxDepth > 1<<15-1 {
+		return nil
+	}
+	at := int16(0)
+	for _, name := range names {
+		at = t.child(at, name)
+	}
+	n := &t.nodes[at]
+	if n.role == nothing {
+		n.role = r
+	}
+	if n.role != r {
+		return nil
+	}
+	return n
+}
+
+// child returns the child of that name, and adds it if there is none.
+func (t *tree) child(parent int16, name string) int16 {
+	if at := t.find(parent, []byte(name)); at > 0 {
+		return at
+	}
+	at := int16(len(t.nodes))
+	t.nodes = append(t.nodes, node{name: name, next: t.nodes[parent].first})
+	t.nodes[parent].first = at
+	return at
+}
+
+// find returns the child of that name; 0 if there is none. The document has some 15 children and other nodes have
+// fewer, so a list does.
+func (t *tree) find(parent int16, name []byte) int16 {
+	at := t.nodes[parent].first
+	for at > 0 && t.nodes[at].name != string(name) {
+		at = t.nodes[at].next
+	}
+	return at
+}
+
+// longest returns the longest member name of a path with its quotes. A document with that path contains it. For
+// example, it is "rateLimit" of data.rateLimit.cost.
+func longest(path string) string {
+	names := strings.Split(path, ".")
+	return `"` + slices.MaxFunc(names, func(a, b string) int { return len(a) - len(b) }) + `"`
+}
