@@ -63,3 +63,17 @@ func ExampleParser() {
 	fmt.Println(u.Input, u.Output)
 	// Output: 12 5
 }
+
+// A law says what to take before a request, and what to give back after it: here 500 tokens were held, because the
+// provider holds max_tokens, and 29 were used.
+func ExampleLaw() {
+	body := `{"model": "gpt-4.1", "max_tokens": 500, "messages": [{"role": "user", "content": "Hello!"}]}`
+	req, _ := http.NewRequest("POST", "https://api.openai.com/v1/chat/completions", strings.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+
+	law := usage.OpenAI()
+	held := law.Hold(req)
+	cost := law.Settle(held, usage.Usage{Input: 19, Output: 10, Final: true})
+	fmt.Println(held, cost)
+	// Output: 500 29
+}
