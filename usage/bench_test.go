@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,18 +45,27 @@ func traffic() map[string]struct {
 	}
 }
 
-// The rest of a body's way is a copy at 10 GB/s at best, so the pieces are those that come from a connection.
+// pieces cuts a body into pieces of one size, or into events: 0.
+func pieces(body []byte, size int) (all [][]byte) {
+	if size == 0 {
+		return bytes.SplitAfter(body, []byte("\n\n"))
+	}
+	return slices.Collect(slices.Chunk(body, size))
+}
+
+// The pieces are those that come from a connection.
 func BenchmarkWatcher(b *testing.B) {
 	for name, t := range traffic() {
 		header := http.Header{"Content-Type": {t.typ}}
-		for _, size := range []int{512, 4 << 10, 32 << 10} {
+		for _, size := range []int{0, 512, 4 << 10, 32 << 10} {
+			all := pieces(t.body, size)
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
 				b.SetBytes(int64(len(t.body)))
 				b.ReportAllocs()
 				for b.Loop() {
 					w := Watch(header)
-					for body := t.body; len(body) > 0; body = body[min(size, len(body)):] {
-						w.Write(body[:min(size, len(body))])
+					for _, p := range all {
+						w.Write(p)
 					}
 					if u, ok := w.Usage(); !ok {
 						b.Fatal(u)

@@ -262,7 +262,11 @@ func (s *scanner) skip(p []byte, i int) int {
 	for i = bracket(p, i); i < len(p); i = bracket(p, i+1) {
 		switch p[i] {
 		case '"':
-			s.state = inSkipString
+			if end := special(p, i+1); end < len(p) && p[end] == '"' {
+				i = end
+				continue
+			}
+			s.state = inSkipString // with an escape, or its end is in the next piece
 			return i + 1
 		case '{', '[':
 			s.skipped++

@@ -55,7 +55,8 @@ func (r role) textual() bool { return r >= code && r <= delay }
 // A node is a place. Its children are a list: first is the first of them, and next the sibling after it.
 type node struct {
 	name        string
-	first, next int16 // 0: none
+	first, next int16  // 0: none
+	letters     uint64 // of the children's names, see letter
 	role        role
 	sum         bool // values are added up
 	closes      bool // a value that is not null closes a stream
@@ -151,12 +152,23 @@ func (t *tree) child(parent int16, name string) int16 {
 	at := int16(len(t.nodes))
 	t.nodes = append(t.nodes, node{name: name, next: t.nodes[parent].first})
 	t.nodes[parent].first = at
+	t.nodes[parent].letters |= letter([]byte(name))
 	return at
 }
 
-// find returns the child of that name; 0 if there is none. The document has some 15 children and other nodes have
-// fewer, so a list does.
+// letter stands for the length and the first letter of a name, as one of 64 bits.
+func letter(name []byte) uint64 {
+	if len(name) == 0 {
+		return 1
+	}
+	return 1 << ((7*uint(len(name)) + uint(name[0])) % 64)
+}
+
+// find returns the child of that name; 0 if there is none. Most names are known to be none by their letter alone.
 func (t *tree) find(parent int16, name []byte) int16 {
+	if t.nodes[parent].letters&letter(name) == 0 {
+		return 0
+	}
 	at := t.nodes[parent].first
 	for at > 0 && t.nodes[at].name != string(name) {
 		at = t.nodes[at].next
