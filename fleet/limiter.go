@@ -142,7 +142,7 @@ type Stats struct {
 	RoundTrip time.Duration // to the store, smoothed
 	Trips     uint64        // requests to the store
 	Failed    uint64        // those that failed or came back too late to be of use
-	Err       error         // of the latest one that has come back; nil: it was answered
+	Err       error         `json:"-"` // of the latest one that has come back; nil: it was answered
 	Granted   uint64        // units
 	Used      uint64        // units that calls have taken, those of the share included
 	Expired   uint64        // units that nobody has used in time, or that a pause has dropped

@@ -42,7 +42,7 @@ type config struct {
 
 func main() {
 	var cfg config
-	p := console.New("observed", "Observed sends traffic through a throttled client and shows it live in a browser.")
+	p := console.New("observed", "Observed sends traffic through a throttled client and shows it in a browser.")
 	p.Flags.StringVar(&cfg.listen, "listen", "127.0.0.1:8089", "where the page is served; port 0: any that is free")
 	p.Flags.BoolVar(&cfg.forever, "forever", false, "run until it is interrupted, not for a minute")
 	p.Flags.BoolVar(&cfg.brief, "brief", false, "make one short round of calls, then print what the page says")
