@@ -33,7 +33,7 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 		}
 	})
 	defer stop()
-	_, soft := l.supply.breaker.times()
+	_, soft := l.supply.common.times()
 	late := time.NewTimer(soft)
 	defer late.Stop()
 	for over := false; ; {
@@ -53,7 +53,9 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 
 // asking reports whether a request is out that the store is expected to answer.
 func (l *Limiter) asking() (out bool) {
-	up, _, _ := l.supply.breaker.look()
-	l.account.UnderLock(func() { out = l.supply.out != nil })
-	return up && out
+	l.account.UnderLock(func() {
+		up, _, _ := l.supply.breaker.look()
+		out = up && l.supply.out != nil
+	})
+	return out
 }

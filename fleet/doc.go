@@ -46,8 +46,9 @@
 // # Usage
 //
 // Give all processes the same name, limit, burst and Validity. Several limits of one call can be joined by All of
-// package throttle, but they are granted one by one: a unit of one expires if the other has none within W, so
-// with a very slow limit among them units of the fast one are lost.
+// package throttle. If they are limits of one store that can do it (see [Store]), they are granted together, in one
+// request, and cost no more requests than one of them. A unit is not sent for while another limit of the call, shared
+// or local, is not ready for longer than the unit would be valid.
 //
 // The page docs/fleet.md in the repository has examples of the bound, what each fault costs, the settings and access rights of
 // Redis, the counters of [Stats] as metrics, and figures beside other libraries.
@@ -82,5 +83,6 @@
 //	message, answer             the later end of the pause holds
 //	reply executed, then lost   the units are lost: nothing is asked twice. A client that repeats a request by itself
 //	                            repeats its Seq, and the store answers as before
+//	request of several, of one  each limit has one request out at a time, so it is in one of the two
 //	SetLimit, answer            units in hand stay; the next request carries the new limit
 package fleet

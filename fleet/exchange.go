@@ -39,6 +39,17 @@ type exchange struct {
 // send starts a request for need units that a call waits for and as many more as seem useful. A request that is
 // given up and replaced here goes on by itself; its units count when they come.
 func (s *supply) send(now time.Time, need int, probe bool) {
+	parts := s.company(now, need, probe)
+	x, r := s.request(now, need, probe)
+	if len(parts) == 0 {
+		go s.run(x, r)
+		return
+	}
+	go runAll(append(parts, part{s, x, r}))
+}
+
+// request puts a request together.
+func (s *supply) request(now time.Time, need int, probe bool) (*exchange, Request) {
 	held, _, expired := s.hand.Held(now)
 	if expired > s.expired {
 		s.expired, s.wasted = expired, now
@@ -52,7 +63,7 @@ func (s *supply) send(now time.Time, need int, probe bool) {
 	s.tell(&r, x, now)
 	s.listen()
 	s.out = x
-	go s.run(x, r)
+	return x, r
 }
 
 // tell puts the news into a request, and its number. A pause stays among the news until an answer shows that it has

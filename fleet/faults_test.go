@@ -380,6 +380,7 @@ func TestFaults(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			limit, burst := rate.Limit(20+r.IntN(1000)), 1+r.IntN(50)
+			limit2, burst2, both := limit*rate.Limit(0.2+r.Float64()), max(1, r.IntN(2*burst)), seed%2 == 0
 			m, led, start := new(Memory), new(ledger), time.Now()
 			var ps []*process
 			cost := 1
@@ -388,6 +389,9 @@ func TestFaults(t *testing.T) {
 			}
 			for i := range 2 + r.IntN(8) {
 				p := newProcess(i, m, led, limit, burst, Options{Mode: Closed})
+				if both { // another limit of each call, which holds too
+					p.q = throttle.NewQueue(throttle.All(p.lim, New(p.link, "y", limit2, burst2, Options{Mode: Closed})), throttle.QueueOptions{})
+				}
 				spread := 1 + r.IntN(30)
 				p.link.trip = func() time.Duration {
 					d := time.Duration(rand.IntN(spread)) * time.Millisecond
@@ -412,6 +416,9 @@ func TestFaults(t *testing.T) {
 			killAll(ps[1:])
 			time.Sleep(time.Minute) // units for calls that wait may be dated 30 s ahead
 			checkBurst(t, led, start, time.Now(), limit, burst, bound(limit))
+			if both { // a call that costs more than the burst stands in for it
+				checkBurst(t, led, start, time.Now(), limit2, max(burst2, cost), bound(limit2))
+			}
 			for _, p := range ps {
 				if s := p.lim.Stats(); s.Held != 0 || s.Granted != s.Used+s.Expired {
 					t.Errorf("seed %d: %+v", seed, s)

@@ -49,33 +49,51 @@ type record struct {
 	win   int64 // in which window
 }
 
-// exchange is the whole law: the schedule is repaired, the member is found and counted, what it tells is taken in,
-// and what it needs and wants gets dates. A repeated request stops after the second step.
+// exchange is the whole law for one limit.
 func (s *state) exchange(now int64, r Request) Reply {
+	g := s.begin(now, &r)
+	return g.end(&r, g.wait)
+}
+
+// begin is the first half of the law: the schedule is repaired, the member is found and counted, what it tells is taken
+// in, and the date of what it needs is found. A repeated request stops after the second step.
+func (s *state) begin(now int64, r *Request) grant {
+	s.raised = false
 	s.heal(now, r.Known)
 	m := s.meet(now, r.Member)
-	switch {
-	case m.seq == r.Seq:
-		return m.reply
-	case m.seq > r.Seq:
-		return Reply{Members: s.size(), Known: Mark{now, s.next, s.pause}}
+	g := grant{state: s, now: now, every: 1e6 / float64(r.Limit), m: m, again: m.seq >= r.Seq}
+	if !g.again {
+		s.learn(now, r)
+		g.start(r)
 	}
-	s.raised = false
-	s.learn(now, &r)
-	g := grant{state: s, now: now, every: 1e6 / float64(r.Limit), m: m}
-	g.start(&r)
+	return g
+}
+
+// end is the second half: what the member needs and wants gets dates. latest is when the last of the limits that are
+// granted together has what is needed, from now.
+//
+// Example: a call pays 10/s, which has a unit now, and 10,000 a day, which has one in 8 s. The second one is granted.
+// The first one would expire long before the other is there, so it is not: the member asks for it again in 8 s.
+func (g *grant) end(r *Request, latest float64) Reply {
+	s := g.state
+	switch {
+	case g.again && g.m.seq == r.Seq:
+		return g.m.reply
+	case g.again:
+		return Reply{Members: s.size(), Known: Mark{g.now, s.next, s.pause}}
+	}
 	reply := Reply{Members: s.size()}
-	if g.need(&r, &reply) {
-		g.ahead(&r, &reply)
+	if g.wait >= latest-float64(horizon(r.Validity).Microseconds()) && g.need(r, &reply) {
+		g.ahead(r, &reply)
 	}
 	if len(reply.Runs) > 0 {
-		s.next = now + up(g.rel)
+		s.next = g.now + up(g.rel)
 	}
-	if s.pause > now {
-		reply.Pause = time.Duration(s.pause-now) * time.Microsecond
+	if s.pause > g.now {
+		reply.Pause = time.Duration(s.pause-g.now) * time.Microsecond
 	}
-	reply.Known = Mark{now, s.next, s.pause}
-	m.seq, m.reply = r.Seq, reply
+	reply.Known = Mark{g.now, s.next, s.pause}
+	g.m.seq, g.m.reply = r.Seq, reply
 	return reply
 }
 
@@ -179,41 +197,48 @@ type grant struct {
 	now   int64
 	every float64 // microseconds a unit
 	rel   float64 // the date of the next unit, from now
+	wait  float64 // that of what is needed
+	lent  bool    // which is on loan
+	again bool    // the request was executed before, or a later one
 }
 
-// start finds the date of the next unit: not before the pause is over, and no further back than the burst.
+// start finds the date of the next unit: not before the pause is over, and no further back than the burst. What a
+// call waits for gets one date: that of the last of its units, or if it costs more than the burst that of the
+// burst's last one, and the rest is a debt.
 func (g *grant) start(r *Request) {
 	next := max(g.next, g.pause, g.now-int64(float64(r.Burst-1)*g.every))
 	g.rel = float64(next - g.now)
+	if r.Need <= 0 {
+		return
+	}
+	g.wait = max(0, g.rel+float64(min(r.Need, r.Burst)-1)*g.every)
+	if g.lent = g.wait > 0 && g.lends(r); g.lent {
+		g.wait = 0
+	}
 }
 
-// need grants what a call waits for, at one date: that of the last of its units, or if it costs more than the
-// burst that of the burst's last one, and the rest is a debt. It reports whether more may follow.
+// need grants what a call waits for. It reports whether more may follow.
 func (g *grant) need(r *Request, reply *Reply) bool {
 	if r.Need <= 0 {
 		return true
 	}
-	wait := max(0, g.rel+float64(min(r.Need, r.Burst)-1)*g.every)
-	lent := wait > 0 && g.lend(r)
-	if lent {
-		wait = 0
-	}
-	if most := float64(maxAhead.Microseconds()); wait > most {
-		reply.Retry = time.Duration(wait-most/2) * time.Microsecond
+	if most := float64(maxAhead.Microseconds()); g.wait > most {
+		reply.Retry = time.Duration(g.wait-most/2) * time.Microsecond
 		return false
 	}
 	g.rel += float64(r.Need) * g.every
-	if lent {
+	if g.lent {
+		g.loaned += r.Need
 		g.repaid = g.now + up(g.rel)
 	}
-	g.add(reply, wait, 0, r.Need)
+	g.add(reply, g.wait, 0, r.Need)
 	return true
 }
 
-// lend is the floor: a member that has had nothing of late gets its first units at once, though all dates near
+// lends is the floor: a member that has had nothing of late gets its first units at once, though all dates near
 // now are granted. The schedule moves back by as many, so in the long run nothing is added. In a short window
 // it is: at most a tenth of the rate times the horizon, or one unit. A tenth of the validity is kept for that.
-func (g *grant) lend(r *Request) bool {
+func (g *grant) lends(r *Request) bool {
 	if recent := g.now - r.Validity.Microseconds(); g.pause > recent || g.m.last > recent {
 		return false // after a pause all members come at once
 	}
@@ -221,11 +246,7 @@ func (g *grant) lend(r *Request) bool {
 		g.loaned = 0
 	}
 	most := max(1, int(horizon(r.Validity).Seconds()*float64(r.Limit)/10))
-	if g.loaned+r.Need > most {
-		return false
-	}
-	g.loaned += r.Need
-	return true
+	return g.loaned+r.Need <= most
 }
 
 // ahead grants units that no call waits for yet: up to the member's part of what lies within the horizon, so

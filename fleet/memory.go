@@ -21,6 +21,8 @@ import (
 //     member's part of those: 0.8·W·rate ÷ members rounded down, less what it holds.
 //   - A member that has had nothing for W gets its Need at once, on loan: the schedule moves by as many. At
 //     most a tenth of the units of 0.8·W are on loan at a time, or one.
+//   - What several limits are needed for is granted together, but not a unit that would be there more than 0.8·W before
+//     the last of the others.
 //   - During a pause nothing is granted for a date before its end.
 //   - Back moves the schedule the other way, and so does Unused if nobody has been granted units since.
 //   - A changed limit keeps what is used: units ahead count as many as before.
@@ -39,25 +41,58 @@ type Memory struct {
 
 // Exchange implements [Store]. It fails if ctx has ended, and for a limit that cannot be.
 func (m *Memory) Exchange(ctx context.Context, name string, r Request) (Reply, error) {
-	if err := ctx.Err(); err != nil {
+	replies, err := m.ExchangeAll(ctx, []string{name}, []Request{r})
+	if err != nil {
 		return Reply{}, err
 	}
-	if err := r.Check(); err != nil {
-		return Reply{}, err
-	}
-	reply, heard := m.exchange(name, r)
-	for _, f := range heard {
-		f(Pause{Name: name, Left: reply.Pause, Until: reply.Known.Pause})
-	}
-	return reply, nil
+	return replies[0], nil
 }
 
-// exchange is Exchange, and returns who is to hear of a pause.
-func (m *Memory) exchange(name string, r Request) (reply Reply, heard []func(Pause)) {
+// ExchangeAll is Exchange for several limits in one step, see [Store].
+func (m *Memory) ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for i := range rs {
+		if err := rs[i].Check(); err != nil {
+			return nil, err
+		}
+	}
+	replies, news, heard := m.exchange(names, rs)
+	for _, f := range heard {
+		for _, p := range news {
+			f(p)
+		}
+	}
+	return replies, nil
+}
+
+// exchange also returns the pauses that are news, and who is to hear of them.
+func (m *Memory) exchange(names []string, rs []Request) (replies []Reply, news []Pause, heard []func(Pause)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now().Add(m.skew).UnixMicro()
 	m.sweepLocked(now)
+	grants, latest := make([]grant, len(rs)), 0.0
+	for i := range rs {
+		grants[i] = m.limitLocked(names[i]).begin(now, &rs[i])
+		latest = max(latest, grants[i].wait)
+	}
+	for i := range rs {
+		r := grants[i].end(&rs[i], latest)
+		replies = append(replies, r)
+		if grants[i].raised {
+			news = append(news, Pause{Name: names[i], Left: r.Pause, Until: r.Known.Pause})
+		}
+	}
+	if len(news) > 0 {
+		heard = slices.Collect(maps.Values(m.heard))
+	}
+	return replies, news, heard
+}
+
+// limitLocked is the state of a limit, made when it is first asked for.
+func (m *Memory) limitLocked(name string) *state {
 	s := m.limits[name]
 	if s == nil {
 		if m.limits == nil {
@@ -66,12 +101,7 @@ func (m *Memory) exchange(name string, r Request) (reply Reply, heard []func(Pau
 		s = new(state)
 		m.limits[name] = s
 	}
-	reply = s.exchange(now, r)
-	if s.raised {
-		heard = slices.Collect(maps.Values(m.heard))
-		s.raised = false
-	}
-	return reply, heard
+	return s
 }
 
 // Listen has heard called with each pause, until stop; see [Store].

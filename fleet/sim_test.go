@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -55,6 +55,14 @@ func (l *link) set(f func()) {
 var errLost = errors.New("lost")
 
 func (l *link) Exchange(ctx context.Context, name string, r Request) (Reply, error) {
+	replies, err := l.ExchangeAll(ctx, []string{name}, []Request{r})
+	if err != nil {
+		return Reply{}, err
+	}
+	return replies[0], nil
+}
+
+func (l *link) ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error) {
 	l.mu.Lock()
 	l.trips++
 	there, back := time.Millisecond, time.Millisecond
@@ -69,27 +77,27 @@ func (l *link) Exchange(ctx context.Context, name string, r Request) (Reply, err
 		ctx = context.Background()
 	}
 	if err := sleep(ctx, max(hang, there)); err != nil {
-		return Reply{}, err
+		return nil, err
 	}
 	if lost {
 		sleep(ctx, 300*time.Millisecond)
-		return Reply{}, errLost
+		return nil, errLost
 	}
-	reply, err := l.m.Exchange(context.Background(), name, r)
+	replies, err := l.m.ExchangeAll(context.Background(), names, rs)
 	if twice {
-		again, _ := l.m.Exchange(context.Background(), name, r)
-		if !slices.Equal(again.Runs, reply.Runs) {
-			return Reply{}, errors.New("the store has granted twice")
+		again, _ := l.m.ExchangeAll(context.Background(), names, rs)
+		if !reflect.DeepEqual(again, replies) {
+			return nil, errors.New("the store has granted twice")
 		}
 	}
 	if cut {
 		sleep(ctx, 300*time.Millisecond)
-		return Reply{}, errLost
+		return nil, errLost
 	}
 	if err := sleep(ctx, back); err != nil {
-		return Reply{}, err
+		return nil, err
 	}
-	return reply, err
+	return replies, err
 }
 
 func (l *link) Listen(heard func(Pause)) (stop func()) {

@@ -21,6 +21,14 @@ import (
 // not answer has a method Breaker() *[Breaker] that returns always the same one; otherwise each limiter finds
 // out by itself.
 //
+// A Store that can grant several limits in one step has a method
+//
+//	ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error)
+//
+// of limits that are all different. It is Exchange for each, but atomic for all of them, and what a call needs is not
+// granted by a limit that has it more than 0.8·W before the last of the others. An error is about all; with ErrLimit
+// nothing was executed, and the limits are asked for one by one for a minute.
+//
 // A Store that passes pauses on by message has a method Listen(heard func([Pause])) (stop func()). After Listen it calls
 // heard for each pause of any limit that begins or gets longer by more than 50 ms, until stop; some may be lost.
 // Both return at once, and heard is called without locks. Listen is called while limiters are in use, and stop

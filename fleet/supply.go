@@ -29,6 +29,7 @@ type supply struct {
 	seq     uint64
 	out     *exchange // the request that is out; nil: none, or it is given up
 	retry   time.Time // what a call needs cannot be granted before
+	apart   time.Time // until then it is not asked for together with others
 	known   Mark
 	knownAt time.Time // when that answer arrived
 	members int
@@ -87,6 +88,14 @@ func (s *supply) Awaited() bool {
 	return up && s.out != nil || !up && s.o.Mode == Closed
 }
 
+// Later implements limit.Supply.
+func (s *supply) Later(now time.Time) time.Time {
+	if up, _, _ := s.breaker.look(); up && s.out == nil && now.Before(s.retry) {
+		return s.retry
+	}
+	return time.Time{}
+}
+
 // Short implements limit.Supply. While the store answers, the moment to ask again is that of the soft timeout:
 // an answer notifies before. After it the share decides, from which units may come at once.
 //
@@ -94,10 +103,13 @@ func (s *supply) Awaited() bool {
 // 20 ms. At 2 ms the store's answer brings a unit dated 30 ms; the line is woken and asks again, and the unit's
 // date is the answer, from the hand. Had the store been silent, the line would have asked at 20 ms, and the
 // share would have said when its first unit is there. Later calls ask the share at once.
+//
+// Units for a moment that is further away than what is sent for now would be valid are not sent for: another limit of
+// the same call is not ready before.
 func (s *supply) Short(from time.Time, n int) time.Time {
 	now := time.Now()
 	s.lend = false
-	if from.Sub(now) > limit.MaxLate { // a forecast
+	if from.Sub(now) > horizon(s.o.Validity) {
 		return from
 	}
 	s.giveUpLate(now)
@@ -118,10 +130,12 @@ func (s *supply) Short(from time.Time, n int) time.Time {
 	if !next.After(now) {
 		next = now.Add(firstGap) // somebody else's probe is under way
 	}
-	switch s.o.Mode {
-	case Closed:
-		return next
-	case Share:
+	switch {
+	case s.o.Mode == Closed:
+		return limit.Latest(from, next)
+	case from.Sub(now) > limit.MaxLate: // what may be used is asked when it is time
+		return from
+	case s.o.Mode == Share:
 		s.share.set(since, s.shareOf(), max(1, float64(s.hand.Burst())/float64(max(1, s.members))))
 		if at := s.share.after(now, float64(n)); at.After(now) {
 			return limit.Earliest(at, next)

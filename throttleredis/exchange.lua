@@ -1,21 +1,14 @@
--- One exchange of a member with a limit: the law that fleet.Memory describes, in microseconds of this server's
--- clock. The names are those of fleet/law.go, step by step.
+-- One exchange of a member with a limit, or with several that are granted together: the law that fleet.Memory
+-- describes, in microseconds of this server's clock. The names are those of fleet/law.go, step by step.
 --
--- KEYS[1]  a hash. n: next, p: pause, s: seen, h: healed, l: limit, o: loaned, y: repaid, w: win, c: count, q: before,
---          and one field m:<id> for each member: seq, last, at, win, and the reply
--- ARGV     see Store.arguments; the last one is the limit's name if this tells of a pause
--- returns  retry, pause, members, now, next, pause until, then for each run first, every (in nanoseconds), count
-local key = KEYS[1]
-local id = 'm:' .. ARGV[1]
-local a = {}
-for i = 2, 16 do a[i] = tonumber(ARGV[i]) end
-local seq, limit, burst, validity, need, want, held = a[2], a[3], a[4], a[5], a[6], a[7], a[8]
-local known, knownNext, knownPause = a[9], a[10], a[11]
-
+-- KEYS     a hash each. n: next, p: pause, s: seen, h: healed, l: limit, o: loaned, y: repaid, w: win, c: count,
+--          q: before, and one field m:<id> for each member: seq, last, at, win, and the reply
+-- ARGV     17 for each key, see arguments in redis.go; the last of them is the limit's name if this tells of a pause
+-- returns  retry, pause, members, now, next, pause until, then for each run first, every (in nanoseconds), count;
+--          of several keys a list of these
+local second, forget = 1000000, 60000000
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local second, forget = 1000000, 60000000
-local far = math.floor(validity / 5) * 4
 
 -- up rounds up to a microsecond; a rounding error of the floats is not rounded up.
 -- The 0 makes 0 of -0, which would be written with its sign.
@@ -23,135 +16,175 @@ local function up(us) return math.ceil(us - 1e-6) + 0 end
 -- whole is a number as text, as Lua's own text of it has 14 digits.
 local function whole(x) return string.format('%.0f', x) end
 
--- What another hand has written into the hash is taken for nothing.
-local read = redis.call('HMGET', key, 'n', 'p', 's', 'h', 'l', 'o', 'y', 'w', 'c', 'q', id)
-local v = {}
-for i = 1, 10 do
-	local x = tonumber(read[i] or '')
-	if not x or x ~= x or x > 9e15 or x < -9e15 then x = 0 end
-	v[i] = x
+-- save writes everything, and lets no key live for ever.
+local function save(s, reply)
+	redis.call('HSET', s.key, 'n', whole(s.next), 'p', whole(s.pause), 's', whole(now), 'h', whole(s.healed),
+		'l', s.text, 'o', whole(s.loaned), 'y', whole(s.repaid), 'w', whole(s.win), 'c', whole(s.count), 'q', whole(s.before),
+		s.id, whole(s.mseq) .. ' ' .. whole(s.mlast) .. ' ' .. whole(now) .. ' ' .. whole(s.win) .. ' ' .. reply)
+	local ms = (math.max(s.next, s.pause, now) - now + s.burst * 1e6 / s.limit + forget) / 1000
+	redis.call('PEXPIRE', s.key, whole(math.min(ms, 1e12)))
 end
-local nxt, pause, seen, healed, oldLimit, loaned, repaid, win, count, before =
-	v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+
+-- look reads one limit and its member's record. It writes nothing: if it fails for one key, nothing has changed for
+-- the others.
+local function look(i)
+	local s, a, from = {key = KEYS[i]}, {}, (i - 1) * 17
+	for k = 2, 16 do a[k] = tonumber(ARGV[from + k]) end
+	s.id, s.text, s.name = 'm:' .. ARGV[from + 1], ARGV[from + 3], ARGV[from + 17] or ''
+	s.seq, s.limit, s.burst, s.validity, s.need, s.want, s.held = a[2], a[3], a[4], a[5], a[6], a[7], a[8]
+	s.known, s.knownNext, s.knownPause = a[9], a[10], a[11]
+	s.stop, s.tighten, s.notBefore, s.back, s.unused = a[12], a[13], a[14], a[15], a[16]
+	s.far, s.every = math.floor(s.validity / 5) * 4, 1e6 / s.limit
+
+	-- What another hand has written into the hash is taken for nothing.
+	local read = redis.call('HMGET', s.key, 'n', 'p', 's', 'h', 'l', 'o', 'y', 'w', 'c', 'q', s.id)
+	local v = {}
+	for k = 1, 10 do
+		local x = tonumber(read[k] or '')
+		if not x or x ~= x or x > 9e15 or x < -9e15 then x = 0 end
+		v[k] = x
+	end
+	s.next, s.pause, s.seen, s.healed, s.old, s.loaned, s.repaid = v[1], v[2], v[3], v[4], v[5], v[6], v[7]
+	s.win, s.count, s.before = v[8], v[9], v[10]
+	local mseq, mlast, _, mwin, mreply = string.match(read[11] or '', '^(%d+) (%-?%d+) (%d+) (%-?%d+) ([%-%d ]*)$')
+	s.mseq, s.mlast, s.mwin, s.mreply = tonumber(mseq or 0), tonumber(mlast or -forget), tonumber(mwin or -1), mreply
+	return s
+end
 
 -- heal: the clock went back, or the state is lost
-local back = seen - now
-if back > second then
-	nxt, pause, repaid = nxt - back, pause - back, repaid - back
-	healed = seen
-end
-if seen == 0 or known > seen then healed = math.max(healed, now, known) end
-seen = now
-if known ~= 0 and known <= healed then
-	local ahead = known - now
-	if ahead > second then knownNext, knownPause = knownNext - ahead, knownPause - ahead end
-	nxt = math.max(nxt, math.min(knownNext, now + 600 * second))
-	pause = math.max(pause, math.min(knownPause, now + 86400 * second))
+local function heal(s)
+	local back = s.seen - now
+	if back > second then
+		s.next, s.pause, s.repaid = s.next - back, s.pause - back, s.repaid - back
+		s.healed = s.seen
+	end
+	if s.seen == 0 or s.known > s.seen then s.healed = math.max(s.healed, now, s.known) end
+	if s.known ~= 0 and s.known <= s.healed then
+		local ahead = s.known - now
+		if ahead > second then s.knownNext, s.knownPause = s.knownNext - ahead, s.knownPause - ahead end
+		s.next = math.max(s.next, math.min(s.knownNext, now + 600 * second))
+		s.pause = math.max(s.pause, math.min(s.knownPause, now + 86400 * second))
+	end
 end
 
--- meet: the member's record, and how many members there are
-local w = math.floor(now / (2 * second))
-if w ~= win then
-	before = (w == win + 1) and count or 0
-	win, count = w, 0
-	local all = redis.call('HGETALL', key)
-	for i = 1, #all, 2 do
-		if string.sub(all[i], 1, 2) == 'm:' and all[i] ~= id then
-			local at = tonumber(string.match(all[i + 1], '^%d+ %-?%d+ (%d+) ') or '')
-			if not at or now - at > forget then redis.call('HDEL', key, all[i]) end
+-- meet: how many members there are
+local function meet(s)
+	local w = math.floor(now / (2 * second))
+	if w ~= s.win then
+		s.before = (w == s.win + 1) and s.count or 0
+		s.win, s.count = w, 0
+		local all = redis.call('HGETALL', s.key)
+		for i = 1, #all, 2 do
+			if string.sub(all[i], 1, 2) == 'm:' and all[i] ~= s.id then
+				local at = tonumber(string.match(all[i + 1], '^%d+ %-?%d+ (%d+) ') or '')
+				if not at or now - at > forget then redis.call('HDEL', s.key, all[i]) end
+			end
 		end
 	end
-end
-local mseq, mlast, mat, mwin, mreply = string.match(read[11] or '', '^(%d+) (%-?%d+) (%d+) (%-?%d+) ([%d ]*)$')
-mseq, mlast, mwin = tonumber(mseq or 0), tonumber(mlast or -forget), tonumber(mwin or -1)
-if mwin ~= win then
-	mwin = win
-	count = count + 1
-end
-local members = math.max(1, count, before)
-
--- save writes everything, and lets no key live for ever.
-local function save(reply)
-	redis.call('HSET', key, 'n', whole(nxt), 'p', whole(pause), 's', whole(seen), 'h', whole(healed),
-		'l', ARGV[3], 'o', whole(loaned), 'y', whole(repaid), 'w', whole(win), 'c', whole(count), 'q', whole(before),
-		id, whole(mseq) .. ' ' .. whole(mlast) .. ' ' .. whole(now) .. ' ' .. whole(mwin) .. ' ' .. reply)
-	local ms = (math.max(nxt, pause, now) - now + burst * 1e6 / limit + forget) / 1000
-	redis.call('PEXPIRE', key, whole(math.min(ms, 1e12)))
+	if s.mwin ~= s.win then s.count = s.count + 1 end
+	s.members = math.max(1, s.count, s.before)
 end
 
-if mreply and seq <= mseq then
-	local reply = {0, 0, members, now, nxt, pause}
-	if seq == mseq then
+-- repeated answers a request that was executed before.
+local function repeated(s)
+	local reply = {0, 0, s.members, now, s.next, s.pause}
+	if s.seq == s.mseq then
 		reply = {}
-		for x in string.gmatch(mreply, '%d+') do reply[#reply + 1] = tonumber(x) end
+		for x in string.gmatch(s.mreply, '%-?%d+') do reply[#reply + 1] = tonumber(x) end
 	end
-	ARGV[3] = oldLimit > 0 and string.format('%.17g', oldLimit) or ARGV[3]
-	save(mreply)
+	if s.old > 0 then s.text = string.format('%.17g', s.old) end
+	save(s, s.mreply)
 	return reply
 end
 
 -- learn
-if limit ~= oldLimit and oldLimit > 0 then nxt = now + up((nxt - now) * oldLimit / limit) end
-local every = 1e6 / limit
-if a[16] > 0 and nxt == a[10] then nxt = nxt - math.floor(a[16] * every) end
-if a[15] > 0 then nxt = nxt - math.floor(a[15] * every) end
-if a[13] > 0 then nxt = math.max(nxt, now + a[14]) end
-local raised = false
-if a[12] > 0 then
-	local ends = now + math.min(a[12], 86400 * second)
-	raised = ends > pause + 50000
-	pause = math.max(pause, ends)
+local function learn(s)
+	if s.limit ~= s.old and s.old > 0 then s.next = now + up((s.next - now) * s.old / s.limit) end
+	if s.unused > 0 and s.next == s.carried then s.next = s.next - math.floor(s.unused * s.every) end
+	if s.back > 0 then s.next = s.next - math.floor(s.back * s.every) end
+	if s.tighten > 0 then s.next = math.max(s.next, now + s.notBefore) end
+	if s.stop > 0 then
+		local ends = now + math.min(s.stop, 86400 * second)
+		s.raised = ends > s.pause + 50000
+		s.pause = math.max(s.pause, ends)
+	end
 end
 
--- grant: rel is the date of the next unit, from now
-local rel = math.max(nxt, pause, now - math.floor((burst - 1) * every)) - now
-local runs, retry = {}, 0
-local function add(first, each, n)
-	runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = up(first), math.ceil(each * 1000), n
-	mlast = math.max(mlast, now + up(first + (n - 1) * each))
-end
-
-local more = true
-if need > 0 then
-	local wait = math.max(0, rel + (math.min(need, burst) - 1) * every)
-	local lent, recent = false, now - validity
-	if wait > 0 and pause <= recent and mlast <= recent then
-		if now >= repaid then loaned = 0 end
-		if loaned + need <= math.max(1, math.floor(far / 1e6 * limit / 10)) then
-			loaned, lent, wait = loaned + need, true, 0
+-- begin finds when the units that are needed would be dated. rel is the date of the next unit, from now.
+local function begin(i)
+	local s = look(i)
+	s.carried = s.knownNext
+	heal(s)
+	meet(s)
+	s.again = s.mreply and s.seq <= s.mseq
+	if s.again then return s end
+	learn(s)
+	s.rel = math.max(s.next, s.pause, now - math.floor((s.burst - 1) * s.every)) - now
+	s.wait = 0
+	if s.need > 0 then
+		s.wait = math.max(0, s.rel + (math.min(s.need, s.burst) - 1) * s.every)
+		local recent = now - s.validity
+		if s.wait > 0 and s.pause <= recent and s.mlast <= recent then
+			if now >= s.repaid then s.loaned = 0 end
+			if s.loaned + s.need <= math.max(1, math.floor(s.far / 1e6 * s.limit / 10)) then s.lent, s.wait = true, 0 end
 		end
 	end
-	if wait > 30 * second then
-		retry, more = math.floor(wait - 15 * second), false
-	else
-		rel = rel + need * every
-		if lent then repaid = now + up(rel) end
-		add(wait, 0, need)
-	end
+	return s
 end
-if more then
-	local n = math.min(want, math.max(1, math.floor(far / every / members)) - held - need)
-	if n > 0 and rel <= 0 then
-		local k = math.min(n, math.floor(math.min(-rel / every + 1e-9, 1073741824)) + 1)
-		add(0, 0, k)
-		rel, n = rel + k * every, n - k
-	end
-	if n > 0 and rel > 0 and rel <= far then
-		local k = math.min(n, math.floor((far - rel) / every) + 1)
-		add(rel, every, k)
-		rel = rel + k * every
-	end
-end
-if #runs > 0 then nxt = now + up(rel) end
 
-local reply = {retry, math.max(0, pause - now), members, now, nxt, pause}
-for i = 1, #runs do reply[6 + i] = runs[i] end
-local text = {}
-for i = 1, #reply do text[i] = whole(reply[i]) end
-mseq = seq
-save(table.concat(text, ' '))
--- A message only makes it quicker, so it may fail: the user of an ACL may not be allowed to publish.
-if raised then
-	redis.pcall('PUBLISH', 'throttle:pauses', whole(pause) .. ' ' .. whole(pause - now) .. ' ' .. (ARGV[17] or ''))
+-- grant gives what is needed and wanted its dates. latest is when the last of the limits that are granted together has
+-- what is needed.
+local function grant(s, latest)
+	if s.again then return repeated(s) end
+	local runs, retry, more, rel, every = {}, 0, true, s.rel, s.every
+	local function add(first, each, n)
+		runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = up(first), math.ceil(each * 1000), n
+		s.mlast = math.max(s.mlast, now + up(first + (n - 1) * each))
+	end
+	if s.wait < latest - s.far then
+		more = false -- it would expire before the others have theirs
+	elseif s.need > 0 then
+		if s.wait > 30 * second then
+			retry, more = math.floor(s.wait - 15 * second), false
+		else
+			rel = rel + s.need * every
+			if s.lent then s.loaned, s.repaid = s.loaned + s.need, now + up(rel) end
+			add(s.wait, 0, s.need)
+		end
+	end
+	if more then
+		local n = math.min(s.want, math.max(1, math.floor(s.far / every / s.members)) - s.held - s.need)
+		if n > 0 and rel <= 0 then
+			local k = math.min(n, math.floor(math.min(-rel / every + 1e-9, 1073741824)) + 1)
+			add(0, 0, k)
+			rel, n = rel + k * every, n - k
+		end
+		if n > 0 and rel > 0 and rel <= s.far then
+			local k = math.min(n, math.floor((s.far - rel) / every) + 1)
+			add(rel, every, k)
+			rel = rel + k * every
+		end
+	end
+	if #runs > 0 then s.next = now + up(rel) end
+
+	local reply = {retry, math.max(0, s.pause - now), s.members, now, s.next, s.pause}
+	for i = 1, #runs do reply[6 + i] = runs[i] end
+	local text = {}
+	for i = 1, #reply do text[i] = whole(reply[i]) end
+	s.mseq = s.seq
+	save(s, table.concat(text, ' '))
+	-- A message only makes it quicker, so it may fail: the user of an ACL may not be allowed to publish.
+	if s.raised then
+		redis.pcall('PUBLISH', 'throttle:pauses', whole(s.pause) .. ' ' .. whole(s.pause - now) .. ' ' .. s.name)
+	end
+	return reply
 end
-return reply
+
+local all, latest, replies = {}, 0, {}
+for i = 1, #KEYS do
+	all[i] = begin(i)
+	if not all[i].again then latest = math.max(latest, all[i].wait) end
+end
+for i = 1, #KEYS do replies[i] = grant(all[i], latest) end
+if #KEYS == 1 then return replies[1] end
+return replies

@@ -62,6 +62,7 @@ type members struct {
 	t       *testing.T
 	limit   rate.Limit
 	burst   int
+	stores  []*Store
 	lims    []*fleet.Limiter
 	queues  []*throttle.Queue
 	workers int
@@ -77,8 +78,9 @@ func newMembers(t *testing.T, n int, limit rate.Limit, burst int, mode fleet.Mod
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	t.Cleanup(m.stop)
 	for range n {
-		lim := fleet.New(New(client()), "x", limit, burst, fleet.Options{Mode: mode, Members: n})
-		m.lims = append(m.lims, lim)
+		store := New(client())
+		lim := fleet.New(store, "x", limit, burst, fleet.Options{Mode: mode, Members: n})
+		m.stores, m.lims = append(m.stores, store), append(m.lims, lim)
 		m.queues = append(m.queues, throttle.NewQueue(lim, throttle.QueueOptions{}))
 	}
 	return m

@@ -95,22 +95,43 @@ func (s *Store) Exchange(ctx context.Context, name string, r fleet.Request) (fle
 	if err := r.Check(); err != nil {
 		return fleet.Reply{}, err
 	}
-	keys, args := []string{Key(name)}, arguments(name, &r)
-	cmd := s.client.EvalSha(ctx, s.sha, keys, args...)
-	if err := cmd.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		cmd = s.client.Eval(ctx, script, keys, args...)
-	}
-	if err := cmd.Err(); err != nil {
-		if ofLimit(err) {
-			err = fmt.Errorf("%w: %w", fleet.ErrLimit, err)
-		}
+	replies, err := parseAll(s.run(ctx, []string{Key(name)}, arguments(name, &r)), 1)
+	if err != nil {
 		return fleet.Reply{}, fmt.Errorf("throttle: the limit %.80q in Redis: %w", name, err)
 	}
-	numbers, err := cmd.Int64Slice()
-	if err != nil {
-		return fleet.Reply{}, fmt.Errorf("throttle: the limit %.80q in Redis: %w: %w", name, fleet.ErrLimit, err)
+	return replies[0], nil
+}
+
+// ExchangeAll implements the optional part of fleet.Store, and is of use to package fleet alone: Exchange for several
+// limits in one round trip and one step. That needs a *redis.Client, because the servers of a Cluster or a Ring have
+// one limit each; with other clients it returns fleet.ErrLimit at once, and the limits are granted one by one.
+func (s *Store) ExchangeAll(ctx context.Context, names []string, rs []fleet.Request) ([]fleet.Reply, error) {
+	if _, ok := s.client.(*redis.Client); !ok {
+		return nil, fleet.ErrLimit
 	}
-	return parse(numbers)
+	var keys []string
+	var args []any
+	for i := range rs {
+		if err := rs[i].Check(); err != nil {
+			return nil, err
+		}
+		keys = append(keys, Key(names[i]))
+		args = append(args, arguments(names[i], &rs[i])...)
+	}
+	replies, err := parseAll(s.run(ctx, keys, args), len(keys))
+	if err != nil {
+		return nil, fmt.Errorf("throttle: the limits %.80q in Redis: %w", names, err)
+	}
+	return replies, nil
+}
+
+// run runs the script.
+func (s *Store) run(ctx context.Context, keys []string, args []any) *redis.Cmd {
+	cmd := s.client.EvalSha(ctx, s.sha, keys, args...)
+	if err := cmd.Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+		return s.client.Eval(ctx, script, keys, args...)
+	}
+	return cmd
 }
 
 // ofLimit reports whether an error that the server has answered is about one limit: its key has another type, the script
@@ -153,14 +174,43 @@ func arguments(name string, r *fleet.Request) []any {
 	}
 }
 
+// parseAll reads the script's answer for so many limits: one list of numbers, or a list of such lists.
+func parseAll(cmd *redis.Cmd, limits int) (replies []fleet.Reply, err error) {
+	if err := cmd.Err(); err != nil {
+		if ofLimit(err) {
+			return nil, fmt.Errorf("%w: %w", fleet.ErrLimit, err)
+		}
+		return nil, err
+	}
+	lists := []any{cmd.Val()}
+	if limits > 1 {
+		lists, _ = cmd.Val().([]any)
+	}
+	if len(lists) != limits {
+		return nil, fmt.Errorf("%w: the answer of the script is for %d limits", fleet.ErrLimit, len(lists))
+	}
+	for _, list := range lists {
+		numbers, err := redis.NewCmdResult(list, nil).Int64Slice()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", fleet.ErrLimit, err)
+		}
+		r, err := parse(numbers)
+		if err != nil {
+			return nil, err
+		}
+		replies = append(replies, r)
+	}
+	return replies, nil
+}
+
 // parse reads the script's answer. Another script's answer, or another hand's, is an error.
 func parse(n []int64) (r fleet.Reply, err error) {
 	if len(n) < 6 || len(n)%3 != 0 || len(n) > 6+3*3 {
-		return r, fmt.Errorf("throttle: the answer of the script in Redis has %d numbers: %w", len(n), fleet.ErrLimit)
+		return r, fmt.Errorf("%w: the answer of the script has %d numbers", fleet.ErrLimit, len(n))
 	}
 	for _, x := range n[:3] {
 		if x < 0 || x > math.MaxInt64/1000 {
-			return r, fmt.Errorf("throttle: the answer of the script in Redis has the number %d: %w", x, fleet.ErrLimit)
+			return r, fmt.Errorf("%w: the answer of the script has the number %d", fleet.ErrLimit, x)
 		}
 	}
 	r = fleet.Reply{
@@ -169,7 +219,7 @@ func parse(n []int64) (r fleet.Reply, err error) {
 	}
 	for n = n[6:]; len(n) > 0; n = n[3:] {
 		if n[0] > math.MaxInt64/1000 {
-			return r, fmt.Errorf("throttle: the answer of the script in Redis has the number %d: %w", n[0], fleet.ErrLimit)
+			return r, fmt.Errorf("%w: the answer of the script has the number %d", fleet.ErrLimit, n[0])
 		}
 		r.Runs = append(r.Runs, fleet.Run{First: micro(n[0]), Every: time.Duration(n[1]), Count: int(n[2])})
 	}

@@ -16,54 +16,78 @@ import (
 	"github.com/go-throttle/throttle/fleet"
 )
 
-// A record is one exchange with the store in memory.
+// A record is one exchange with the store in memory, of one limit or of two together.
 type record struct {
-	at      time.Time
-	request fleet.Request
-	reply   fleet.Reply
+	at       time.Time
+	names    []string
+	requests []fleet.Request
+	replies  []fleet.Reply
 }
 
-// remember makes a random story of three members with the store in memory, in virtual time. Its pauses are shorter
-// than what a store forgets after.
+// A teller makes requests of three members for a limit, at random. Their pauses are shorter than what a store forgets
+// after.
+type teller struct {
+	r     *rand.Rand
+	limit rate.Limit
+	burst int
+	known [3]fleet.Mark
+	seqs  [3]uint64
+	last  [3]time.Time
+}
+
+// next is what member i asks next.
+func (e *teller) next(i int) fleet.Request {
+	r := e.r
+	if r.IntN(80) == 0 {
+		e.limit = rate.Limit(r.Float64() * 1000)
+	}
+	if e.seqs[i] == 0 || r.IntN(10) > 0 || time.Since(e.last[i]) > 30*time.Second {
+		e.seqs[i]++
+	}
+	q := fleet.Request{
+		Member: string(rune('a' + i)), Seq: e.seqs[i] - uint64(r.IntN(20)/19)*min(1, e.seqs[i]-1),
+		Limit: e.limit, Burst: e.burst, Validity: validity,
+		Need: r.IntN(3) * r.IntN(4), Want: r.IntN(3) * r.IntN(100), Held: r.IntN(5), Known: e.known[i],
+	}
+	switch r.IntN(25) {
+	case 0:
+		q.Pause = time.Duration(r.IntN(3000)) * time.Millisecond
+	case 1:
+		q.Tighten, q.NotBefore = true, time.Duration(r.IntN(2000)-1900)*time.Millisecond
+	case 2:
+		q.Back = r.IntN(50)
+	case 3:
+		q.Unused = r.IntN(5)
+	}
+	e.last[i] = time.Now()
+	return q
+}
+
+// remember makes a random story with the store in memory, in virtual time.
 func remember(t *testing.T, seed uint64) (story []record) {
 	synctest.Test(t, func(t *testing.T) {
 		r, m := rand.New(rand.NewPCG(seed, 7)), new(fleet.Memory)
-		limit, burst := rate.Limit(1+r.IntN(2000)), 1+r.IntN(100)
-		known, seqs, last := [3]fleet.Mark{}, [3]uint64{}, [3]time.Time{}
+		tellers := map[string]*teller{}
+		for _, name := range []string{"x", "y"} {
+			tellers[name] = &teller{r: r, limit: rate.Limit(1 + r.IntN(2000)), burst: 1 + r.IntN(100)}
+		}
 		for range 300 {
 			time.Sleep(time.Duration(r.ExpFloat64()*2e7) * time.Microsecond / 1000)
 			if r.IntN(60) == 0 {
 				time.Sleep(time.Duration(r.IntN(20)) * time.Second)
 			}
-			if r.IntN(80) == 0 {
-				limit = rate.Limit(r.Float64() * 1000)
+			s, i := record{at: time.Now(), names: [][]string{{"x"}, {"y"}, {"x", "y"}}[r.IntN(3)]}, r.IntN(3)
+			for _, name := range s.names {
+				s.requests = append(s.requests, tellers[name].next(i))
 			}
-			i := r.IntN(3)
-			if seqs[i] == 0 || r.IntN(10) > 0 || time.Since(last[i]) > 30*time.Second {
-				seqs[i]++
-			}
-			q := fleet.Request{
-				Member: string(rune('a' + i)), Seq: seqs[i] - uint64(r.IntN(20)/19)*min(1, seqs[i]-1),
-				Limit: limit, Burst: burst, Validity: 250 * time.Millisecond,
-				Need: r.IntN(3) * r.IntN(4), Want: r.IntN(3) * r.IntN(100), Held: r.IntN(5), Known: known[i],
-			}
-			switch r.IntN(25) {
-			case 0:
-				q.Pause = time.Duration(r.IntN(3000)) * time.Millisecond
-			case 1:
-				q.Tighten, q.NotBefore = true, time.Duration(r.IntN(2000)-1900)*time.Millisecond
-			case 2:
-				q.Back = r.IntN(50)
-			case 3:
-				q.Unused = r.IntN(5)
-			}
-			last[i] = time.Now()
-			reply, err := m.Exchange(t.Context(), "x", q)
-			if err != nil {
+			var err error
+			if s.replies, err = m.ExchangeAll(t.Context(), s.names, s.requests); err != nil {
 				t.Fatal(err)
 			}
-			known[i] = reply.Known
-			story = append(story, record{time.Now(), q, reply})
+			for k, name := range s.names {
+				tellers[name].known[i] = s.replies[k].Known
+			}
+			story = append(story, s)
 		}
 	})
 	return story
@@ -73,18 +97,19 @@ func remember(t *testing.T, seed uint64) (story []record) {
 // from the test here.
 func TestSameLaw(t *testing.T) {
 	c := start(t).client(t)
-	timed := strings.Replace(script, "redis.call('TIME')", "{ARGV[18], ARGV[19]}", 1)
+	timed := strings.Replace(script, "redis.call('TIME')", "{ARGV[#ARGV-1], ARGV[#ARGV]}", 1)
 	for seed := range uint64(20) {
 		for i, s := range remember(t, seed) {
-			us := s.at.UnixMicro()
-			args := append(arguments("x", &s.request), us/1e6, us%1e6)
-			numbers, err := c.Eval(t.Context(), timed, []string{Key(fmt.Sprint("law", seed))}, args...).Int64Slice()
-			if err != nil {
-				t.Fatal(err)
+			var keys []string
+			var args []any
+			for k, name := range s.names {
+				keys = append(keys, Key(fmt.Sprint("law", seed, name)))
+				args = append(args, arguments(name, &s.requests[k])...)
 			}
-			got, err := parse(numbers)
-			if err != nil || !reflect.DeepEqual(got, s.reply) {
-				t.Fatalf("seed %d, exchange %d of %+v:\n got %+v, %v\nwant %+v", seed, i, s.request, got, err, s.reply)
+			us := s.at.UnixMicro()
+			got, err := parseAll(c.Eval(t.Context(), timed, keys, append(args, us/1e6, us%1e6)...), len(keys))
+			if err != nil || !reflect.DeepEqual(got, s.replies) {
+				t.Fatalf("seed %d, exchange %d of %+v:\n got %+v, %v\nwant %+v", seed, i, s.requests, got, err, s.replies)
 			}
 		}
 	}

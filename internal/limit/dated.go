@@ -27,6 +27,8 @@ type Supply interface {
 	// Short says that n units, a debt included, are not in hand at a moment: the supply sends for them.
 	// It returns when to ask again, or a moment not after from if the supply itself gives n units then.
 	Short(from time.Time, n int) time.Time
+	// Later is the moment before which no units that are missing now can be there, as the supply knows already; zero: none.
+	Later(now time.Time) time.Time
 	// Spend takes n units of the supply itself, and reports whether it gave them.
 	Spend(at time.Time, n int) bool
 	// Taken says that n units were taken from the hand, which still holds that many.
@@ -139,6 +141,8 @@ type dated struct {
 	paused  time.Time
 	expired uint64
 	changed bool
+	beside  *Set // who is asked or taken from at this moment, for so many units; see Beside
+	units   int
 	latest  struct { // the latest take: what giveBack may put back
 		at time.Time
 		Run

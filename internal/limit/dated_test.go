@@ -30,9 +30,10 @@ func (s *stub) Returned(n, kept int)        { s.lost += n - kept }
 func (s *stub) Beyond(from time.Time, units float64) time.Time {
 	return from.Add(time.Duration(units * float64(time.Second)))
 }
-func (s *stub) Back(n int)    { s.back += n }
-func (s *stub) Idle() bool    { return true }
-func (s *stub) Awaited() bool { return false }
+func (s *stub) Back(n int)                { s.back += n }
+func (s *stub) Idle() bool                { return true }
+func (s *stub) Later(time.Time) time.Time { return time.Time{} }
+func (s *stub) Awaited() bool             { return false }
 
 // dateds runs f with an account of 10/s, burst 5, whose supply says to ask again after 70 ms.
 func dateds(t *testing.T, f func(d *Dated, s *stub, start time.Time)) {

@@ -3,8 +3,6 @@ package limit
 import (
 	"slices"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // This file is the hand of a Dated: runs of units that have dates. There are few runs, because each request to
@@ -180,10 +178,4 @@ func (s *dated) search(from, valid time.Time, units int64) (at time.Time, missin
 //
 // Example: a call finds the hand empty at 0 s, and the supply sends for a unit: awaited. At 2 ms the answer brings one
 // that is dated 80 ms: not awaited any more, though more may be sent for meanwhile.
-func (s *dated) awaits(now time.Time, n int) bool {
-	if now = s.lift(now); n == 0 || s.limit == rate.Inf || s.limit == 0 || s.paused.After(now) {
-		return false
-	}
-	_, missing := s.dateOf(now, int64(n), true)
-	return missing > 0 && s.supply.Awaited()
-}
+func (s *dated) awaits(now time.Time, n int) bool { return s.misses(now, n) && s.supply.Awaited() }

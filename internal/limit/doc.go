@@ -9,6 +9,7 @@
 //	dated.go dates.go    units with dates, which somebody else grants
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
 //	bundle.go            several sets that it pays together, each by its own amount
+//	together.go          several that get their units from elsewhere, or one beside others
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	spent.go             what a limiter that is dropped leaves behind
