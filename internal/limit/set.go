@@ -23,7 +23,6 @@ type Set struct {
 	foreign  []taker   // limiters of other kinds, in the order of joining; one without Adjust is last
 	sole     *Bucket   // the only account if it is a Bucket, which is asked without a detour; nil: it is not
 	dyn      *dynamic  // nil: no account is a Var
-	dates    int       // accounts that are Dated
 }
 
 // Own and Foreign count the limiters of each kind.
@@ -58,9 +57,6 @@ func (s *Set) add(a Account) {
 	guardOf(a).drawRank()
 	if !slices.Contains(s.accounts, a) {
 		s.accounts = append(s.accounts, a)
-		if _, ok := a.(*Dated); ok {
-			s.dates++
-		}
 		slices.SortFunc(s.accounts, func(a, b Account) int { return bytes.Compare(guardOf(a).rank[:], guardOf(b).rank[:]) })
 	}
 }
@@ -109,7 +105,7 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if m.After(clock) {
 		return m, nil
 	}
-	if s.dates > 1 {
+	if s.dates() > 1 {
 		s.introduce(s, 0)
 		defer s.introduce(nil, 0)
 	}
@@ -150,7 +146,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 		if err := its.check(n); err != nil {
 			return at, err
 		}
-		if s.dates > 0 && len(s.accounts) > 1 {
+		if len(s.accounts) > 1 {
 			if d, ok := its.(*dated); ok && d.misses(at, n) {
 				asks = true
 				continue
@@ -209,7 +205,7 @@ func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
 	if s.sole != nil {
 		return s.sole.afterAlone(from, ahead, n)
 	}
-	if ahead == 0 && s.dates > 0 {
+	if ahead == 0 && s.dates() > 0 {
 		if m, err := s.Ready(from, n); err == nil {
 			return m
 		}

@@ -38,6 +38,19 @@ func (s *Set) askLocked(at, m time.Time, n int) time.Time {
 	return m
 }
 
+// dates is how many of several accounts are Dated; 0 of a single one, which has nobody beside it.
+func (s *Set) dates() (n int) {
+	if len(s.accounts) == 1 {
+		return 0
+	}
+	for _, a := range s.accounts {
+		if _, ok := a.(*Dated); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // introduce lets the Dated of a Set see each other, while all their locks are held: see Dated.Beside. With nil they do
 // not any more.
 func (s *Set) introduce(beside *Set, n int) {
