@@ -145,6 +145,8 @@ func ceil(s string) int64 {
 // FuzzFinder: no word is missed, and what is found is a piece of one.
 func FuzzFinder(f *testing.F) {
 	f.Add("usage tokens ab", []byte("xxusagtokens"))
+	f.Add("_tokens", []byte("xx_tokens"))
+	f.Add("_tokens", []byte("_tokens"))
 	f.Add(`"prompt_tokens" "rateLimit"`, []byte(`{"rateLimi","rateLimit"}`))
 	f.Fuzz(func(t *testing.T, list string, text []byte) {
 		words := slices.DeleteFunc(strings.Fields(list), func(w string) bool { return len(w) < 2 })

@@ -64,6 +64,9 @@ func TestHold(t *testing.T) {
 		{"beyond all models", Azure(), `{"max_tokens":9e18}`, math.MaxInt32},
 		{"beyond 64 bits", Azure(), `{"max_tokens":9e99}`, 5},
 		{"no JSON", defaulted(Azure(), 77), `hello, world`, 80},
+		{"no JSON behind the bound", defaulted(Azure(), 77), `{"max_tokens":5},`, 82},
+		{"too long", defaulted(Gemini(), 77), text(maxRequest+8, `,"max_tokens":5`), maxRequest/4 + 2},
+		{"a bound behind 32 MiB", defaulted(Azure(), 77), text(maxRequest+8, `,"max_tokens":5`), maxRequest/4 + 2 + 77},
 		{"empty", OpenAI(), ``, 0},
 	} {
 		req := ask(c.body)
@@ -163,6 +166,7 @@ func TestSettle(t *testing.T) {
 		{"enormous", OpenAI(), final("in", math.MaxInt64, "out", math.MaxInt64), math.MaxInt32},
 		{"no weights", Law{}, openAI, 7},
 		{"weights that are no numbers", Law{Counts: Weights{Input: math.NaN()}}, openAI, 7},
+		{"one weight that is no number", Law{Counts: Weights{Input: 1, Output: math.NaN()}}, openAI, 0},
 		{"cut", out, of("out", 3), 3},
 	} {
 		if got := c.law.Settle(7, c.u); got != c.want {
