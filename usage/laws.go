@@ -55,6 +55,7 @@ func Mantle() (in, out Law) {
 }
 
 // Gemini returns the law of Gemini's limit of tokens (TPM): input alone, cached or not. Failed requests count.
+// The limit of requests in a day (RPD) begins again at midnight in America/Los_Angeles, see [NextDay].
 //
 // Sources: ai.google.dev/gemini-api/docs/rate-limits; the failures were observed, and are not documented.
 func Gemini() Law {
