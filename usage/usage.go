@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"mime"
 	"net/http"
 	"strings"
 	"sync"
@@ -112,24 +111,14 @@ const (
 // kindOf returns how to read a body of that Content-Type. AWS has types of its own, and RFC 6839 lets types end
 // in +json. Servers that set no type have text/plain from net/http.
 func kindOf(contentType string) kind {
-	switch contentType { // without a parse, for those that come most
-	case "application/json", "application/json; charset=utf-8":
-		return document
-	case "text/event-stream", "text/event-stream; charset=utf-8":
-		return stream
-	case "":
-		return guess
-	}
-	media, _, err := mime.ParseMediaType(contentType)
-	switch {
-	case err != nil && err != mime.ErrInvalidMediaParameter:
-		return opaque
+	media, _, _ := strings.Cut(contentType, ";")
+	switch media = strings.ToLower(strings.Trim(media, " \t")); {
 	case media == "application/json", strings.HasPrefix(media, "application/x-amz-json-"),
 		strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"):
 		return document
 	case media == "text/event-stream":
 		return stream
-	case media == "text/plain":
+	case media == "", media == "text/plain":
 		return guess
 	}
 	return opaque

@@ -118,6 +118,7 @@ var bodies = []struct {
 
 	// What is odd.
 	{"empty", asJSON, ``, unknown},
+	{"a type in capitals", "Application/JSON ;charset=utf-8", chat, final("in", 19, "out", 10, "read", 5, "think", 3)},
 	{"no type", "", "\n " + chat, final("in", 19, "out", 10, "read", 5, "think", 3)},
 	{"no type, a stream", "text/plain; charset=utf-8", sse(chunk, used), final("in", 19, "out", 10)},
 	{"a wrong type", "text/html", chat, unknown},
@@ -353,7 +354,7 @@ func TestOwnRows(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	stream, header := []byte(sse(chunk, chunk, used)), http.Header{"Content-Type": {asStream}}
+	stream, header := []byte(sse(chunk, chunk, used)), http.Header{"Content-Type": {asStream + "; charset=UTF-8"}}
 	if n := testing.AllocsPerRun(100, func() { Parse(asStream, stream) }); n > 0 {
 		t.Errorf("Parse allocates %v times", n)
 	}
