@@ -93,8 +93,8 @@ func (l Law) Hold(req *http.Request) int {
 }
 
 // Bound returns the bound of the output that req sets (max_tokens and its kin), and false if it sets none. It
-// reads the body as Hold does.
-func (l Law) Bound(req *http.Request) (int, bool) {
+// reads the body as [Law.Hold] does.
+func Bound(req *http.Request) (int, bool) {
 	r := readRequest(req)
 	return clamp(float64(r.bound)), r.bound >= 0
 }

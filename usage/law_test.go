@@ -124,10 +124,10 @@ func TestHoldUnreadable(t *testing.T) {
 }
 
 func TestBound(t *testing.T) {
-	if n, ok := OpenAI().Bound(ask(`{"max_tokens":12}`)); n != 12 || !ok {
+	if n, ok := Bound(ask(`{"max_tokens":12}`)); n != 12 || !ok {
 		t.Errorf("%d, %v", n, ok)
 	}
-	if n, ok := OpenAI().Bound(ask(`{}`)); n != 0 || ok {
+	if n, ok := Bound(ask(`{}`)); n != 0 || ok {
 		t.Errorf("%d, %v", n, ok)
 	}
 }
@@ -184,7 +184,7 @@ func FuzzHold(f *testing.F) {
 		if n := l.Hold(ask(body)); n < 0 || n > math.MaxInt32 || l.Holds == HoldsInput && n > len(body)/4+1+tokensByFile*len(body)/8 {
 			t.Fatalf("%d for %q", n, body)
 		}
-		if n, ok := l.Bound(ask(body)); n < 0 || n > math.MaxInt32 || n > 0 && !ok {
+		if n, ok := Bound(ask(body)); n < 0 || n > math.MaxInt32 || n > 0 && !ok {
 			t.Fatalf("bound %d, %v for %q", n, ok, body)
 		}
 	})

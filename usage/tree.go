@@ -91,7 +91,7 @@ func grow(tables ...[]Dialect) *tree {
 func (t *tree) row(d *Dialect, words []string) []string {
 	for i, path := range [...]string{d.Input, d.Output, d.CacheRead, d.CacheWrite, d.Reasoning, d.Points} {
 		if n := t.place(path, input+role(i)); n != nil {
-			n.sum = d.Sum && n.role == points
+			n.sum = n.sum || d.Sum && n.role == points
 			n.needs = n.needs || d.Last != ""
 			words = append(words, longest(path))
 		}

@@ -327,13 +327,15 @@ func TestRefusals(t *testing.T) {
 func TestOwnRows(t *testing.T) {
 	p := &Parser{Dialects: []Dialect{
 		{Input: "m.in", Output: "m.out", Last: "fin", Code: "m.err", Throttled: []string{"slow", ""}, Message: "m.say"},
-		{Output: "usage.prompt_tokens", Points: "n"},
+		{Output: "usage.prompt_tokens", Points: "n", Sum: true},
+		{Points: "n"},
 		{Input: "..", CacheRead: "a.b.c.d.e.f.g.h.i.j", Code: "m.in", Throttled: []string{"x"}},
 	}}
 	for body, want := range map[string]Usage{
 		`{"m":{"in":1,"out":2}}`:            final("in", 1, "out", 2),
 		`{"usage":{"prompt_tokens":3}}`:     final("out", 3),
 		`{"n":1,"usage":{"inputTokens":5}}`: final("points", 1, "in", 5),
+		`[{"n":1},{"n":2.5}]`:               final("points", 4),
 		`{"":{"":{"":7}}}`:                  final("in", 7),
 	} {
 		if got, _ := p.Parse(asJSON, []byte(body)); got != want {

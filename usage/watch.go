@@ -131,7 +131,7 @@ func (w *Watcher) lines(p []byte) {
 
 // part reads the next bytes of a line.
 func (w *Watcher) part(p []byte) {
-	w.line += len(p)
+	w.line = min(w.line+len(p), maxLine+1) // and no more, so that it cannot overflow
 	for len(p) > 0 && w.begun >= 0 && w.begun < len(field) {
 		if w.begun++; p[0] != field[w.begun-1] {
 			w.begun = -1
@@ -235,7 +235,7 @@ func (w *Watcher) Usage() (Usage, bool) {
 	return u, true
 }
 
-// Refusal returns the first refusal that the body has told of so far, and false if there is none. It may be
+// Refusal returns the first refusal that the body has reported so far, and false if there is none. It may be
 // called at any time, and is cheap enough to be called after each Write.
 func (w *Watcher) Refusal() (Refusal, bool) {
 	if w == nil {
