@@ -163,7 +163,7 @@ func TestSettle(t *testing.T) {
 		{"only what lessens", Groq(), final("read", 60), 7},
 		{"more from the cache than in all", Groq(), final("in", 10, "read", 60), 0},
 		{"nothing at all", OpenAI(), final("in", 0, "out", 0), 0},
-		{"enormous", OpenAI(), final("in", math.MaxInt64, "out", math.MaxInt64), math.MaxInt32},
+		{"enormous", OpenAI(), final("in", int64(math.MaxInt64), "out", int64(math.MaxInt64)), math.MaxInt32},
 		{"no weights", Law{}, openAI, 7},
 		{"weights that are no numbers", Law{Counts: Weights{Input: math.NaN()}}, openAI, 7},
 		{"one weight that is no number", Law{Counts: Weights{Input: 1, Output: math.NaN()}}, openAI, 0},

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -22,7 +23,10 @@ func sse(docs ...string) string {
 func of(known ...any) Usage {
 	u := unknown
 	for i := 0; i+1 < len(known); i += 2 {
-		n := int64(known[i+1].(int))
+		n, ok := known[i+1].(int64)
+		if !ok {
+			n = int64(known[i+1].(int))
+		}
 		switch known[i] {
 		case "in":
 			u.Input = n
@@ -142,7 +146,7 @@ var bodies = []struct {
 	{"minus zero", asJSON, `{"usage":{"prompt_tokens":-0,"completion_tokens":3}}`, final("in", 0, "out", 3)},
 	{"fractions", asJSON, `{"usage":{"prompt_tokens":12.0,"completion_tokens":3.2,"input_tokens":1}}`, final("in", 1, "out", 4)},
 	{"exponents", asJSON, `{"usage":{"prompt_tokens":1.2e3,"completion_tokens":1e400}}`, final("in", 1200)},
-	{"the largest", asJSON, `{"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":9223372036854775808}}`, final("in", 9223372036854775807)},
+	{"the largest", asJSON, `{"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":9223372036854775808}}`, final("in", int64(math.MaxInt64))},
 	{"600 digits", asJSON, `{"usage":{"prompt_tokens":1` + strings.Repeat("0", 600) + `,"completion_tokens":3}}`, final("out", 3)},
 	{"no number of JSON", asJSON, `{"usage":{"prompt_tokens":0x10,"completion_tokens":Inf,"input_tokens":+1,"output_tokens":1_0}}`, unknown},
 	{"sums beyond 64 bits", asJSON, `{"ConsumedCapacity":[{"CapacityUnits":9e18},{"CapacityUnits":9e18},{"CapacityUnits":1}]}`, unknown},
