@@ -7,5 +7,8 @@
 //
 //	go test -tags throttle_invariants -run 'TestSoak$' ./soak -soak.duration 1h -soak.seeds 20 -timeout 1h
 //
+// TestVerbsAtOnce has the verbs of an operator (Pause, Resume, Shutdown, all that sets limits) meet calls at the same
+// moments, under -race.
+//
 // TestSoakCatches shows what this finds: it plants faults into copies of the source.
 package soak
