@@ -28,7 +28,8 @@
 //	an operator's limit, pause and resume            LimiterVar, Transport.Pause, Transport.Resume
 //	a program that ends in ten seconds               Transport.Shutdown
 //
-// Each of these has an example.
+// Each of these has an example, here or among the short programs in [examples/recipes], where there are also a
+// crawler, tenants, a backfill that shows how long it will take, and a log of long waits.
 //
 // # Concurrency
 //
@@ -56,4 +57,6 @@
 //
 // Only package time is used, so in a testing/synctest bubble waits are exact and take no real time. Give
 // the Transport a Base of your own there: the sockets of an httptest.Server do not work in a bubble.
+//
+// [examples/recipes]: https://github.com/go-throttle/throttle/tree/main/examples/recipes
 package throttle

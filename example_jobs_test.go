@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -297,116 +296,22 @@ func ExampleHooks_slog() {
 	// api.example.com: sent 3, throttled 1, retried 1, waiting 0, closed: ""
 }
 
-// Waits of more than a second are logged when they begin, with what the call waits for.
-func ExampleHooks_waiting() {
-	inVirtualTime(func() {
-		client := &http.Client{Transport: &throttle.Transport{
-			Base:    api(),
-			Limiter: throttle.NewBucket(2, 1), // two a second
-			Hooks: throttle.Hooks{Waiting: func(_ context.Context, e throttle.Event) {
-				if e.Wait > time.Second {
-					fmt.Println(e.Method, e.Host, "waits", e.Wait, "for", e.Reason)
-				}
-			}},
-		}}
-		var calls sync.WaitGroup
-		for range 5 {
-			calls.Go(func() {
-				resp, err := client.Get("http://api.example.com/")
-				if err != nil {
-					fmt.Println(err)
-					return
-				}
-				resp.Body.Close()
-			})
-		}
-		calls.Wait()
-	})
-	// Unordered output:
-	// GET api.example.com waits 1.5s for limit:shared
-	// GET api.example.com waits 2s for limit:shared
-}
-
-// The operator of a program changes its limit, and pauses and resumes its calls, over HTTP. Who waits is timed anew at
-// once, and what was used stays used. A limit that cannot be read changes nothing.
+// A limit is replaced while the program runs. Who waits is timed anew at once, and what was used stays used.
 func ExampleLimiterVar() {
-	var limit throttle.LimiterVar
-	limit.Set(throttle.NewBucket(10, 5))
-	t := &throttle.Transport{Base: api(), Limiter: &limit}
-
-	admin := http.NewServeMux()
-	admin.HandleFunc("PUT /limit", func(w http.ResponseWriter, r *http.Request) {
-		l, err := throttle.ParseLimit(r.FormValue("limit"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		limit.Set(l)
-	})
-	admin.HandleFunc("PUT /pause", func(w http.ResponseWriter, r *http.Request) {
-		d, _ := time.ParseDuration(r.FormValue("for"))
-		t.Pause(r.FormValue("host"), d) // without a host, all of them
-	})
-	admin.HandleFunc("PUT /resume", func(w http.ResponseWriter, r *http.Request) { t.Resume(r.FormValue("host")) })
-
-	put := func(path string) {
-		w := httptest.NewRecorder()
-		admin.ServeHTTP(w, httptest.NewRequest("PUT", path, nil))
-		fmt.Print(path, ": limit ", &limit)
-		for s := range t.Stats() {
-			fmt.Printf(", %s %q for %v", s.Key, s.Cause, s.ClosedFor.Round(time.Minute))
-		}
-		fmt.Print("\n", w.Body)
-	}
-	put("/limit?limit=1000/h+sliding")
-	put("/limit?limit=fast")
-	put("/pause?host=api.example.com&for=10m")
-	put("/resume")
-	// Output:
-	// /limit?limit=1000/h+sliding: limit 1000/h sliding
-	// /limit?limit=fast: limit 1000/h sliding
-	// throttle: ParseLimit("fast"): "fast" is not units/time in one word, as in 10/s, or units per time
-	// /pause?host=api.example.com&for=10m: limit 1000/h sliding, api.example.com "paused" for 10m0s
-	// /resume: limit 1000/h sliding, api.example.com "" for 0s
-}
-
-// A program is asked to end. The calls in line go in order for as long as there is time; then the rest fail at once,
-// and nothing is sent any more.
-func ExampleTransport_Shutdown() {
-	t := &throttle.Transport{Base: api(), Limiter: throttle.NewBucket(0.001, 3)}
-	client := &http.Client{Transport: t}
-	var workers sync.WaitGroup
-	for range 5 {
-		workers.Go(func() {
-			resp, err := client.Get("http://api.example.com/")
-			if err != nil {
-				fmt.Println("not sent:", errors.Is(err, throttle.ErrClosed))
-				return
-			}
-			resp.Body.Close()
-		})
-	}
-	untilWaiting(t, 2) // three have gone, for the others there are no units
-
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond) // in earnest 10 * time.Second
-	defer cancel()
-	err := t.Shutdown(ctx)
-	workers.Wait()
-	fmt.Println("shut down:", err)
-	// Output:
-	// not sent: true
-	// not sent: true
-	// shut down: context deadline exceeded
-}
-
-// untilWaiting returns when so many calls wait and no other is under way.
-func untilWaiting(t *throttle.Transport, n int) {
-	for {
-		for s := range t.Stats() {
-			if s.Waiting == n && s.Sent == 3 && s.InFlight == 0 {
-				return
+	inVirtualTime(func() {
+		var limit throttle.LimiterVar
+		limit.Set(throttle.NewFixedWindow(10, time.Hour))
+		q := throttle.NewQueue(&limit, throttle.QueueOptions{})
+		for range 10 {
+			if err := q.Wait(context.Background()); err != nil {
+				fmt.Println(err)
 			}
 		}
-		time.Sleep(time.Millisecond)
-	}
+		fmt.Println("the eleventh waits for", q.Predict(1), "at", &limit)
+		limit.Set(throttle.NewFixedWindow(10, time.Minute))
+		fmt.Println("the eleventh waits for", q.Predict(1), "at", &limit)
+	})
+	// Output:
+	// the eleventh waits for 1h0m0s at 10/h window
+	// the eleventh waits for 1m0s at 10/m window
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -85,34 +84,4 @@ func ExampleWithCost() {
 	// Output:
 	// <nil>
 	// 3 left
-}
-
-// A backfill shows how far it is, and how long it will take: Predict knows of both limits. 5,000 calls at 50 a second
-// and 2,000 a minute take two whole windows, and 20 seconds of the third.
-func ExampleQueue_Predict() {
-	inVirtualTime(func() {
-		limits := throttle.All(throttle.NewBucket(50, 1), throttle.NewFixedWindow(2000, time.Minute))
-		q := throttle.NewQueue(limits, throttle.QueueOptions{})
-		jobs, ctx := throttle.NewGroup(context.Background(), q)
-		for range 5000 {
-			jobs.Go(ctx, func(context.Context) error { return nil }) // the call
-		}
-		for waiting := 1; waiting > 0; time.Sleep(20 * time.Second) {
-			waiting = q.Stats().Waiting
-			done := (5000 - waiting) * 100 / 5000
-			fmt.Printf("[%-20s] %3d %%, %v left\n", strings.Repeat("#", done/5), done, q.Predict(1).Round(time.Second))
-		}
-		if err := jobs.Wait(); err != nil {
-			fmt.Println(err)
-		}
-	})
-	// Output:
-	// [                    ]   0 %, 2m20s left
-	// [####                ]  20 %, 2m0s left
-	// [########            ]  40 %, 1m40s left
-	// [########            ]  40 %, 1m20s left
-	// [############        ]  60 %, 1m0s left
-	// [################    ]  80 %, 40s left
-	// [################    ]  80 %, 20s left
-	// [####################] 100 %, 0s left
 }

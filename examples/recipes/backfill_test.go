@@ -1,7 +1,9 @@
 package recipes
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,4 +38,33 @@ func TestBackfill(t *testing.T) {
 		}
 		none(t, upstream, 5000)
 	})
+}
+
+// A progress bar, drawn at each tenth of the way. The calls of a minute go in its first 20 seconds, and the prediction knows
+// of the 40 in which nothing goes.
+func ExampleBackfill() {
+	synctest.Test(new(testing.T), func(t *testing.T) {
+		var calls []*http.Request
+		for range 5000 {
+			calls = append(calls, get(t, "http://api.test/"))
+		}
+		err := Backfill(throttletest.NewServer(), calls, func(begun int, left time.Duration) {
+			if done := begun * 100 / len(calls); done%10 == 0 {
+				fmt.Printf("[%-20s] %2d %%, %v left\n", strings.Repeat("#", done/5), done, left.Round(10*time.Second))
+			}
+		})
+		fmt.Println("done:", err)
+	})
+	// Output:
+	// [                    ]  0 %, 4m20s left
+	// [##                  ] 10 %, 4m10s left
+	// [####                ] 20 %, 4m0s left
+	// [######              ] 30 %, 3m10s left
+	// [########            ] 40 %, 3m0s left
+	// [##########          ] 50 %, 2m10s left
+	// [############        ] 60 %, 2m0s left
+	// [##############      ] 70 %, 1m10s left
+	// [################    ] 80 %, 1m0s left
+	// [##################  ] 90 %, 10s left
+	// done: <nil>
 }
