@@ -34,6 +34,7 @@
 //	report      the results file, medians and tables
 //	chart       what came to an upstream over time, as SVG
 //	cmd/compare the command
+//	servers     package inbound beside other middleware, with a command of its own: go run ./bench/cmd/servers
 //
 // Arrows point one way: client knows nobody, scenario knows it, fleets, micro and report know
 // what a scenario is, chart knows report, and the command knows all.

@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/cenkalti/backoff/v4 v4.3.0
-	github.com/go-chi/chi/v5 v5.2.3
+	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-throttle/throttle v0.0.0
 	github.com/go-throttle/throttle/throttleotel v0.0.0
 	github.com/go-throttle/throttle/throttleredis v0.0.0

@@ -4,5 +4,5 @@ package micro
 
 import "time"
 
-// cpuTime is unknown here.
-func cpuTime() time.Duration { return 0 }
+// CPUTime is unknown here: 0.
+func CPUTime() time.Duration { return 0 }

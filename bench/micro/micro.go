@@ -68,9 +68,9 @@ func times(ctx context.Context, o scenario.Options, works ...work) ([]cost, erro
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			before := cpuTime()
+			before := CPUTime()
 			wall := took(w, n[i])
-			cpu[i] = append(cpu[i], float64(cpuTime()-before)/float64(n[i]))
+			cpu[i] = append(cpu[i], float64(CPUTime()-before)/float64(n[i]))
 			if best[i].wall == 0 || wall < best[i].wall {
 				best[i].wall = wall
 			}

@@ -126,12 +126,12 @@ func untilAllWait(name string, n, debt int, measure func(debt int) (left int64, 
 func cpuOf(ctx context.Context, name string, n, debt int) (used time.Duration, err error) {
 	err = untilAllWait(name, n, debt, func(debt int) (int64, error) {
 		warmUp(n)
-		before := cpuTime()
+		before := CPUTime()
 		wait, _ := indebted(name, debt)
 		crowd := gather(ctx, n, wait)
 		left := crowd.left.Load()
 		err := crowd.finish()
-		used = cpuTime() - before
+		used = CPUTime() - before
 		return left, err
 	})
 	return used, err
@@ -193,9 +193,9 @@ func gather(ctx context.Context, n int, wait func(context.Context) error) *crowd
 func awaitIdle() {
 	const look = 50 * time.Millisecond
 	for range 20 {
-		before := cpuTime()
+		before := CPUTime()
 		time.Sleep(look)
-		if cpuTime()-before < look/20 {
+		if CPUTime()-before < look/20 {
 			return
 		}
 	}
