@@ -197,7 +197,7 @@ func (c *core) problem(w http.ResponseWriter, v *visit) {
 		Type:   "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		Title:  "Request cannot be satisfied as assigned quota has been exceeded",
 		Status: http.StatusTooManyRequests,
-		Detail: "This request costs more than the limit will ever allow.",
+		Detail: "This request cannot be let in, however long it waits.",
 	}
 	if v.wait != never {
 		d.Detail = "Try again in " + time.Duration(v.wait).Round(time.Millisecond).String() + "."

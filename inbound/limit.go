@@ -54,7 +54,8 @@ type Limit struct {
 	Tiers map[string][]string
 
 	// And are further Limits, mostly by other keys, that hold too: all let a request in, or it takes from none.
-	// Of their fields Limits, Name, Key, MaxKeys, Cost, Allow, Tier, Tiers and Shadow are used. A Limit may be
+	// They are asked in their order, after this one, and a request that one of them refuses takes no slot in the
+	// tables of those behind it. So against floods the widest key comes first: a network before its addresses. Of their fields Limits, Name, Key, MaxKeys, Cost, Allow, Tier, Tiers and Shadow are used. A Limit may be
 	// part of several.
 	And []*Limit
 

@@ -62,7 +62,7 @@ func (v *visit) begin(c *core, r *http.Request) {
 		}
 		a.hash = hashOf(p.seed, p.key(r), a.tier)
 	}
-	v.cost = int(min(v.asked[0].cost, maxCost+1))
+	v.cost = int(min(v.asked[0].cost, maxCost))
 }
 
 // try asks all limits, and takes from all or from none. It reports whether the request goes.
