@@ -87,7 +87,7 @@ func (q *Queue) Predict(n int) (wait time.Duration, known bool) {
 	if n <= 0 {
 		return 0, true
 	}
-	p, now := q.foresee(int64(min(n, 1<<40)) - 1)
+	p, now := q.foresee(min(int64(n), 1<<40) - 1)
 	wait = p.start().Sub(now)
 	return max(0, wait), p.known && wait < limit.Forever/2
 }
