@@ -81,13 +81,13 @@ func (c *client) onWaiting(ctx context.Context, s *series, e throttle.Event) {
 
 func (c *client) onWaited(ctx context.Context, s *series, e throttle.Event) {
 	c.inQueue.Record(ctx, e.Wait.Seconds(), s.record...)
-	addEvent(ctx, "throttle.wait", &e)
+	addEvent(ctx, "throttle.wait", &e, admitted)
 }
 
 func (c *client) onRefused(ctx context.Context, s *series, e throttle.Event) {
 	o := outcomeOf(e.Err)
 	s.refused[o].Add(1)
-	addEvent(ctx, "throttle.refused", &e, outcomeAttr.String(texts[o]))
+	addEvent(ctx, "throttle.refused", &e, o)
 }
 
 func (c *client) onThrottled(ctx context.Context, s *series, e throttle.Event) {
@@ -124,12 +124,15 @@ func errorType(e *throttle.Event) string {
 }
 
 // addEvent puts an event on the span of ctx, if that is recorded.
-func addEvent(ctx context.Context, name string, e *throttle.Event, more ...attribute.KeyValue) {
+func addEvent(ctx context.Context, name string, e *throttle.Event, o outcome) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return
 	}
-	attrs := append(more, keyAttr.String(strings.ToValidUTF8(e.Key, "\uFFFD")), waitAttr.Float64(e.Wait.Seconds()))
+	attrs := []attribute.KeyValue{keyAttr.String(strings.ToValidUTF8(e.Key, "\uFFFD")), waitAttr.Float64(e.Wait.Seconds())}
+	if o != admitted {
+		attrs = append(attrs, outcomeAttr.String(texts[o]))
+	}
 	if e.Reason != "" {
 		attrs = append(attrs, reasonAttr.String(e.Reason))
 	}

@@ -449,3 +449,31 @@ func TestInstrumentFleet(t *testing.T) {
 		l.Close()
 	})
 }
+
+// A call that need not wait allocates no more than without telemetry, and neither do the hooks of one that waits.
+func TestNothingIsAllocated(t *testing.T) {
+	p, _ := reader()
+	calls := func(instrumented bool) float64 {
+		tr := &throttle.Transport{Base: answer(200), Limiter: throttle.NewBucket(1e9, 1e9)}
+		if instrumented {
+			stop, err := throttleotel.Instrument("x", tr, throttleotel.Options{MeterProvider: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			e := throttle.Event{Key: "a.test", Reason: "limit", Wait: time.Second, Status: 429, Err: throttle.ErrQueueFull}
+			for name, hook := range map[string]func(context.Context, throttle.Event){
+				"Waiting": tr.Hooks.Waiting, "Waited": tr.Hooks.Waited, "Refused": tr.Hooks.Refused, "Throttled": tr.Hooks.Throttled, "Closed": tr.Hooks.Closed,
+			} {
+				if n := testing.AllocsPerRun(1000, func() { hook(t.Context(), e) }); n != 0 {
+					t.Errorf("%s allocates %v times", name, n)
+				}
+			}
+		}
+		req, _ := http.NewRequest("GET", "http://a.test/", nil)
+		return testing.AllocsPerRun(1000, func() { tr.RoundTrip(req) })
+	}
+	if bare, with := calls(false), calls(true); with > bare {
+		t.Errorf("a call allocates %v times with telemetry, %v without", with, bare)
+	}
+}
