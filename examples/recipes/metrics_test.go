@@ -2,12 +2,14 @@ package recipes
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,8 +97,9 @@ func queries(t *testing.T) (panels map[string][]string) {
 	return panels
 }
 
-// everything makes traffic in which all happens that the dashboard has a panel for, and returns what Prometheus finds.
-func everything(t *testing.T) string {
+// everything returns what Prometheus scrapes, and a function that makes traffic in which all happens that the dashboard has a
+// panel for: an outage, an upstream that throttles, a line that is full, units of a fleet, and at the end a pause.
+func everything(t *testing.T) (metrics http.Handler, traffic func()) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
@@ -104,8 +107,8 @@ func everything(t *testing.T) string {
 		t.Fatal(err)
 	}
 	o := throttleotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))}
-	upstream := throttletest.NewServer(throttletest.Limit{N: 5, Burst: 5})
-	upstream.RetryAfter, upstream.Faults = 2*time.Second, []throttletest.Fault{{To: time.Second}}
+	upstream := throttletest.NewServer(throttletest.Limit{N: 5, Burst: 1})
+	upstream.RetryAfter, upstream.Faults = time.Second, []throttletest.Fault{{To: 500 * time.Millisecond}}
 	shared := fleet.New(new(fleet.Memory), "api", 20, 5, fleet.Options{})
 	tr := &throttle.Transport{Base: upstream, Limiter: shared, Queue: throttle.QueueOptions{MaxWaiting: 20}}
 	for _, instrument := range []func() (func(), error){
@@ -116,17 +119,24 @@ func everything(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer stop()
+		t.Cleanup(stop)
 	}
 	client := &http.Client{Transport: tr}
-	var calls sync.WaitGroup
-	for range 40 {
-		calls.Go(func() { status(client.Get("http://api.test/")) }) // some fail, that is the point
-		time.Sleep(20 * time.Millisecond)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), func() {
+		var full atomic.Bool
+		for !full.Load() || upstream.Ledger().Tally().Throttled == 0 { // once is enough, unless the machine is very busy
+			var calls sync.WaitGroup
+			for range 40 {
+				calls.Go(func() {
+					if err := status(client.Get("http://api.test/")); errors.Is(err, throttle.ErrQueueFull) {
+						full.Store(true)
+					}
+				})
+			}
+			calls.Wait()
+		}
+		tr.Pause("api.test", time.Hour)
 	}
-	calls.Wait()
-	tr.Pause("api.test", time.Minute)
-	return scrape(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 }
 
 // TestDashboard: each metric and each label that docs/grafana.json names exists after traffic in which everything
@@ -137,7 +147,11 @@ func TestDashboard(t *testing.T) {
 		t.Errorf("%d panels, want 8", len(panels)-1)
 	}
 	var found string
-	synctest.Test(t, func(t *testing.T) { found = everything(t) })
+	synctest.Test(t, func(t *testing.T) {
+		metrics, traffic := everything(t)
+		traffic()
+		found = scrape(metrics)
+	})
 	name := regexp.MustCompile(`\b(?:throttle|http|error)_[a-z_]+\b`)
 	for title, exprs := range panels {
 		for _, expr := range exprs {
