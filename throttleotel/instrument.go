@@ -68,12 +68,14 @@ func Instrument(name string, t *throttle.Transport, o Options) (stop func(), err
 		return nil, err
 	}
 	c := &client{t: t, sender: &sender{name: name, base: t.Base}, series: newTable(name, o.maxKeys())}
+	base, hooks := t.Base, t.Hooks
+	// The first collection may come at once, and asks for Stats: from then on t must not be changed.
+	t.Base, t.Hooks = c.sender, t.Hooks.Join(c.hooks())
 	if err := c.register(o.meterProvider().Meter(scope)); err != nil {
+		t.Base, t.Hooks = base, hooks
 		free()
 		return nil, fmt.Errorf("throttleotel: Instrument(%q): %w", name, err)
 	}
-	t.Base = c.sender
-	t.Hooks = t.Hooks.Join(c.hooks())
 	return sync.OnceFunc(func() {
 		c.stopped.Store(true)
 		_ = c.registration.Unregister() // its only error is that it was unregistered before

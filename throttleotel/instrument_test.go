@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/go-throttle/throttle"
@@ -95,6 +96,56 @@ func TestInstrumentRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
+}
+
+// An eager provider collects as soon as it can. A failing one refuses the callback.
+type (
+	eager   struct{ metric.MeterProvider }
+	failing struct{ metric.MeterProvider }
+
+	eagerMeter   struct{ metric.Meter }
+	failingMeter struct{ metric.Meter }
+)
+
+func (e eager) Meter(name string, o ...metric.MeterOption) metric.Meter {
+	return eagerMeter{e.MeterProvider.Meter(name, o...)}
+}
+
+func (e eagerMeter) RegisterCallback(f metric.Callback, o ...metric.Observable) (metric.Registration, error) {
+	if err := f(context.Background(), noop.Observer{}); err != nil {
+		return nil, err
+	}
+	return e.Meter.RegisterCallback(f, o...)
+}
+
+func (f failing) Meter(name string, o ...metric.MeterOption) metric.Meter {
+	return failingMeter{f.MeterProvider.Meter(name, o...)}
+}
+
+func (failingMeter) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
+	return nil, errors.New("no callbacks today")
+}
+
+// A collection that comes before the first call finds a Transport that is ready, so that its calls are seen.
+func TestCollectedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := reader()
+		tr := &throttle.Transport{Base: answer(200), Limiter: throttle.NewBucket(1, 1)}
+		if stop, err := throttleotel.Instrument("x", tr, throttleotel.Options{MeterProvider: failing{p}}); stop != nil || err == nil || !strings.Contains(err.Error(), "no callbacks today") {
+			t.Fatal(err)
+		}
+		stop, err := throttleotel.Instrument("x", tr, throttleotel.Options{MeterProvider: eager{p}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		get(tr, t.Context(), "http://a.test/")
+		get(tr, t.Context(), "http://a.test/")
+		m := gather(t, r)
+		if m.sum("throttle.client.waits", "throttle.reason", "limit:shared") != 1 || m.sum("throttle.client.requests", "", "") != 2 {
+			t.Errorf("a wait and two calls are not there: %v", m.seen())
+		}
+	})
 }
 
 // The zero Options use the globals, which do nothing unless the program sets them.
