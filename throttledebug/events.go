@@ -55,7 +55,6 @@ func (p *page) events(w http.ResponseWriter, r *http.Request) {
 	s := stream{w: w, out: http.NewResponseController(w), view: parseView(r.URL.Query())}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would wait for more
-	s.out.SetReadDeadline(time.Time{})        // a server's ReadTimeout is not about streams
 
 	// The first event comes at once, and shows this moment; the next ones come with those of the other streams.
 	if s.send(p.board.now()) != nil {

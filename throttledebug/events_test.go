@@ -286,7 +286,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// A server's ReadTimeout and WriteTimeout are about requests, and do not cut a stream.
+// A server's WriteTimeout is about ordinary answers, and does not cut a stream; nor does ReadTimeout.
 func TestServerTimeouts(t *testing.T) {
 	s := httptest.NewUnstartedServer(throttledebug.Handler(one(newTransport())))
 	s.Config.WriteTimeout, s.Config.ReadTimeout = 4*time.Second, 4*time.Second

@@ -147,5 +147,5 @@ var meanings = map[string]string{
 	"gate:first-contact": "the first answer of an upstream that nothing is known of",
 	"slot":               "a call in flight to end",
 	"order":              "the calls before it",
-	"store":              "the store of a fleet",
+	"store":              "the answer of a fleet's store",
 }
