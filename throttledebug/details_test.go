@@ -23,32 +23,47 @@ func TestWhy(t *testing.T) {
 	for _, c := range []struct {
 		reason, says string
 		transport    *throttle.Transport
-		busy         int // calls that come first and keep their slots
+		before       int // calls that come before
+		busy         int // calls that come before and stay
+		status       int // of the upstream's answers
+		header       http.Header
 	}{
-		{"limit", "for the limit of its key (limit), for 10 s more, until 00:00:10 UTC.", &throttle.Transport{LimiterFor: limited}, 0},
-		{"limit:shared", "for the limit that all keys share (limit:shared), for 10 s more", &throttle.Transport{Limiter: throttle.NewBucket(0.1, 1)}, 0},
-		{"gate:paused", "for the end of a pause by hand (gate:paused), for 1 min more, until 00:01:00 UTC.", &throttle.Transport{}, 0},
-		{"slot", "for a call in flight to end (slot).", &throttle.Transport{LimiterFor: limited, Queue: throttle.QueueOptions{MaxInFlight: 1}}, 1},
+		{reason: "limit", says: "for the limit of its key (limit), for 10 s more, until 00:00:10 UTC.",
+			transport: &throttle.Transport{LimiterFor: limited}, before: 1},
+		{reason: "limit:shared", says: "for the limit that all keys share (limit:shared), for 10 s more",
+			transport: &throttle.Transport{Limiter: throttle.NewBucket(0.1, 1)}, before: 1},
+		{reason: "limit:advertised", says: "for a quota that responses advertise (limit:advertised), for ",
+			transport: &throttle.Transport{}, before: 1, header: http.Header{"Ratelimit": {`"a";r=0;t=30`}, "Ratelimit-Policy": {`"a";q=10;w=60`}}},
+		{reason: "gate:paused", says: "for the end of a pause by hand (gate:paused), for 1 min more, until 00:01:00 UTC.",
+			transport: &throttle.Transport{}},
+		{reason: "gate:retry-after", says: "for the time that the upstream has asked for (gate:retry-after), for 3",
+			transport: &throttle.Transport{}, status: 429, header: http.Header{"Retry-After": {"30"}}},
+		{reason: "gate:first-contact", says: "for the first answer of an upstream that nothing is known of (gate:first-contact), for 1.0 s more",
+			transport: &throttle.Transport{}, busy: 4},
+		{reason: "slot", says: "for a call in flight to end (slot).",
+			transport: &throttle.Transport{LimiterFor: limited, Queue: throttle.QueueOptions{MaxInFlight: 1}}, busy: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := c.transport
 			up := new(upstream)
+			up.set(c.status, c.header)
+			tr, key := c.transport, "api.test"
 			tr.Base, tr.Key = up, byField
 			if c.reason == "gate:paused" {
-				tr.Pause("api.test", time.Minute)
-			} else if c.busy == 0 {
-				call(t, tr, "api.test", 1)
+				tr.Pause(key, time.Minute)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
+			call(t, tr, key, c.before)
 			if c.busy > 0 {
 				tr.Base = slow{}
-				go try(ctx, tr, "api.test")
-				synctest.Wait()
 			}
-			go try(throttle.WithFlow(ctx, "tenant"), tr, "api.test")
+			for range c.busy {
+				go try(ctx, tr, key)
+			}
+			synctest.Wait()
+			go try(throttle.WithFlow(ctx, "tenant"), tr, key)
 			synctest.Wait()
 			h := throttledebug.Handler(one(tr))
-			page := get(h, "/?name=api&key=api.test").Body.String()
+			page := get(h, "/?name=api&key="+key).Body.String()
 			if want := "The first call in line waits " + c.says; !strings.Contains(page, html.EscapeString(want)) {
 				_, got, _ := strings.Cut(page, `<p id="why">`)
 				t.Errorf("%s: %.150s, want %s", c.reason, got, want)
@@ -56,6 +71,12 @@ func TestWhy(t *testing.T) {
 			row := rowsOf(t, h, "")[0]
 			if held, _, _ := strings.Cut(row["held"], ","); held != c.reason || row["waiting"] != "1" {
 				t.Errorf("%s: the row says %q of %s", c.reason, row["held"], row["waiting"])
+			}
+			if state := get(h, "/state.json").Body.String(); !strings.Contains(state, `"reason":"`+c.reason+`"`) {
+				t.Errorf("%s: %s", c.reason, state)
+			}
+			if s, _ := stats(tr, key); s.Reason != c.reason {
+				t.Errorf("Stats says %s, want %s", s.Reason, c.reason)
 			}
 			if !strings.Contains(page, "<td>tenant</td><td>1</td>") {
 				t.Errorf("%s: the flow is missing", c.reason)
