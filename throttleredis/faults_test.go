@@ -58,7 +58,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := start(t)
 			p := newProxy(t, srv.addr())
-			m := newMembers(t, 3, 500, 5, fleet.Share, func() Client {
+			m := newMembers(t, 3, 1000, 5, fleet.Share, func() Client {
 				return closing(t, redis.NewClient(&redis.Options{Addr: p.addr()}))
 			})
 			m.work(3)
@@ -68,7 +68,7 @@ func TestFaults(t *testing.T) {
 			m.granted(50)
 			// While the server is away each process may use a share beside what it holds: 0.8 of the limit in all, and its
 			// part of the burst. State that is lost may cost one more burst, and what was granted ahead.
-			m.check(1.8*500, 0.8*500*validity.Seconds()+5+3+5+0.8*500*validity.Seconds())
+			m.check(1.8*1000, 0.8*1000*validity.Seconds()+5+3+5+0.8*1000*validity.Seconds())
 		})
 	}
 }
@@ -126,8 +126,8 @@ func TestAtMost(t *testing.T) {
 	for _, n := range []int{1, 4, 16} {
 		m := newMembers(t, n, 1000, 10, fleet.Closed, func() Client { return srv.client(t) })
 		m.work(2)
-		m.granted(20)
-		m.more(500)
+		m.granted(5)
+		m.more(200)
 		m.check(1000, 0)
 		srv.do(t, "FLUSHALL")
 	}

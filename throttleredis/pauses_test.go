@@ -92,9 +92,9 @@ func TestPauseForAll(t *testing.T) {
 	srv := start(t)
 	m := newMembers(t, 8, 400, 40, fleet.Closed, func() Client { return srv.client(t) })
 	m.work(2)
-	m.granted(20)
+	m.granted(2)
 	until(t, "all are subscribed", func() bool { return listening(t, srv) == 8 })
-	const pause = 2 * time.Second
+	const pause = time.Second
 	heard := time.Now()
 	m.lims[3].Observe(hint.Hint{Throttled: true, RetryAfter: pause}, heard)
 	until(t, "all have stopped", func() bool {
@@ -106,7 +106,7 @@ func TestPauseForAll(t *testing.T) {
 		return true
 	})
 	stopped := time.Now()
-	m.granted(5)
+	m.granted(1)
 	m.stop()
 	n := 0
 	for _, u := range m.uses {

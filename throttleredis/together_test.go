@@ -61,12 +61,12 @@ func TestTogether(t *testing.T) {
 			m.queues[i] = throttle.NewQueue(throttle.All(lim, other), throttle.QueueOptions{})
 		}
 		m.work(3)
-		m.granted(50)
-		m.more(300)
+		m.granted(20)
+		m.more(100)
 		m.limit = rate.Limit(400) // the slower of the two
 		m.check(400, 0)
 		for i, l := range others {
-			if s := l.Stats(); s.Used < 50 || s.Granted < s.Used {
+			if s := l.Stats(); s.Used < 10 || s.Granted < s.Used {
 				t.Errorf("the other limit: %+v", s)
 			}
 			trips += l.Stats().Trips + m.lims[i].Stats().Trips
