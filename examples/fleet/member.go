@@ -25,19 +25,19 @@ type member struct {
 	from, to time.Duration // of the upstream's clock: when it was started and killed; the story sets them
 
 	mu    sync.Mutex
-	stats fleet.Stats // the latest that it has reported
-	known bool        // it has reported
+	stats report // the latest
+	known bool   // there is one
 }
 
 // report notes what the member says of itself.
-func (m *member) report(s fleet.Stats) {
+func (m *member) report(s report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stats, m.known = s, true
 }
 
 // look returns the latest report; ok is false if there is none.
-func (m *member) look() (s fleet.Stats, ok bool) {
+func (m *member) look() (s report, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stats, m.known
@@ -144,7 +144,7 @@ func (p *processes) start(j job) (*member, error) {
 	go func() {
 		defer close(m.done)
 		for lines := json.NewDecoder(out); ; {
-			var s fleet.Stats
+			var s report
 			if lines.Decode(&s) != nil {
 				break
 			}
@@ -177,14 +177,14 @@ func (g *goroutines) start(j job) (*member, error) {
 		var wg sync.WaitGroup
 		wg.Go(func() { j.work(ctx, lim) })
 		for ctx.Err() == nil {
-			m.report(lim.Stats())
+			m.report(reportOf(lim))
 			rest(ctx, reportEvery)
 		}
 		wg.Wait()
 		if give {
 			_ = lim.Close()
 		}
-		m.report(lim.Stats())
+		m.report(reportOf(lim))
 	}()
 	return m, nil
 }

@@ -32,6 +32,20 @@ type job struct {
 	Burst    int
 }
 
+// A report is what a process says of its limiter: a part of fleet.Stats that survives being sent as JSON.
+type report struct {
+	Mode          string // "shared", or "share" while the store does not answer
+	Members       int
+	Trips         uint64 // to the store
+	Used, Expired uint64 // units
+	Alone         uint64 // of those used, without the store
+}
+
+func reportOf(lim *fleet.Limiter) report {
+	s := lim.Stats()
+	return report{s.Mode, s.Members, s.Trips, s.Used, s.Expired, s.Alone}
+}
+
 const (
 	jobVariable = "THROTTLE_EXAMPLE_FLEET" // holds the job of a process
 	workers     = 8                        // of a process; each makes one call after the other
@@ -73,7 +87,7 @@ func rest(ctx context.Context, d time.Duration) {
 }
 
 // serve does the job that this process was started for, and reports whether there was one. It ends when its
-// standard input does, so when its parent has gone too, gives back what it holds, and writes its Stats to its
+// standard input does, so when its parent has gone too, gives back what it holds, and reports on its
 // standard output now and then, a line of JSON each.
 func serve() bool {
 	text, ok := os.LookupEnv(jobVariable)
@@ -86,6 +100,7 @@ func serve() bool {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	redis.SetLogger(quiet{})
 	client, err := connect(j.Redis, j.Dial)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -102,7 +117,7 @@ func serve() bool {
 	var wg sync.WaitGroup
 	wg.Go(func() { j.work(ctx, lim) })
 	for ctx.Err() == nil {
-		if out.Encode(lim.Stats()) != nil {
+		if out.Encode(reportOf(lim)) != nil {
 			break
 		}
 		rest(ctx, reportEvery)
@@ -110,9 +125,14 @@ func serve() bool {
 	stop()
 	wg.Wait()
 	_ = lim.Close() // Redis may be gone: what is held expires
-	_ = out.Encode(lim.Stats())
+	_ = out.Encode(reportOf(lim))
 	return true
 }
+
+// quiet keeps go-redis from writing of each connection that breaks: that Redis hangs is part of the story.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // connect makes a client for the Redis of a URL, which is reached at dial if that is not "". The settings are those
 // that package throttleredis advises.
