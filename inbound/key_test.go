@@ -1,11 +1,11 @@
 package inbound_test
 
 import (
-	"crypto/rand"
-	"encoding/hex"
+	"flag"
+	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -20,8 +20,7 @@ func prefixes(all ...string) (p []netip.Prefix) {
 }
 
 func request(remote string, header ...string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.RemoteAddr = remote
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody, RemoteAddr: remote}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
@@ -200,24 +199,29 @@ func FuzzKeys(f *testing.F) {
 	keys := map[string]func(*http.Request) string{"ByIP": inbound.ByIP(net...), "ByForwarded": inbound.ByForwarded(net...)}
 	f.Fuzz(func(t *testing.T, remote, header string) {
 		for name, key := range keys {
-			bare := key(request(remote))
-			if bare == "" || len(bare) > 64 {
-				t.Fatalf("%s(%q): %q", name, remote, bare)
-			}
-			if spoofed := key(request(remote, xff, header, fwd, header)); spoofed != bare && !within(remote, net) {
-				t.Fatalf("%s: from %q with %q the key is %q, without %q", name, remote, header, spoofed, bare)
-			}
-			for _, r := range []*http.Request{
-				request("10.0.0.1:80", xff, header, xff, "1.2.3.4", fwd, header, fwd, "for=1.2.3.4"),
-				request("10.0.0.1:80", xff, header+", 1.2.3.4, 10.0.0.2", fwd, header+`, for=1.2.3.4, for="10.0.0.2"`),
-				request("10.0.0.1:80", xff, header+",1.2.3.4", fwd, header+`, for="1.2.3.4:80"`),
-			} {
-				if got := key(r); got != "1.2.3.4" && got != "10.0.0.1" {
-					t.Fatalf("%s: behind a proxy %v has the key %q", name, r.Header, got)
-				}
-			}
+			checkKey(t, name, key, net, remote, header)
 		}
 	})
+}
+
+// checkKey is FuzzKeys for one input.
+func checkKey(t *testing.T, name string, key func(*http.Request) string, net []netip.Prefix, remote, header string) {
+	bare := key(request(remote))
+	if bare == "" || len(bare) > 64 {
+		t.Fatalf("%s(%q): %q", name, remote, bare)
+	}
+	if spoofed := key(request(remote, xff, header, fwd, header)); spoofed != bare && !within(remote, net) {
+		t.Fatalf("%s: from %q with %q the key is %q, without %q", name, remote, header, spoofed, bare)
+	}
+	for _, r := range []*http.Request{
+		request("10.0.0.1:80", xff, header, xff, "1.2.3.4", fwd, header, fwd, "for=1.2.3.4"),
+		request("10.0.0.1:80", xff, header+", 1.2.3.4, 10.0.0.2", fwd, header+`, for=1.2.3.4, for="10.0.0.2"`),
+		request("10.0.0.1:80", xff, header+",1.2.3.4", fwd, header+`, for="1.2.3.4:80"`),
+	} {
+		if got := key(r); got != "1.2.3.4" && got != "10.0.0.1" {
+			t.Fatalf("%s: behind a proxy %v has the key %q", name, r.Header, got)
+		}
+	}
 }
 
 // within reports whether a peer is in one of the prefixes.
@@ -235,17 +239,23 @@ func within(remote string, net []netip.Prefix) bool {
 	return false
 }
 
-// TestRandomHeaders is FuzzKeys for a while, for every run of the tests.
+var headerCases = flag.Int("headers", 20_000, "cases of TestRandomHeaders")
+
+// TestRandomHeaders is FuzzKeys with headers made of the words that they are made of.
 func TestRandomHeaders(t *testing.T) {
-	key, alphabet := inbound.ByIP(prefixes("10.0.0.0/8")...), `0123456789abcdef.:,; "[]%\=for`
-	for range 20_000 {
-		var b [24]byte
-		rand.Read(b[:])
-		for i, c := range b {
-			b[i] = alphabet[int(c)%len(alphabet)]
+	net := prefixes("10.0.0.0/8", "fd00::/8")
+	byIP, byForwarded := inbound.ByIP(net...), inbound.ByForwarded(net...)
+	words := strings.Split(`1.2.3.4|9.9.9.9|10.0.0.7|::1|fd00::1|2001:db8::1|::ffff:9.9.9.9|%eth0|[|]|:80|,|, |;|"|\|=|for=|For="|by=|proto=http|unknown|_x| |	|x|0`, "|")
+	r := rand.New(rand.NewPCG(15, 3))
+	for range *headerCases {
+		header, remote := "", ""
+		for range r.IntN(12) {
+			header += words[r.IntN(len(words))]
 		}
-		if got := key(request(alice, xff, string(b[:]), fwd, hex.EncodeToString(b[:]))); got != "192.0.2.1" {
-			t.Fatalf("%q: %q", b, got)
+		for range 1 + r.IntN(3) {
+			remote += words[r.IntN(len(words))]
 		}
+		checkKey(t, "ByIP", byIP, net, remote, header)
+		checkKey(t, "ByForwarded", byForwarded, net, remote, header)
 	}
 }

@@ -143,6 +143,9 @@ func TestFurtherLimits(t *testing.T) {
 				t.Errorf("request %d: %v; want the wait of the user, and 7 left for the address", i, w.Header())
 			}
 		}
+		if all := get(h, alice, "X-User", "a").Header()["Ratelimit"]; len(all) != 1 || !strings.HasPrefix(all[0], `"user-h"`) {
+			t.Errorf("%v; want the tightest limit first", all)
+		}
 		for i := range 7 {
 			if w := get(h, alice, "X-User", "b"+itoa(i)); w.Code != 204 {
 				t.Errorf("another user: %d", w.Code)
@@ -151,11 +154,11 @@ func TestFurtherLimits(t *testing.T) {
 		if w := get(h, alice, "X-User", "a"); w.Header().Get("Retry-After") != "3600" {
 			t.Errorf("both are used up: %v", w.Header())
 		}
-		if s := l.Stats(); s.Admitted != 10 || s.Refused != 4 {
-			t.Errorf("%+v, want 10 let in and 4 refused", s)
+		if s := l.Stats(); s.Admitted != 10 || s.Refused != 5 {
+			t.Errorf("%+v, want 10 let in and 5 refused", s)
 		}
-		if s := perUser.Stats(); s.Admitted != 10 || s.Refused != 3 {
-			t.Errorf("of the user: %+v, want 10 let in and 3 refused", s)
+		if s := perUser.Stats(); s.Admitted != 10 || s.Refused != 4 {
+			t.Errorf("of the user: %+v, want 10 let in and 4 refused", s)
 		}
 	})
 }
@@ -247,6 +250,22 @@ func TestCosts(t *testing.T) {
 		}
 		if w := get(h, alice); w.Header().Get("Retry-After") != "" {
 			t.Errorf("a cost that can never be paid: %v", w.Header())
+		}
+	})
+}
+
+// TestDebts: a cost above a window fills the windows that follow, as in package throttle.
+func TestDebts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fixed, slides := inbound.NewKeyed[string](0, "5/s window"), inbound.NewKeyed[string](0, "5/s sliding")
+		if !fixed.Allow("", 12) || !slides.Allow("", 12) {
+			t.Fatal("12 were refused in an empty window")
+		}
+		for _, want := range []struct{ fixed, slides int }{{0, 0}, {0, 0}, {3, 0}, {5, 3}, {5, 5}} {
+			if f, s := fixed.Tokens(""), slides.Tokens(""); f != want.fixed || s != want.slides {
+				t.Errorf("%d and %d are left, want %d and %d", f, s, want.fixed, want.slides)
+			}
+			time.Sleep(time.Second)
 		}
 	})
 }

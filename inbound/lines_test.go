@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/inbound"
 )
 
@@ -96,6 +97,83 @@ func TestLeaving(t *testing.T) {
 		}
 		if s := l.Stats(); s.Admitted != 3 || s.Refused != 3 || s.Waiting != 0 {
 			t.Errorf("%+v, want 3 let in and 3 refused", s)
+		}
+	})
+}
+
+// TestNobodyOvertakes: a cheap request waits behind a dear one of its key, though its own units are there.
+func TestNobodyOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cost := 4
+		l := inbound.Limit{Limits: []string{"1/s burst 4"}, Wait: 10 * time.Second, Cost: func(*http.Request) int { return cost }}
+		h := l.Handler(ok)
+		var all sync.WaitGroup
+		send(&all, h, alice)
+		dear := send(&all, h, alice)
+		time.Sleep(1500 * time.Millisecond)
+		cost = 1
+		cheap := send(&all, h, alice)
+		all.Wait()
+		if dear.served != 4*time.Second || cheap.served != 3500*time.Millisecond {
+			t.Errorf("the dear one was served after %v, the cheap one after %v; want 4s, and 1s after that", dear.served, cheap.served)
+		}
+	})
+}
+
+// TestLinesGo: what waits for a moment leaves nothing behind.
+func TestLinesGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := inbound.Limit{Limits: []string{"1/s"}, Wait: time.Minute, MaxKeys: 100}
+		h := l.Handler(ok)
+		before := heap()
+		for i := range 5000 {
+			var all sync.WaitGroup
+			addr := "10.0." + itoa(i/250) + "." + itoa(i%250) + ":80"
+			send(&all, h, addr)
+			send(&all, h, addr)
+			all.Wait()
+		}
+		if grown := heap() - before; grown > 1<<20 {
+			t.Errorf("%d bytes are left of 5000 lines", grown)
+		}
+		l.Stats()
+	})
+}
+
+// A leaver is a shared limit whose clients leave in the moment of their grant.
+type leaver struct {
+	*throttle.Bucket
+	leave func()
+}
+
+func (l *leaver) Take(ctx context.Context, n int) (time.Duration, error) {
+	wait, err := l.Bucket.Take(ctx, n)
+	if wait == 0 && l.leave != nil {
+		l.leave()
+	}
+	return wait, err
+}
+
+// TestLeavingWithTheGrant: units that come to a client which has just left go back, those of all limits.
+func TestLeavingWithTheGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &leaver{Bucket: throttle.NewBucket(1, 10)}
+		l := inbound.Limit{Limits: []string{"5/10s window"}, Wait: time.Minute, Shared: []throttle.Limiter{shared}}
+		h := l.Handler(ok)
+		statuses(t, h, alice, 5)
+		var all sync.WaitGroup
+		v := send(&all, h, alice)
+		shared.leave = v.leave
+		all.Wait()
+		shared.leave = nil
+		if v.w.Code != http.StatusTooManyRequests || v.served != 10*time.Second {
+			t.Errorf("%d after %v", v.w.Code, v.served)
+		}
+		if left := shared.Tokens(); left != 10 {
+			t.Errorf("%v are left of the shared limit, want 10", left)
+		}
+		if w := get(h, alice); w.Code != http.StatusNoContent || !contains(w.Header()["Ratelimit"], ";r=4") {
+			t.Errorf("afterwards: %d %v, want 4 left", w.Code, w.Header())
 		}
 	})
 }

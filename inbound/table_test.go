@@ -118,6 +118,24 @@ func TestAnIdleKeyGivesWay(t *testing.T) {
 	})
 }
 
+// TestARegularKeyKeepsItsSlot while all its units are back and newcomers look for one.
+func TestARegularKeyKeepsItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := inbound.NewKeyed[string](2, "10/1m burst 10")
+		for round := range 20 {
+			for range 5 {
+				if !k.Allow("regular", 1) {
+					t.Fatalf("round %d: refused, %+v", round, k.Stats())
+				}
+			}
+			for i := range 460 { // for a minute; its units are back after half of it
+				k.Allow(itoa(round)+"-"+itoa(i), 1)
+				time.Sleep(130 * time.Millisecond)
+			}
+		}
+	})
+}
+
 // TestLongWindowsDoNotLock: after a flood of keys that came once, newcomers get slots again after a minute of silence,
 // though the units of a day are not back. What was used stays used, so it makes no units.
 func TestLongWindowsDoNotLock(t *testing.T) {
