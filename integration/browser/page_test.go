@@ -57,7 +57,7 @@ func TestLive(t *testing.T) {
 	call(t, tr, "quiet.test", 1)
 	call(t, tr, "busy.test", 2)
 	page := serve(t, throttledebug.Handler(map[string]*throttle.Transport{"api": tr}))
-	tab := open(t)
+	tab := open(t, "405 (Method Not Allowed)")
 	visit(t, tab, page)
 	if rows := table(t, tab); len(rows) != 2 || rows[0][1] != "busy.test" || rows[0][5] != "2" || rows[1][1] != "quiet.test" {
 		t.Fatalf("%q", rows)
@@ -99,6 +99,11 @@ func TestLive(t *testing.T) {
 	until(t, tab, `document.querySelector("#keys tbody tr td.gate").textContent.startsWith("paused, ")`)
 	if eval[bool](t, tab, `Boolean(document.querySelector("form[method=post], #pause, #resume"))`) {
 		t.Error("a read-only page has buttons")
+	}
+	var status int
+	do(t, tab, chromedp.Evaluate(`fetch("pause", {method: "POST", body: new URLSearchParams({name: "api", key: "quiet.test"})}).then((r) => r.status)`, &status, awaited))
+	if status != http.StatusMethodNotAllowed {
+		t.Errorf("POST to a read-only page: %d", status)
 	}
 	tr.Resume("busy.test")
 	until(t, tab, `document.querySelector("#keys tbody tr td.gate").textContent === "open"`)
@@ -225,6 +230,39 @@ func TestHostileKeys(t *testing.T) {
 	if problem := text(t, tab, ".problem"); problem != `The Transport "nil" is nil.` {
 		t.Errorf("it says %q", problem)
 	}
+}
+
+// A page that cannot have a stream says so, has its table all the same, and is live as soon as it can. A connection that
+// breaks comes back.
+func TestReconnect(t *testing.T) {
+	tr := &throttle.Transport{Base: new(upstream), Key: byHeader}
+	call(t, tr, "api.test", 1)
+	server := httptest.NewServer(throttledebug.Handler(map[string]*throttle.Transport{"api": tr}))
+	defer server.Close()
+	defer server.CloseClientConnections()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	for range 8 {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events", nil)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+	}
+	tab := open(t, "503 (Service Unavailable)", "ERR_")
+	do(t, tab, chromedp.Navigate(server.URL))
+	until(t, tab, `document.querySelector("#live").textContent.includes("too many pages are open")`)
+	if rows := table(t, tab); len(rows) != 1 || rows[0][1] != "api.test" || eval[bool](t, tab, ticks+` > 0`) {
+		t.Errorf("%q", rows)
+	}
+	leave()
+	until(t, tab, `document.querySelector("#live").textContent === "live"`)
+	call(t, tr, "api.test", 1)
+	until(t, tab, `document.querySelector("#keys tbody tr").cells[5].textContent === "2"`)
+	server.CloseClientConnections()
+	call(t, tr, "api.test", 1)
+	until(t, tab, `document.querySelector("#keys tbody tr").cells[5].textContent === "3"`)
 }
 
 // 10,000 keys: a hundred are in view, sorted and searched as asked, by the script and without.
