@@ -114,6 +114,10 @@ func (b *Bundle) TakeBy(at, now time.Time, amounts []int) (time.Time, error) {
 	if m.After(clock) {
 		return m, nil
 	}
+	if s.dates() > 1 {
+		s.introduce(s, none)
+		defer s.introduce(nil, none)
+	}
 	for i, a := range s.accounts {
 		stateOf(a).consume(m, sum(amounts, in[i]))
 	}
@@ -135,12 +139,20 @@ func (b *Bundle) readyLocked(s *Set, in [][]int, at time.Time, amounts []int) (m
 		}
 	}
 	m = at
+	asks := false
 	for i, a := range s.accounts {
 		n := sum(amounts, in[i])
 		if err := stateOf(a).check(n); err != nil {
 			return at, b.named(err, in[i])
 		}
+		if s.asked(stateOf(a), at, n) {
+			asks = true
+			continue
+		}
 		m = Latest(m, stateOf(a).after(at, 0, n))
+	}
+	if asks {
+		m = s.askLocked(at, m, func(i int) int { return sum(amounts, in[i]) })
 	}
 	return m, nil
 }

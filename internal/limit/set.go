@@ -106,8 +106,8 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 		return m, nil
 	}
 	if s.dates() > 1 {
-		s.introduce(s, 0)
-		defer s.introduce(nil, 0)
+		s.introduce(s, none)
+		defer s.introduce(nil, none)
 	}
 	for _, a := range s.accounts {
 		stateOf(a).consume(m, n)
@@ -146,16 +146,14 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 		if err := its.check(n); err != nil {
 			return at, err
 		}
-		if len(s.accounts) > 1 {
-			if d, ok := its.(*dated); ok && d.misses(at, n) {
-				asks = true
-				continue
-			}
+		if s.asked(its, at, n) {
+			asks = true
+			continue
 		}
 		m = Latest(m, its.after(at, 0, n))
 	}
 	if asks {
-		m = s.askLocked(at, m, n)
+		m = s.askLocked(at, m, func(int) int { return n })
 	}
 	return m, nil
 }

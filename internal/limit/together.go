@@ -18,24 +18,40 @@ import (
 // never seen by a call that pays other accounts, and what is seen is locked. Two Sets that share a Dated note different
 // things in it, one after the other.
 
-// askLocked is readyLocked for those accounts that have to send for units or have done so: the others are ready for n
-// units at m.
-func (s *Set) askLocked(at, m time.Time, n int) time.Time {
-	s.introduce(s, n)
-	defer s.introduce(nil, 0)
+// askLocked is readyLocked for those accounts that have to send for units or have done so: the others are ready at m. units
+// is what an account is asked for.
+//
+// Example: two Dated with empty hands, and a bucket that is ready in 20 ms. The supply of the second one knows that there
+// is nothing before 300 ms. So both are asked for the moment in 300 ms, and the first one sends for nothing that would
+// have expired by then.
+func (s *Set) askLocked(at, m time.Time, units func(i int) int) time.Time {
+	s.introduce(s, units)
+	defer s.introduce(nil, none)
 	from := m
-	for _, a := range s.accounts {
-		if d, ok := stateOf(a).(*dated); ok && d.misses(at, n) {
+	for i, a := range s.accounts {
+		if d, ok := stateOf(a).(*dated); ok && d.misses(at, units(i)) {
 			from = Latest(from, d.supply.Later(at))
 		}
 	}
 	m = from
-	for _, a := range s.accounts {
-		if d, ok := stateOf(a).(*dated); ok && d.misses(at, n) {
-			m = Latest(m, d.after(from, 0, n))
+	for i, a := range s.accounts {
+		if d, ok := stateOf(a).(*dated); ok && d.misses(at, units(i)) {
+			m = Latest(m, d.after(from, 0, units(i)))
 		}
 	}
 	return m
+}
+
+// none is what is asked for when units are taken.
+func none(int) int { return 0 }
+
+// asked reports whether an account beside others is asked last: it has to send for n units, or has done so.
+func (s *Set) asked(a state, at time.Time, n int) bool {
+	if len(s.accounts) == 1 {
+		return false
+	}
+	d, ok := a.(*dated)
+	return ok && d.misses(at, n)
 }
 
 // dates is how many of several accounts are Dated; 0 of a single one, which has nobody beside it.
@@ -53,10 +69,10 @@ func (s *Set) dates() (n int) {
 
 // introduce lets the Dated of a Set see each other, while all their locks are held: see Dated.Beside. With nil they do
 // not any more.
-func (s *Set) introduce(beside *Set, n int) {
-	for _, a := range s.accounts {
+func (s *Set) introduce(beside *Set, units func(i int) int) {
+	for i, a := range s.accounts {
 		if d, ok := stateOf(a).(*dated); ok {
-			d.beside, d.units = beside, n
+			d.beside, d.units = beside, units(i)
 		}
 	}
 }

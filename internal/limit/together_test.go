@@ -88,3 +88,34 @@ func TestSetSendsLast(t *testing.T) {
 		}
 	})
 }
+
+// TestBundleSendsLast: as a Set, with an amount for each part.
+func TestBundleSendsLast(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		start, slow := time.Now(), bucket(10, 1)
+		a, b := newSeer("a"), newSeer("b")
+		bundle := new(Bundle)
+		bundle.Add("", set(slow, a.d))
+		bundle.Add("tokens", set(b.d))
+		if m, err := bundle.TakeBy(start, start, []int{1, 3}); err != nil || m.Sub(start) != 70*ms {
+			t.Errorf("TakeBy answers %v, %v", m.Sub(start), err)
+		}
+		if !slices.Equal(a.asked, []time.Duration{0}) || !slices.Equal(b.asked, []time.Duration{0}) || a.short != 1 || b.short != 3 {
+			t.Errorf("asked for %v and %v, %d and %d units", a.asked, b.asked, a.short, b.short)
+		}
+		if !slices.Equal(a.saw, []string{"b lacks 3"}) || !slices.Equal(b.saw, []string{"a lacks 1"}) {
+			t.Errorf("a saw %q, b saw %q", a.saw, b.saw)
+		}
+		a.d.give(start, start.Add(time.Second), 0, 2)
+		b.d.give(start, start.Add(time.Second), 0, 3)
+		for _, want := range []time.Duration{0, 100 * ms} { // then the bucket has one in 100 ms, and b is asked for that moment
+			if m, err := bundle.TakeBy(start, start, []int{1, 3}); err != nil || m.Sub(start) < want {
+				t.Errorf("TakeBy answers %v, %v", m.Sub(start), err)
+			}
+		}
+		if b.asked[len(b.asked)-1] != 100*ms {
+			t.Errorf("b is asked for %v", b.asked)
+		}
+	})
+}
