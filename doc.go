@@ -27,6 +27,8 @@
 //	jobs that are not HTTP                           Group, Queue, Bucket.Wait
 //	an operator's limit, pause and resume            LimiterVar, Transport.Pause, Transport.Resume
 //	a program that ends in ten seconds               Transport.Shutdown
+//	one limit for many processes                     package fleet
+//	what a server of yours takes from each client    package inbound
 //
 // Each of these has an example, here or among the short programs in [examples/recipes], where there are also a
 // crawler, tenants, a backfill that shows how long it will take, and a log of long waits.

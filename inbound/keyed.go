@@ -55,7 +55,7 @@ func (k *Keyed[K]) Allow(key K, n int) bool { return k.Take(key, n) == 0 }
 // first. It is negative if n can never be paid, because what it exceeds the burst or window by takes more than an hour.
 // A negative n counts as 1.
 func (k *Keyed[K]) Take(key K, n int) (wait time.Duration) {
-	var v verdict
+	v := verdict{brief: true}
 	k.table.ask(k.hash(key), 0, units(n), take, &v)
 	return waitOf(v.wait)
 }

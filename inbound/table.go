@@ -167,6 +167,7 @@ type verdict struct {
 	wait    int64           // ns until the units fit; 0: they do
 	shared  bool            // the key has no slot of its own
 	refused bool            // the call is counted as refused; kept from one ask to the next
+	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody is told otherwise
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
 }
@@ -227,6 +228,9 @@ func (t *table) judgeLocked(laws []law, cells []cell, n, now int64, m mode, v *v
 		for i := range laws {
 			laws[i].take(&cells[i], now, n)
 		}
+	}
+	if v.brief && v.wait == 0 {
+		return
 	}
 	for i := range laws {
 		rest, reset := laws[i].rest(&cells[i], now)

@@ -47,6 +47,7 @@ func (v *visit) begin(c *core, r *http.Request) {
 	v.core = c
 	for i, p := range c.parts {
 		a := &v.asked[i]
+		a.verdict.brief = c.NoFields && !c.XRateLimit
 		if i > 0 && p.allow != nil && p.allow(r) {
 			a.skip = true
 			continue
