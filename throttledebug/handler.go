@@ -15,7 +15,8 @@ import (
 
 // Handler returns a handler that shows the Transports under the names that they have in the map. The map is copied. A
 // nil Transport is shown as such, and a map without any makes a page that says so. The page is read-only: methods other
-// than GET are answered with 405. It is safe for concurrent use.
+// than GET are answered with 405. It is safe for concurrent use. Looking at a Transport counts as its first use, so set
+// its fields before the page is served.
 func Handler(transports map[string]*throttle.Transport) http.Handler {
 	return &page{board: newBoard(transports)}
 }
