@@ -3,7 +3,7 @@
 // Chromium its tests skip, unless THROTTLE_REQUIRE_SERVERS is 1. With THROTTLE_SCREENSHOTS=DIR they leave pictures of
 // the page in DIR, to look at:
 //
-//	cd integration/browser && GOWORK=off THROTTLE_SCREENSHOTS=/tmp/shots go test -run TestScreenshots .
+//	cd integration/browser && GOWORK=off THROTTLE_SCREENSHOTS=shots go test -run TestScreenshots .
 //
 // The tests wait for what the page shows and for nothing else, so they pass on a slow machine, only later.
 package browser

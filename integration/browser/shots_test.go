@@ -25,6 +25,9 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		t.Skip("THROTTLE_SCREENSHOTS names no directory")
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	up := new(upstream)
 	tr := &throttle.Transport{Base: up, Key: byHeader, LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(20, 10) }}
 	for i := range 240 {
