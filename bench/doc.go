@@ -35,6 +35,8 @@
 //	chart       what came to an upstream over time, as SVG
 //	cmd/compare the command
 //	servers     package inbound beside other middleware, with a command of its own: go run ./bench/cmd/servers
+//	cmd/dashboard
+//	            draws docs/grafana.json from a real Prometheus, as docs/grafana.svg; it needs none of the others
 //
 // Arrows point one way: client knows nobody, scenario knows it, fleets, micro and report know
 // what a scenario is, chart knows report, and the command knows all.
