@@ -1,4 +1,5 @@
 // Observed sends traffic through a throttled client and shows it live in a browser: open the address that it prints.
+// Beside the page are metrics for Prometheus.
 //
 // Run it from the root of the repository:
 //
@@ -10,6 +11,12 @@
 //	api     quickstart's calls, 400 by 32 workers again and again, under a limit of 100/s that the client knows
 //	search  a limit of 20/s that the client has to find, because only 429s show it
 //	mail    an upstream that is down for 4 of every 20 seconds, and says so by 503 with Retry-After
+//
+// All of them share 150/s, a limit of a fleet that has one member here. The metrics are at /metrics of the same address;
+// docs/grafana.json is a dashboard for them, and docs/grafana.svg a picture of it:
+//
+//	go run ./examples/observed -forever &
+//	go run ./bench/cmd/dashboard
 //
 // Flags:
 //
@@ -30,6 +37,7 @@ import (
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/examples/internal/console"
+	"github.com/go-throttle/throttle/fleet"
 	"github.com/go-throttle/throttle/throttledebug"
 )
 
@@ -59,18 +67,25 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 
 	pool := calls.Pool(64)
 	defer pool.CloseIdleConnections()
-	client := &throttle.Transport{Base: pool, Key: byPath, LimiterFor: limits}
+	shared := fleet.New(new(fleet.Memory), "observed", 150, 20, fleet.Options{})
+	defer shared.Close()
+	client := &throttle.Transport{Base: pool, Key: byPath, Limiter: shared, LimiterFor: limits}
+	scraped, err := metrics(client, shared)
+	if err != nil {
+		return err
+	}
 
 	mux := http.NewServeMux()
 	page := throttledebug.Controls(map[string]*throttle.Transport{"observed": client})
 	mux.Handle("/debug/throttle/", http.StripPrefix("/debug/throttle", page))
+	mux.Handle("GET /metrics", scraped)
 	server, address, err := serve(cfg.listen, mux)
 	if err != nil {
 		return err
 	}
 	defer server.Close() // ends the streams of open pages, too
 	url := "http://" + address + "/debug/throttle/"
-	fmt.Fprintf(out, "The page: %s\n", url)
+	fmt.Fprintf(out, "The page: %s\nMetrics:  http://%s/metrics\n", url, address)
 
 	until := ctx
 	if !cfg.forever {

@@ -62,6 +62,20 @@ func TestPage(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
+	resp, err := http.Get(strings.Replace(url, "debug/throttle/", "metrics", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	scraped, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`throttle_client_requests_total{throttle_key="mail"`, `throttle_store_trips_total{throttle_policy="observed"}`} {
+		if !strings.Contains(string(scraped), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
 	interrupt()
 	if err := <-ended; err != context.Canceled {
 		t.Errorf("it ended with %v", err)
