@@ -277,8 +277,7 @@ func (w *world) callGroup(st *station) {
 	for range 1 + w.n(30) {
 		ctx, c := w.newCall(ctx, st.flows)
 		defer c.cancel()
-		c.st, c.task = st, true
-		w.locked(func() { tasks.waiting[c] = true })
+		w.locked(func() { c.st, c.task, tasks.waiting[c] = st, true, true })
 		g.Go(ctx, func(ctx context.Context) error {
 			w.locked(func() { delete(tasks.waiting, c) })
 			c.work(ctx)
