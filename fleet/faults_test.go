@@ -106,14 +106,13 @@ func TestNewcomer(t *testing.T) {
 			ps := fleetOf(7, m, led, c.limit, 1, Options{})
 			time.Sleep(5 * time.Second)
 			p := newProcess(7, m, led, c.limit, 1, Options{})
-			came := time.Now()
 			for range 4 {
 				if wait := p.call(context.Background(), 1); wait > 2*time.Millisecond {
 					t.Errorf("limit %v: a unit comes after %v; a round trip takes 2ms", c.limit, wait)
 				}
 				time.Sleep(500 * time.Millisecond)
 			}
-			came = time.Now()
+			came := time.Now()
 			p.work(4, nil)
 			time.Sleep(c.within + 2*time.Second)
 			killAll(append(ps, p))
