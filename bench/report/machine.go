@@ -34,6 +34,9 @@ var Peers = []string{
 	"github.com/go-redis/redis_rate/v10",
 	"github.com/throttled/throttled",
 	"github.com/ulule/limiter/v3",
+	"github.com/didip/tollbooth/v8",
+	"github.com/go-chi/httprate",
+	"github.com/sethvargo/go-limiter",
 }
 
 // Here is the machine that the program runs on.

@@ -294,7 +294,7 @@ func TestCPU(t *testing.T) {
 
 // TestPeers: what bench/go.mod requires is a peer, or known to be none.
 func TestPeers(t *testing.T) {
-	tools := []string{"github.com/go-throttle/throttle", "github.com/go-throttle/throttle/throttleotel", "github.com/go-throttle/throttle/throttleredis", "github.com/redis/go-redis/v9", "github.com/schollz/progressbar/v3", "golang.org/x/image", "golang.org/x/term", "gonum.org/v1/plot"}
+	tools := []string{"github.com/go-throttle/throttle", "github.com/go-throttle/throttle/throttleotel", "github.com/go-throttle/throttle/throttleredis", "github.com/redis/go-redis/v9", "github.com/go-chi/chi/v5", "github.com/schollz/progressbar/v3", "golang.org/x/image", "golang.org/x/term", "gonum.org/v1/plot"}
 	mod, err := os.ReadFile("../go.mod")
 	if err != nil {
 		t.Fatal(err)
