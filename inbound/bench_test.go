@@ -72,3 +72,29 @@ func BenchmarkKeyed(b *testing.B) {
 		}
 	})
 }
+
+// TestHandlerAllocatesLittle: nothing without fields, and the line and its slice with them. A Keyed allocates nothing.
+func TestHandlerAllocatesLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	r, w := requests(1)[0], &nobody{http.Header{}}
+	for _, c := range []struct {
+		name string
+		l    *inbound.Limit
+		most float64
+	}{
+		{"plain", &inbound.Limit{Limits: []string{"1000000/s burst 1000000", "1000000/h window"}, NoFields: true}, 0},
+		{"fields", &inbound.Limit{Limits: []string{"1000000/m burst 1000000", "1000000/h window", "1000000/d sliding"}}, 2},
+		{"two keys", &inbound.Limit{Limits: []string{"1000000/h window"}, And: []*inbound.Limit{{Limits: []string{"1000000/h window"}}}}, 4},
+	} {
+		h := c.l.Handler(served)
+		if n := testing.AllocsPerRun(1000, func() { clear(w.h); h.ServeHTTP(w, r) }); n > c.most {
+			t.Errorf("%s: %v allocations, want at most %v", c.name, n, c.most)
+		}
+	}
+	k := inbound.NewKeyed[[2]int](0, "1000000/s burst 1000000")
+	if n := testing.AllocsPerRun(1000, func() { k.Allow([2]int{1, 2}, 1) }); n > 0 {
+		t.Errorf("Keyed: %v allocations", n)
+	}
+}
