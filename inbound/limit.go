@@ -21,9 +21,9 @@ import (
 // if a field makes no sense, naming it, as regexp.MustCompile does.
 type Limit struct {
 	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
-	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. A sliding one is
-	// an estimate here, by two counters. Empty, or "unlimited": no limit for a key, which makes sense beside
-	// Tiers, And or Shared.
+	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. Mind the burst:
+	// 100/1m without one is a request each 600 ms. A sliding limit is an estimate here, by two counters. Empty, or
+	// "unlimited": no limit for a key, which makes sense beside Tiers, And or Shared.
 	Limits []string
 
 	// Key says whose request it is; nil: ByIP(). It is asked once for each request, possibly by several
