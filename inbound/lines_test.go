@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,13 +144,13 @@ func TestLinesGo(t *testing.T) {
 // A leaver is a shared limit whose clients leave in the moment of their grant.
 type leaver struct {
 	*throttle.Bucket
-	leave func()
+	leave atomic.Pointer[context.CancelFunc]
 }
 
 func (l *leaver) Take(ctx context.Context, n int) (time.Duration, error) {
 	wait, err := l.Bucket.Take(ctx, n)
-	if wait == 0 && l.leave != nil {
-		l.leave()
+	if leave := l.leave.Load(); wait == 0 && leave != nil {
+		(*leave)()
 	}
 	return wait, err
 }
@@ -163,9 +164,9 @@ func TestLeavingWithTheGrant(t *testing.T) {
 		statuses(t, h, alice, 5)
 		var all sync.WaitGroup
 		v := send(&all, h, alice)
-		shared.leave = v.leave
+		shared.leave.Store(&v.leave)
 		all.Wait()
-		shared.leave = nil
+		shared.leave.Store(nil)
 		if v.w.Code != http.StatusTooManyRequests || v.served != 10*time.Second {
 			t.Errorf("%d after %v", v.w.Code, v.served)
 		}
