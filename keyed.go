@@ -11,40 +11,42 @@ import (
 	"sync"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 const maxKeyLen = 256 // the most bytes of a key
 
 // addKey makes the queue of a key with the limiter from LimiterFor.
 func (t *Transport) addKey(key string) error {
-	all, own, err := t.limitsOf(key)
+	l, err := t.limitsOf(key)
 	if err == nil {
-		t.table.Add(key, all, own)
+		t.table.Add(key, l)
 	}
 	return err
 }
 
-// limitsOf makes the limits of a key. A call pays all; own is the part that the key does not share with the others.
-func (t *Transport) limitsOf(key string) (all, own *limit.Set, err error) {
+// limitsOf makes the limits of a key.
+func (t *Transport) limitsOf(key string) (l queue.Limits, err error) {
 	var lim Limiter
 	if t.LimiterFor != nil {
 		lim = t.LimiterFor(key)
 	}
-	if lim == nil {
-		return t.shared, new(limit.Set), nil
+	switch {
+	case isNil(lim):
+		return l, fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
+	case lim == nil:
+		l.All, l.Own = t.shared, new(limit.Set)
+	default:
+		l.Own, err = tryFlatten(lim)
+		l.All = l.Own // one object, as most keys share no limiter and there may be many keys
+		if err == nil && t.Limiter != nil {
+			l.All, err = tryFlatten(lim, t.Limiter)
+		}
+		if err != nil {
+			return l, fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
+		}
 	}
-	if isNil(lim) {
-		return nil, nil, fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
-	}
-	own, err = tryFlatten(lim)
-	all = own // one object, as most keys share no limiter and there may be many keys
-	if err == nil && t.Limiter != nil {
-		all, err = tryFlatten(lim, t.Limiter)
-	}
-	if err != nil {
-		err = fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
-	}
-	return all, own, err
+	return l, err
 }
 
 // ByHost is the default Transport.Key. It returns the host and port of the request's URL in lower case,

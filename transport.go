@@ -198,11 +198,11 @@ func (t *Transport) Predict(key string, n int) time.Duration {
 	key = bounded(key)
 	q := t.table.Get(key)
 	if q == nil && n > 0 {
-		all, own, err := t.limitsOf(key)
+		l, err := t.limitsOf(key)
 		if err != nil {
 			return -1
 		}
-		q = t.table.Unknown(key, all, own)
+		q = t.table.Unknown(key, l)
 	}
 	return foreseen(q.Predict(n))
 }

@@ -47,7 +47,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
-	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
+	if o.wants&(wantsSlot|meetsHost|holdsUnits) == 0 && q.unhinderedLocked() {
 		if q.payLocked(int(o.cost), now) {
 			return nil, nil, nil
 		}
@@ -57,7 +57,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		// through: the call joins the line, even if it is then the head at once.
 		q.up.LineEmpty(now)
 		if q.unsharedLocked() {
-			switch _, d := q.tryLocked(&o.waiter, now, now); d.verdict {
+			switch _, d := q.tryLocked(&o.waiter, o.holds, now, now); d.verdict {
 			case grant:
 				return nil, nil, nil
 			case deny:
@@ -65,8 +65,8 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 			}
 		}
 	}
-	now = time.Now()                                            // with the wall clock, because deadlines are compared with it
-	if _, err := q.limits.Ready(now, int(o.cost)); err != nil { // its cost can never be paid: say so at once
+	now = time.Now()                                                 // with the wall clock, because deadlines are compared with it
+	if _, err := q.payableLocked(o.holds, now, o.cost); err != nil { // its cost can never be paid: say so at once
 		return nil, nil, q.errorOf(o.attempts, 0, err)
 	}
 	q.noteDeadline(ctx, o, now)
@@ -104,6 +104,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 		}
 		l.tasks[w] = left
 	}
+	l.holdLocked(w, o.holds)
 	l.join(w, o)
 	l.push(w)
 	l.noteLocked(w.seq, now.Sub(q.common.base))
@@ -130,10 +131,10 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	// A retry is let in beyond MaxWaiting: its call has been admitted once, and has cost the upstream
 	// an attempt that would be lost.
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
-		return q.heldErrorLocked(&o.waiter, o.attempts, q.predictLocked(o, now), q.common.Errors.Full, now)
+		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
 	if wait, yes := q.outOfPatienceLocked(o.paused, o.scope, true, now); yes {
-		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.pausedLocked(now), now)
+		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0
 	if o.want.MaxWait != 0 {
@@ -144,9 +145,9 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	}
 	switch wait := q.predictLocked(o, now); {
 	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(&o.waiter) > o.deadline:
-		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.common.Errors.Deadline, now)
+		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.common.Errors.Deadline, now)
 	case bounded && wait > most:
-		return q.heldErrorLocked(&o.waiter, o.attempts, wait, q.common.Errors.TooLong, now)
+		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.common.Errors.TooLong, now)
 	}
 	return nil
 }

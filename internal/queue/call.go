@@ -28,8 +28,12 @@ const (
 	Throttled  = upstream.Throttled
 )
 
-// ErrNoKey is what Call.Arrive returns where its table has no such key: Add it, and wait again.
-var ErrNoKey = errors.New("throttle: no such key")
+// What Call.Arrive returns where something is to be done first that needs the user's functions, which are called without the
+// lock. Then it is to be called again.
+var (
+	ErrNoKey   = errors.New("throttle: no such key")     // the table has no such key: Add it
+	ErrNoHolds = errors.New("throttle: nothing is held") // the key has meters, and the attempt no Holds of them: see NewHolds
+)
 
 // A Want is what calls want of the queue of their key. It must not be changed while they last.
 type Want struct {
@@ -58,6 +62,7 @@ type Route struct{ Host, Path string }
 //
 //	attempt under way   under; held if there is MaxInFlight    Report ends under
 //	attempt reported    held as before                         Done, or KeepSlot's func when the body is closed
+//	both                order.holds, if the key has meters     Done, or who has them by KeepHolds
 //	retry decided       held; planned; charged after a failure BackOff ends held, the next Wait ends planned
 //	resting             planned and charged alone              the next Wait, or Done if the ctx ends first
 //	in line             planned and charged alone              Wait's error, then Done
@@ -66,8 +71,9 @@ type Route struct{ Host, Path string }
 // 400 ms. The caller's ctx ends meanwhile. Done finds planned but not under, and puts the 1 back.
 type Call struct {
 	table   *Table
-	entry   *entry // nil until the first Arrive
-	line    *line  // with waiter: where it waits; nil: it does not
+	entry   *entry  // nil until the first Arrive
+	meters  *Meters // of its key; nil: it has none
+	line    *line   // with waiter: where it waits; nil: it does not
 	waiter  *waiter
 	key     string
 	order   order
@@ -75,6 +81,7 @@ type Call struct {
 	under   bool          // an attempt is under way
 	held    bool          // and has a slot
 	planned bool          // a retry has been decided and is not sent yet
+	kept    bool          // what the attempt holds of meters is settled by others, see KeepHolds
 	charged bool          // it was taken out of the budget
 	paidAt  uint32        // what Closing.Count was then
 }
@@ -138,15 +145,8 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 		return false, t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
 	}
 	since := time.Since(t.common.base)
-	if c.entry == nil {
-		e := t.findLocked(c.key, since)
-		if e == nil {
-			return false, ErrNoKey
-		}
-		c.entry = e
-		e.queue.begun++
-		// A call pays its share once, at its first Wait. Its retries find entry set and pay nothing.
-		e.spent = t.common.Budget.deposit(e.spent)
+	if err := c.enterLocked(since); err != nil {
+		return false, err
 	}
 	q, now := &c.entry.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()
@@ -300,7 +300,7 @@ func (c *Call) Done() {
 	if e == nil {
 		return
 	}
-	if !c.under && !c.planned && !c.held && c.waiter == nil {
+	if !c.under && !c.planned && !c.held && c.waiter == nil && c.order.holds == nil {
 		if e.queue.ended.Add(1); !c.table.common.drains.Load() { // in this order, see shutdown.go
 			return
 		}
@@ -313,12 +313,16 @@ func (c *Call) Done() {
 func (c *Call) release(e *entry) {
 	if c.waiter != nil { // an observer has panicked
 		c.line.abandon(context.Background(), c.waiter)
+		c.undoHolds()
 	}
 	if c.under { // what sent the request has panicked
 		c.Report(&Result{Outcome: Cancelled, At: time.Now()})
 	}
 	if c.planned {
 		c.settleBudget()
+	}
+	if h := c.order.holds; h != nil && !c.kept {
+		h.Fail()
 	}
 	c.freeSlot()
 	if e != nil {

@@ -22,6 +22,9 @@ type client struct {
 	host     func(key string) string                                    // of a key's calls; nil: the key
 	attempts int                                                        // at most, of a call; 0: 1
 	backOff  time.Duration                                              // before a retry
+	meters   func(key string) []Meter                                   // of a key; nil: none
+	hold     func(ctx context.Context) []int                            // of each meter; nil: 1
+	settle   func(ctx context.Context, h *Holds)                        // of a success; nil: as held
 }
 
 // newClient makes a table, too. An answer of nil is always a success.
@@ -41,7 +44,21 @@ func (c *client) add(key string) {
 	if c.shared != nil {
 		all.Merge(c.shared)
 	}
-	c.table.Add(key, all, own)
+	l := Limits{All: all, Own: own}
+	if c.meters != nil {
+		l.Meters = NewMeters(c.meters(key), nil, all, own)
+	}
+	c.table.Add(key, l)
+}
+
+// holds says what the next attempt of a call holds.
+func (c *client) holds(ctx context.Context, turn *Call) {
+	h := turn.NewHolds()
+	for i := range h.Meters().each {
+		if h.Set(i, 1); c.hold != nil {
+			h.Set(i, c.hold(ctx)[i])
+		}
+	}
 }
 
 // call makes one call, and returns what its last attempt has shown, or why it was not sent.
@@ -57,6 +74,9 @@ func (c *client) call(ctx context.Context, key, path string, w *Want, resend boo
 		if _, _, err := turn.Wait(ctx); err == ErrNoKey {
 			c.add(key)
 			continue
+		} else if err == ErrNoHolds {
+			c.holds(ctx, &turn)
+			continue
 		} else if err != nil {
 			return 0, err
 		}
@@ -70,6 +90,16 @@ func (c *client) call(ctx context.Context, key, path string, w *Want, resend boo
 			turn.End()
 		} else {
 			turn.Report(&r)
+		}
+		switch h := turn.Holds(); {
+		case h == nil:
+		case r.Outcome != Success:
+			h.Fail()
+		case c.settle != nil:
+			turn.KeepHolds()
+			c.settle(ctx, h)
+		default:
+			h.Keep()
 		}
 		if r.Outcome == Success || turn.Attempts() >= max(1, c.attempts) || ctx.Err() != nil {
 			return r.Outcome, nil

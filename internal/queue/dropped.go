@@ -50,15 +50,33 @@ type record struct {
 // An example: a Bucket of 10/s and burst 100 that has spent 60 units is kept as 60 units until now + 6
 // s. A Bucket that is full owes nothing and needs no record.
 func (d *dropped) keep(q *Queue, keys int, now time.Time) {
-	for i, s := range q.own.Spent(now) {
-		if !s.Until.After(now) {
-			continue
+	for name, own := range q.ownSets {
+		for i, s := range own.Spent(now) {
+			if !s.Until.After(now) {
+				continue
+			}
+			if d.sets == nil {
+				d.seed, d.sets = maphash.MakeSeed(), make([]recordSet, max(leastSets, keys/len(recordSet{})))
+			}
+			set, sum := d.find(name, i)
+			set.put(record{sum, roundUp(s.Units), s.Until.Sub(q.common.base)}, now.Sub(q.common.base))
 		}
-		if d.sets == nil {
-			d.seed, d.sets = maphash.MakeSeed(), make([]recordSet, max(leastSets, keys/len(recordSet{})))
+	}
+}
+
+// ownSets yields the limiters that no other key pays: those that are paid by cost, under the key, and each meter's under
+// another name.
+//
+// An example: a key has 10/s, and meters of input and output tokens. Its records are those of "key", "key\x00input" and
+// "key\x00output", so that the limiters of two meters are not mistaken for each other whatever their rates are.
+func (q *Queue) ownSets(yield func(name string, s *limit.Set) bool) {
+	if !yield(q.key, q.own) || q.meters == nil {
+		return
+	}
+	for _, one := range q.meters.each {
+		if !yield(q.key+"\x00"+one.Name, one.Limits) {
+			return
 		}
-		set, sum := d.find(q.key, i)
-		set.put(record{sum, roundUp(s.Units), s.Until.Sub(q.common.base)}, now.Sub(q.common.base))
 	}
 }
 
@@ -69,11 +87,13 @@ func (d *dropped) recall(q *Queue, now time.Time) {
 	if d.sets == nil {
 		return
 	}
-	q.own.Spend(now, func(i int) limit.Spent {
-		set, sum := d.find(q.key, i)
-		r := set.get(sum, now.Sub(q.common.base))
-		return limit.Spent{Units: int64(r.units), Until: q.common.base.Add(r.until)}
-	})
+	for name, own := range q.ownSets {
+		own.Spend(now, func(i int) limit.Spent {
+			set, sum := d.find(name, i)
+			r := set.get(sum, now.Sub(q.common.base))
+			return limit.Spent{Units: int64(r.units), Until: q.common.base.Add(r.until)}
+		})
+	}
 }
 
 // find returns the set and the sum of a key's limiter number i.

@@ -90,7 +90,7 @@ func TestRecall(t *testing.T) {
 		set.Join(b)
 		set.Join(w)
 		q := &Queue{key: key}
-		q.init(r, set, set, 0)
+		q.init(r, Limits{All: set, Own: set}, 0)
 		return q, b, w
 	}
 	available := func(a limit.Account) float64 {

@@ -52,7 +52,7 @@ func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
 		}
 	}
 	if w.state <= asking {
-		by, _ := q.heldLocked(w, now)
+		by, _ := q.heldLocked(w, q.line.holdsOf(w), now)
 		err = &Held{err, by}
 	}
 	return q.fail(w, err)

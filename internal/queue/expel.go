@@ -33,6 +33,7 @@ func (q *Queue) expelLocked(now time.Time) {
 		}
 		ahead += int64(w.cost)
 		scopes[w.scope] += int64(w.cost)
+		look.passLocked(l.holdsOf(w))
 		q.planExpulsionLocked(w, now)
 	}
 	if l.count == 0 {
@@ -52,13 +53,13 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, look *lookAhead)
 		return nil
 	}
 	if wait, yes := q.outOfPatienceLocked(q.pausedByLocked(w, now), w.scope, false, now); yes {
-		return q.heldErrorLocked(w, int(w.tries), wait, q.pausedLocked(now), now)
+		return q.heldErrorLocked(w, q.line.holdsOf(w), int(w.tries), wait, q.pausedLocked(now), now)
 	}
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
 		return nil
 	}
-	if at := look.startLocked(before, int(w.cost), w.scope); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
-		return q.heldErrorLocked(w, int(w.tries), at.Sub(now), q.common.Errors.Deadline, now)
+	if at := look.startLocked(before, int(w.cost), q.line.holdsOf(w), w.scope); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
+		return q.heldErrorLocked(w, q.line.holdsOf(w), int(w.tries), at.Sub(now), q.common.Errors.Deadline, now)
 	}
 	return nil
 }

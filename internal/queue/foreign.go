@@ -21,12 +21,12 @@ func (q *Queue) answeredLocked(w *waiter, wait time.Duration, now time.Time) boo
 	}
 	if wait == 0 && d.verdict == grant {
 		q.foreign.granted()
-		q.startLocked(w, at, now)
+		q.startLocked(w, q.line.holdsOf(w), at, now)
 		q.grantedLocked(w, at, now)
 		return true
 	}
 	// The own units were taken before the asking. They go back as of that moment, see TakeBy.
-	q.limits.GiveBack(at, now, int(w.cost))
+	q.giveBackLocked(q.line.holdsOf(w), at, now, w.cost)
 	if wait > 0 {
 		// One of them has no Notify: it may change without a word, so it is asked once a second at
 		// least.
@@ -50,7 +50,7 @@ func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
 // refund gives n units back to the foreign limiters. The own limiters got theirs under the lock, where
 // other lines that wait for them cannot be woken: Adjust(0) does that now. No lock is held.
 func (q *Queue) refund(n int) {
-	q.limits.Wake()
+	q.wake()
 	if n > 0 {
 		q.limits.RefundForeign(n)
 	}

@@ -135,6 +135,32 @@ func (l *line) check() {
 	if n == 0 || n != l.count {
 		broken("%q: a line of %d counts %d", l.q.key, n, l.count)
 	}
+	l.checkHolds()
+}
+
+// checkHolds: of a key with meters all who wait have holds, nobody else has, and their sums are known. An example: a call is
+// granted and stays in the map. Its tokens would count as waiting for ever, and each prediction be too long by them.
+func (l *line) checkHolds() {
+	m := l.q.meters
+	if m == nil {
+		if len(l.holds) > 0 {
+			broken("%q has no meters, and %d calls with holds", l.q.key, len(l.holds))
+		}
+		return
+	}
+	sums := make([]int64, len(m.each))
+	l.each(func(w *waiter) {
+		h := l.holds[w]
+		if h == nil || h.meters != m || h.left != 0 {
+			broken("%q: call %d should wait with holds of its own that are not taken", l.q.key, w.seq)
+		}
+		for i := range sums {
+			sums[i] += int64(h.Held(i))
+		}
+	})
+	if len(l.holds) != l.count || !slices.Equal(sums, m.waiting) {
+		broken("%q: %d calls wait for %v of the meters, and %d for %v are counted", l.q.key, l.count, sums, len(l.holds), m.waiting)
+	}
 }
 
 // listed shows the priority, number, cost, scope and state of each waiter.

@@ -69,7 +69,7 @@ func (q *Queue) couldGo(now time.Time) *waiter {
 	if q.crowdedLocked(w) || q.foreign != nil && q.foreign.next.After(now) {
 		return nil
 	}
-	if m, err := q.limits.Ready(now, int(w.cost)); err != nil || m.After(now) {
+	if m, err := q.payableLocked(q.line.holdsOf(w), now, w.cost); err != nil || m.After(now) {
 		return nil
 	}
 	for _, c := range q.common.hosts {

@@ -45,6 +45,8 @@ type line struct {
 
 	reasons map[*waiter]error // of refused waiters that have not seen theirs yet
 
+	holds map[*waiter]*Holds // of those that wait and hold units of meters; nil until there is one
+
 	// tasks holds what is called, under the lock, when a waiter without a channel is settled; nil until a
 	// task waits. A waiter has no field for it: few are tasks, and 100,000 waiters would have it.
 	tasks map[*waiter]func(*waiter, error)
@@ -56,7 +58,7 @@ func newLine(q *Queue) *line {
 	if s := q.common.shared; s != nil {
 		l.flows = s.flows
 	}
-	l.stop = l.ending(q.limits.Watch(l.wakeUp))
+	l.stop = l.ending(q.watch(l.wakeUp))
 	return l
 }
 

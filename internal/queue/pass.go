@@ -99,7 +99,7 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) (d decision) {
 			return q.orExpelLocked(d, now)
 		}
 	}
-	at, d = q.tryLocked(w, at, now)
+	at, d = q.tryLocked(w, q.line.holdsOf(w), at, now)
 	switch d.verdict {
 	case grant:
 		q.grantedLocked(w, at, now)
@@ -123,7 +123,7 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 		s.stepOut(q)
 		return d
 	}
-	switch m, err := q.own.Ready(at, int(w.cost)); {
+	switch m, err := q.ownPayableLocked(q.line.holdsOf(w), at, w.cost); {
 	case err != nil:
 		s.stepOut(q)
 		return decision{verdict: deny, err: err}
@@ -164,13 +164,13 @@ func (q *Queue) readyLocked(w *waiter, at, now time.Time) (time.Time, decision) 
 	return at, decision{verdict: grant}
 }
 
-// tryLocked lets w go if slot, gate and limiters allow it: the slot and the units are taken in one step, or
+// tryLocked lets w, which holds h of the meters, go if slot, gate and limiters allow it: the slot and the units are taken in one step, or
 // neither. If there are foreign limiters, it takes the units of the own ones and says ask.
 //
 // An example: a Bucket of 10/s has 2 of the 5 units that w costs. TakeBy takes none and names now + 300
 // ms. The decision is later, until then, exact: the timer that is set for it may come late, and the
 // units count as taken when they were due. Until then q.slots has not changed.
-func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
+func (q *Queue) tryLocked(w *waiter, h *Holds, at, now time.Time) (time.Time, decision) {
 	at, d := q.readyLocked(w, at, now)
 	if d.verdict != grant {
 		return at, d
@@ -184,7 +184,7 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 	if turn := q.hostTurnLocked(int(w.cost), now); turn.After(now) {
 		return at, decision{verdict: later, until: turn, exact: true}
 	}
-	at, err := q.limits.TakeBy(at, now, int(w.cost))
+	at, err := q.takeLocked(h, at, now, w.cost)
 	switch {
 	case err != nil:
 		return at, decision{verdict: deny, err: err}
@@ -193,12 +193,15 @@ func (q *Queue) tryLocked(w *waiter, at, now time.Time) (time.Time, decision) {
 	case q.foreign != nil:
 		return at, decision{verdict: ask}
 	}
-	q.startLocked(w, at, now)
+	q.startLocked(w, h, at, now)
 	return at, decision{verdict: grant}
 }
 
-// startLocked counts a call that goes as of at.
-func (q *Queue) startLocked(w *waiter, at, now time.Time) {
+// startLocked counts a call that goes as of at, with h.
+func (q *Queue) startLocked(w *waiter, h *Holds, at, now time.Time) {
+	if h != nil {
+		h.startLocked(at)
+	}
 	if w.slot() {
 		q.slotsLocked(1)
 	}
@@ -242,6 +245,7 @@ func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
 // The shared line predicts from the units of all who wait, behind their heads too, so each one is taken
 // off when it leaves.
 func (q *Queue) goneLocked(w *waiter) {
+	q.line.unholdLocked(w)
 	if f := q.line.flows.of(w); f != nil {
 		f.gone(w, q.line.flows)
 	}
@@ -268,7 +272,7 @@ func (q *Queue) emptiedLocked() {
 // quotas have counted. The next in line is looked at.
 //
 // Units go back as of the moment when they were taken, not as of now: a window that has ended since
-// does not get units that belong to the one before.
+// does not get units that belong to the one before. What it holds of meters goes back without the lock, see Call.Sleep.
 func (q *Queue) undoLocked(w *waiter, now time.Time) {
 	at := q.common.base.Add(w.taken)
 	if w.slot() {

@@ -35,7 +35,9 @@ const (
 // A backlog is what goes before a call: the units of those who wait, then more calls of one unit each.
 type backlog struct {
 	upstream.Before
-	more int64
+	more  int64
+	held  []int64 // of each meter, what those before it hold; nil: nothing
+	holds *Holds  // what the call itself wants of the meters; nil: the usual
 }
 
 // flowID is that of a call. Where several keys share a line, the calls of a key that name no flow are the key's. A name
@@ -151,6 +153,7 @@ func (q *Queue) beforeLocked(o *order, more int64) (b backlog) {
 	if s := q.common.shared; s != nil {
 		b.Shared = s.ahead(o, q.flowID(o), more)
 	}
+	b.holds, b.held = o.holds, q.aheadLocked(b.All)
 	return b
 }
 
@@ -160,6 +163,21 @@ type lookAhead struct {
 	q    *Queue
 	now  time.Time
 	last map[uint8]looked
+	held []int64 // what those before it hold of each meter; nil: nothing
+}
+
+// passLocked notes that a call stays which holds h, so that those behind it wait for that too. Here the calls are looked at in
+// their order, so what is before each of them is known exactly, and not guessed as for one that arrives.
+func (l *lookAhead) passLocked(h *Holds) {
+	if h == nil {
+		return
+	}
+	if l.held == nil {
+		l.held = make([]int64, len(h.meters.each))
+	}
+	for i := range l.held {
+		l.held[i] += int64(h.Held(i))
+	}
 }
 
 // A looked is a prediction, and what was before it.
@@ -170,13 +188,13 @@ type looked struct {
 
 const lookEvery = 64
 
-// startLocked returns when a call of n units would start that has so many units before it.
-func (l *lookAhead) startLocked(before upstream.Before, n int, scope uint8) time.Time {
+// startLocked returns when a call of n units, which holds h, would start that has so many units before it.
+func (l *lookAhead) startLocked(before upstream.Before, n int, h *Holds, scope uint8) time.Time {
 	plain := l.q.plainLocked(backlog{Before: before})
 	if last, ok := l.last[scope]; ok && !plain && before.All-last.units < int64(l.q.line.count/lookEvery) {
 		return last.at
 	}
-	p := l.q.foreseeLocked(backlog{Before: before}, n, scope, arrivalSteps, l.now)
+	p := l.q.foreseeLocked(backlog{Before: before, held: l.held, holds: h}, n, scope, arrivalSteps, l.now)
 	at := p.start()
 	if !plain {
 		if l.last == nil {
@@ -203,6 +221,9 @@ func (q *Queue) foreseeLocked(b backlog, n int, scope uint8, steps int, now time
 		p.at = q.own.After(from, b.All+b.more, n)
 	}
 	b.All, b.Scope = b.All+b.more, b.Scope+b.more
+	if q.meters != nil {
+		p.at = limit.Latest(p.at, q.meters.afterLocked(from, b.holds, b.held, b.more))
+	}
 	p.at = limit.Latest(p.at, q.up.Predict(scope, b.Before, n, now))
 	p.known = q.up.Foreseeable(scope, b.All+1, now)
 	if f := q.foreign; f != nil {

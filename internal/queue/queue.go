@@ -14,6 +14,7 @@
 //	fifo.go                    of those of one priority and scope
 //	flow.go, parts.go          how flows share a line
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
+//	meters.go, holds.go        limits in units of their own, and what an attempt holds of them
 //	slots.go                   calls in flight, of a key and of all
 //	reason.go                  what holds a call that waits, for observers
 //	errors.go                  the errors of calls that are ended on this side
@@ -44,6 +45,7 @@ type Queue struct {
 	own     *limit.Set   // the key's alone; in a bare Queue the same
 	line    *line        // nil while nobody waits
 	foreign *foreignView // nil without foreign limiters
+	meters  *Meters      // what calls hold beside that; nil: nothing
 	up      upstream.State
 	key     string        // as observers see it; "" for a bare Queue
 	begun   uint64        // calls
@@ -107,7 +109,7 @@ type common struct {
 // New returns a Queue of its own before l.
 func New(c Config, l *limit.Set) *Queue {
 	q := new(Queue)
-	q.init(&common{Config: c, base: time.Now()}, l, l, 0)
+	q.init(&common{Config: c, base: time.Now()}, Limits{All: l, Own: l}, 0)
 	guardQueue(q)
 	return q
 }
@@ -116,13 +118,20 @@ func New(c Config, l *limit.Set) *Queue {
 // moments that others have made, such as a deadline.
 func (r *common) now() time.Time { return r.base.Add(time.Since(r.base)) }
 
-// init makes q one of those that have r in common. Its calls pay l; own is the part of l that no other
-// queue's calls pay. met is when its first call comes, counted from r.base.
-func (q *Queue) init(r *common, l, own *limit.Set, met time.Duration) {
-	q.common, q.limits, q.own = r, l, own
-	q.up.Init(l)
+// Limits are what the calls of a queue pay: All by their cost, Own being the part of it that no other queue's calls pay, and
+// Meters, nil for none, by what they hold.
+type Limits struct {
+	All, Own *limit.Set
+	Meters   *Meters
+}
+
+// init makes q one of those that have r in common, whose calls pay l. met is when its first call comes, counted from
+// r.base.
+func (q *Queue) init(r *common, l Limits, met time.Duration) {
+	q.common, q.limits, q.own, q.meters = r, l.All, l.Own, l.Meters
+	q.up.Init(l.All)
 	q.met = met
-	if l.Foreign() > 0 {
+	if l.All.Foreign() > 0 {
 		q.foreign = new(foreignView)
 	}
 }
@@ -243,7 +252,7 @@ func (q *Queue) busyLocked() bool {
 // That is when it may be forgotten: a Bucket is full again, a window is over, and nothing that the
 // upstream has shown still counts.
 func (q *Queue) asNewLocked(now time.Time) bool {
-	return !q.busyLocked() && q.up.Idle(now) && q.own.Fresh(now)
+	return !q.busyLocked() && q.up.Idle(now) && q.freshLocked(now)
 }
 
 // change does what f does under the lock, then lets go who may go because of it.

@@ -20,6 +20,7 @@ import (
 //	limit:found        a rate that was found because the upstream throttles
 //	store              a limit that many processes share, while it is not known when it has units: its store has not
 //	                   answered yet
+//	meter:NAME         the meter of that name
 //	order              nothing but those before it
 //
 // Of gate and limits it is the one that holds the call for longest. Those before it in line do not count, because
@@ -33,6 +34,7 @@ const (
 	heldBySlot   = "slot"
 	heldByOrder  = "order"
 	heldByStore  = "store"
+	heldByMeter  = "meter:" // and its name
 )
 
 // A Held is why a call was ended on this side, with what held it up to then.
@@ -47,11 +49,11 @@ func (h *Held) By() string { return h.by }
 // Unwrap returns the reason.
 func (h *Held) Unwrap() error { return h.error }
 
-// heldLocked returns what holds a call like w back at now, and until when; zero: nobody knows.
+// heldLocked returns what holds a call like w, which wants h of the meters, back at now, and until when; zero: nobody knows.
 //
 // An example: closed for 2 s after a 429, and a Bucket that has a unit in 5 s. The call is held by the
 // limit, until then. If the gate waits for a probe's answer, it is held by the gate.
-func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time) {
+func (q *Queue) heldLocked(w *waiter, h *Holds, now time.Time) (by string, until time.Time) {
 	if w.state == asking { // a foreign limiter, right now
 		return heldByLimit, time.Time{}
 	}
@@ -71,6 +73,11 @@ func (q *Queue) heldLocked(w *waiter, now time.Time) (by string, until time.Time
 	later(heldByLimitOf(q.own, heldByLimit, int(w.cost), now))
 	if s := q.common.shared; s != nil {
 		later(heldByLimitOf(s.limits, heldByShared, int(w.cost), now))
+	}
+	if h != nil {
+		for i, one := range h.meters.each {
+			later(heldByLimitOf(one.Limits, h.meters.reasons[i], h.Held(i), now))
+		}
 	}
 	if q.foreign != nil {
 		later(heldByLimit, q.foreign.next)
@@ -104,8 +111,8 @@ func heldByLimitOf(limits *limit.Set, what string, n int, now time.Time) (by str
 // heldErrorLocked is errorOf of a call like w that is ended while it waits, or instead of it. The word is that of
 // the moment when it is ended. An example: a call waits for a Bucket, a 429 closes the gate for a minute, and its
 // caller gives up: "gate:retry-after".
-func (q *Queue) heldErrorLocked(w *waiter, attempts int, wait time.Duration, reason error, now time.Time) error {
-	by, _ := q.heldLocked(w, now)
+func (q *Queue) heldErrorLocked(w *waiter, h *Holds, attempts int, wait time.Duration, reason error, now time.Time) error {
+	by, _ := q.heldLocked(w, h, now)
 	return q.errorOf(attempts, wait, &Held{reason, by})
 }
 
@@ -118,7 +125,7 @@ func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 	}
 	o.begins = new(begins)
 	if tell&TellReason != 0 {
-		o.begins.by, _ = q.heldLocked(&o.waiter, now)
+		o.begins.by, _ = q.heldLocked(&o.waiter, o.holds, now)
 	}
 	if tell&TellWait != 0 {
 		o.begins.wait = max(0, q.predictLocked(o, now))
@@ -135,5 +142,5 @@ func (q *Queue) headHeldLocked(now time.Time) (by string, until time.Time) {
 	if w == nil {
 		w = q.headLocked(now)
 	}
-	return q.heldLocked(w, now)
+	return q.heldLocked(w, q.line.holdsOf(w), now)
 }

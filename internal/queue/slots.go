@@ -187,7 +187,7 @@ func (q *Queue) lackedLocked(now time.Time) string {
 	if d.verdict != grant || q.foreign != nil && q.foreign.next.After(now) {
 		return ""
 	}
-	if m, err := q.limits.Ready(at, int(w.cost)); err != nil || m.After(now) {
+	if m, err := q.payableLocked(q.line.holdsOf(w), at, w.cost); err != nil || m.After(now) {
 		return ""
 	}
 	held, most, open := int(q.slots), q.common.Options.MaxInFlight, ""

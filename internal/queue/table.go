@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -176,14 +175,14 @@ func (t *Table) dropLocked(place int) {
 }
 
 // Unknown returns a queue as Add would make it for a key, which nobody else will ever see: to predict with.
-func (t *Table) Unknown(key string, all, own *limit.Set) *Queue {
+func (t *Table) Unknown(key string, l Limits) *Queue {
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	now := t.common.now()
 	q := &Queue{key: key}
-	q.init(&t.common, all, own, now.Sub(t.common.base))
+	q.init(&t.common, l, now.Sub(t.common.base))
 	t.dropped.recall(q, now)
-	q.up.FirstContact(len(t.keys) >= t.most, now)
+	q.firstContactLocked(len(t.keys) >= t.most, now)
 	return q
 }
 
@@ -208,27 +207,26 @@ func (t *Table) All() []*Queue {
 	return all
 }
 
-// Add makes the queue of a key unless there is one. Its calls pay all, own being the part that no
-// other key's calls do.
+// Add makes the queue of a key, whose calls pay l, unless there is one.
 //
 // The limits are made before, without the lock, because LimiterFor is the user's function. If two calls
 // meet a new key at once, both make limits. The first one's stay, and the other's are never paid.
-func (t *Table) Add(key string, all, own *limit.Set) {
+func (t *Table) Add(key string, l Limits) {
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	now := t.common.now()
 	if t.keys[key] == nil { // another caller may have been faster
-		t.addLocked(key, all, own, now)
+		t.addLocked(key, l, now)
 	}
 }
 
 // addLocked is Add with the lock, for a key that is not there. A new key of a full table begins with one unit
 // instead of its burst; one without any limit begins with a few calls until the first answer
 // (State.FirstContact).
-func (t *Table) addLocked(key string, all, own *limit.Set, now time.Time) *entry {
+func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 	e := &entry{used: now.Sub(t.common.base)}
 	e.queue.key = strings.Clone(key)
-	e.queue.init(&t.common, all, own, e.used)
+	e.queue.init(&t.common, l, e.used)
 	t.dropped.recall(&e.queue, now)
 	t.sweepLocked(now)
 	full := len(t.keys) >= t.most
@@ -238,8 +236,17 @@ func (t *Table) addLocked(key string, all, own *limit.Set, now time.Time) *entry
 			t.evictLocked(now) // to shrink after a rush of busy keys
 		}
 	}
-	e.queue.up.FirstContact(full, now)
+	e.queue.firstContactLocked(full, now)
 	e.queue.pauseNewLocked(now)
 	t.keys[e.queue.key], t.order, t.recent = e, append(t.order, e), e
 	return e
+}
+
+// firstContactLocked is State.FirstContact; full: the table is. A meter is a limit of ours, so calls before the first answer
+// are not held back where there is one. An example: a key with 100,000 tokens a minute and nothing else. Its first 50 calls, of
+// 2,000 tokens each, go at once, as 50 calls would before a Bucket of 50.
+func (q *Queue) firstContactLocked(full bool, now time.Time) {
+	if full || q.meters == nil {
+		q.up.FirstContact(full, now)
+	}
 }

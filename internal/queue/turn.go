@@ -34,11 +34,39 @@ func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err 
 	return waited, stood, err
 }
 
+// enterLocked finds the call's key, at its first arrival, and looks whether all is there that it needs. Nothing has happened
+// if it returns an error: the caller does what the error says, without the lock, and arrives again.
+//
+// An example of a key that has meters and is called for the first time: ErrNoKey, and the key is added; ErrNoHolds, and the
+// holds are computed; then it goes. If the key was dropped in between, which takes a full table, it is ErrNoKey again.
+func (c *Call) enterLocked(since time.Duration) error {
+	t, e := c.table, c.entry
+	if e == nil {
+		if e = t.findLocked(c.key, since); e == nil {
+			return ErrNoKey
+		}
+		if m := e.queue.meters; m != c.meters { // holds that were made for a key that is gone are not for this one
+			c.meters, c.order.holds = m, nil
+		}
+	}
+	if c.meters != nil && c.lacksHolds() {
+		return ErrNoHolds
+	}
+	if c.entry == nil {
+		c.entry = e
+		e.queue.begun++
+		// A call pays its share once, at its first Wait. Its retries find entry set and pay nothing.
+		e.spent = t.common.Budget.deposit(e.spent)
+	}
+	return nil
+}
+
 // Sleep stands in line until the next attempt may be sent, and returns how long that was.
 func (c *Call) Sleep(ctx context.Context) (waited time.Duration, err error) {
 	l, w, start := c.line, c.waiter, c.order.now
 	c.line, c.waiter = nil, nil // sleep takes it out of the line, whatever comes
 	if err := c.order.sleep(ctx, l, w); err != nil {
+		c.undoHolds()
 		return 0, err
 	}
 	// From here on w is read only: it has left the line.

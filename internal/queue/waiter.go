@@ -54,12 +54,13 @@ type waiter struct {
 type wish uint8
 
 const (
-	wantsSlot wish = 1 << iota // it takes an in-flight slot
-	canResend                  // its request can be sent again, so it makes a good probe
-	counted                    // its start was counted by the quotas of its scope
-	apart                      // it stands with those of its flow, see parts
-	takesTime                  // work follows its start, which must be done before its deadline
-	meetsHost                  // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
+	wantsSlot  wish = 1 << iota // it takes an in-flight slot
+	canResend                   // its request can be sent again, so it makes a good probe
+	counted                     // its start was counted by the quotas of its scope
+	apart                       // it stands with those of its flow, see parts
+	takesTime                   // work follows its start, which must be done before its deadline
+	holdsUnits                  // it holds units of meters: the cheapest way is barred
+	meetsHost                   // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
 )
 
 // slot reports whether w takes an in-flight slot.
@@ -76,6 +77,7 @@ type order struct {
 	weight   float64   // of want.Flow; 0: it has none
 	url      *url.URL  // its request's, for its route; nil: it has none
 	now      time.Time // when it was granted
+	holds    *Holds    // of the meters of its key; nil: it has none
 	begins   *begins   // of its wait, if Config.Tell asks for that; nil: it has not waited
 	attempts int       // sent before
 	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it

@@ -1,0 +1,183 @@
+package queue
+
+import (
+	"sync"
+	"time"
+)
+
+// This file is what becomes of the units that an attempt holds of its key's meters.
+//
+// # States of a hold: what one attempt holds of one meter
+//
+//	asked     Holds is made, without a lock, and stands with its waiter in line.holds while that waits; nothing is taken
+//	held      Holds.startLocked, in the critical section that takes the units
+//	settled   Holds.end, once, under Holds.mu: by the body's end, by hand, as a failure, or undone before it was sent
+//
+// # Who settles, and what
+//
+//	Settle(i, n)  the true cost of one meter
+//	Fail          the attempt has got no answer, or one that does not count: nothing, or what was held with Meter.Failures
+//	Keep          what was held is right
+//	undo          the attempt was not sent: nothing, with Meter.Failures too
+//
+// # Races
+//
+// Whoever comes first under Holds.mu settles, the others find it settled and do nothing. Holds.mu is held for that alone: the
+// limiters are corrected after it, and they wake the line, which takes its own lock.
+//
+//	grant, the end of the ctx     the waiter is granted and undone by its own goroutine (Call.Sleep, or Call.Done if an
+//	                              observer panics), or it leaves the line before and holds nothing
+//	a foreign limiter refuses     it was not held yet: the units go back under the lock (answeredLocked)
+//	settle, the key is dropped    a key with open holds is not as new. In a full table it may go, and the settlement
+//	                              corrects limiters that nobody asks any more, or that a new key has got again
+//	two keys, one meter's limiter each corrects what it has held; the limiter wakes the lines of both
+
+// An example with two meters. A call holds 300 tokens and 1,000 bytes and is sent. Its answer says that it was 120 tokens: that
+// settles the first. Its caller says 80 tokens by hand: too late, and nothing changes. The body ends without a word of
+// bytes: Keep settles the second as 1,000. Now left is 0, and the key may be dropped.
+
+// fewMeters is how many meters a Holds has a place for, without another allocation.
+const fewMeters = 4
+
+// A Holds is what one attempt holds of the meters of its key, or will hold once it has its turn. Settle, Fail and Keep may
+// be called by any goroutine, and without effect more than once.
+type Holds struct {
+	meters  *Meters
+	amounts []int // the cost, then what is held of each meter; fixed before it is asked
+	attempt int   // the attempts sent before
+	taken   time.Time
+
+	mu      sync.Mutex
+	left    int    // holds that are not settled; 0 too until they are taken
+	settled []bool // of each meter
+
+	few struct { // where the slices begin, if there are few meters
+		amounts [1 + fewMeters]int
+		settled [fewMeters]bool
+	}
+}
+
+// newHolds makes the holds of an attempt that holds nothing yet of each of its meters. It is one allocation for few meters: what
+// it holds outlives the call, whose stack is gone when the body is read.
+func (m *Meters) newHolds(cost, attempt int) *Holds {
+	h := &Holds{meters: m, attempt: attempt}
+	if n := len(m.each); n <= fewMeters {
+		h.amounts, h.settled = h.few.amounts[:1+n], h.few.settled[:n]
+	} else {
+		h.amounts, h.settled = make([]int, 1+n), make([]bool, n)
+	}
+	h.amounts[0] = cost
+	return h
+}
+
+// Meters are those that it holds.
+func (h *Holds) Meters() *Meters { return h.meters }
+
+// Set says how much is to be held of meter i; less than nothing is nothing. It is called before the attempt asks for its turn.
+func (h *Holds) Set(i, n int) { h.amounts[1+i] = max(0, int(units(n))) }
+
+// Held is how much is, or was, held of meter i.
+func (h *Holds) Held(i int) int { return h.amounts[1+i] }
+
+// startLocked notes that the units were taken as of at, for a call that goes. From here on it is in somebody's hand: that of
+// the call until it is sent, of what reads its body after that.
+func (h *Holds) startLocked(at time.Time) {
+	m := h.meters
+	h.taken, h.left = at, len(m.each)
+	m.open.Add(1)
+	for i, n := range h.amounts[1:] {
+		m.held[i].Add(int64(n))
+		if m.usual[i] == 0 {
+			m.usual[i] = float64(n)
+		} else {
+			m.usual[i] += (float64(n) - m.usual[i]) / 8
+		}
+	}
+}
+
+// end settles the hold of meter i, if nobody has, and reports whether it did. Its caller corrects the limiters. Between the
+// two the units count neither as held nor as given back, which only an observer could see.
+func (h *Holds) end(i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left == 0 || h.settled[i] {
+		return false
+	}
+	h.settled[i] = true
+	h.meters.held[i].Add(-int64(h.Held(i)))
+	if h.left--; h.left == 0 {
+		h.meters.open.Add(-1)
+	}
+	return true
+}
+
+// Settle says that the attempt has cost n units of meter i; less than nothing is nonsense and counts as what was held. Only
+// the first word about a meter counts. Those who wait for the units are looked at anew.
+func (h *Holds) Settle(i, n int) {
+	if !h.end(i) {
+		return
+	}
+	if n < 0 {
+		n = h.Held(i)
+	}
+	h.meters.each[i].Limits.Settle(h.taken, h.Held(i), int(units(n)))
+}
+
+// Fail settles what is open of an attempt that got no answer, or one that does not count, such as a 429: as nothing, or as
+// what was held where the upstream charges for failures.
+func (h *Holds) Fail() {
+	for i, one := range h.meters.each {
+		if one.Failures {
+			h.Settle(i, h.Held(i))
+		} else {
+			h.Settle(i, 0)
+		}
+	}
+}
+
+// Keep settles what is open as what was held.
+func (h *Holds) Keep() {
+	for i := range h.settled {
+		h.end(i)
+	}
+}
+
+// undo gives everything back of an attempt that has got its units and was not sent. Limiters with windows are given units
+// of the window that they were taken from, as for a cost.
+func (h *Holds) undo() {
+	for i, one := range h.meters.each {
+		if h.end(i) {
+			one.Limits.GiveBack(h.taken, time.Now(), h.Held(i))
+			one.Limits.Wake()
+		}
+	}
+}
+
+// lacksHolds reports whether the next attempt is to hold something of meters, and it is not known how much: each attempt holds
+// its own.
+func (c *Call) lacksHolds() bool {
+	return c.order.holds == nil || c.order.holds.attempt != c.order.attempts
+}
+
+// NewHolds makes the holds of the next attempt, after Arrive has returned ErrNoHolds. They are to be Set before it is called
+// again.
+func (c *Call) NewHolds() *Holds {
+	c.order.holds, c.kept = c.meters.newHolds(int(c.order.cost), c.order.attempts), false
+	c.order.wants |= holdsUnits
+	return c.order.holds
+}
+
+// Holds are those of the last attempt; nil: its key has no meters.
+func (c *Call) Holds() *Holds { return c.order.holds }
+
+// KeepHolds leaves it to the caller to settle what the attempt holds. Otherwise Done does, as a failure.
+func (c *Call) KeepHolds() { c.kept = true }
+
+// undoHolds gives back what an attempt holds that was granted and is not sent: the line has given back the rest, and
+// its map no longer has the waiter. It is called without the lock, so the line is looked at anew for these units. For a call
+// that has left the line without a turn it does nothing, because its holds were never taken.
+func (c *Call) undoHolds() {
+	if c.order.holds != nil {
+		c.order.holds.undo()
+	}
+}

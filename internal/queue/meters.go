@@ -1,0 +1,250 @@
+package queue
+
+import (
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/limit"
+)
+
+// This file is the meters of a key: limits in units of their own, beside the one that is paid by cost. A call takes its cost
+// and what it holds of each meter in one step, or nothing (limit.Bundle), and the hold is corrected once its true cost
+// is known.
+//
+// A key without meters has no Meters, and its calls no Holds: it costs them one comparison with nil. A waiter has no field for
+// its holds: they are in a map of the line, as tasks are. What becomes of a hold stands in holds.go.
+
+// A Meter is one limit of a key in a unit of its own.
+type Meter struct {
+	Name     string
+	Limits   *limit.Set // limiters of the library alone
+	Failures bool       // an attempt without an answer, or with one that does not count, costs what it held
+}
+
+// Meters are those of a key. They are made with it, and only what is counted in them changes. What the key's calls pay by cost is part of them, because all of it is paid in one step.
+type Meters struct {
+	each    []Meter
+	reasons []string // what a call that waits for one of them is held by
+	owner   any
+	all     *limit.Bundle // what a call pays: its cost, then each meter
+	own     *limit.Bundle // the same without what all keys share
+	held    []atomic.Int64
+	open    atomic.Int32 // attempts with a hold that is not settled
+
+	// The queue's lock guards these.
+	waiting []int64   // the holds of those that wait
+	usual   []float64 // the smoothed holds of those that have gone, with 1/8 of each; 0: none has
+}
+
+// NewMeters makes the meters of a key, whose calls pay all by cost, own being the part that no other key's calls do. owner is
+// whatever their user wants to find them by.
+func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
+	m := &Meters{each: each, owner: owner, held: make([]atomic.Int64, len(each)), waiting: make([]int64, len(each)), usual: make([]float64, len(each))}
+	bundle := func(main *limit.Set) *limit.Bundle {
+		b := new(limit.Bundle)
+		b.Add("", main)
+		for _, one := range each {
+			b.Add(one.Name, one.Limits)
+		}
+		return b
+	}
+	if m.all = bundle(all); all == own {
+		m.own = m.all
+	} else {
+		m.own = bundle(own)
+	}
+	for _, one := range each {
+		m.reasons = append(m.reasons, heldByMeter+one.Name)
+	}
+	return m
+}
+
+// Owner is what NewMeters got.
+func (m *Meters) Owner() any { return m.owner }
+
+// Find is the place of the meter of that name; -1: there is none. A key has a few of them, so a map would be slower.
+func (m *Meters) Find(name string) int {
+	return slices.IndexFunc(m.each, func(one Meter) bool { return one.Name == name })
+}
+
+// The methods from here on are of queues with meters and without. h is nil without.
+
+// An example for all of them: requests 1/s, paid by cost, and a meter of 100 tokens a second. A call of 1 unit holds 300
+// tokens. h.amounts is 1, 300, and the Bundle takes 1 from the first and 300 from the second. Without the meter h is nil, and
+// the Set of the requests is asked as ever.
+
+// takeLocked takes what a call pays, h and its cost, as limit.Set.TakeBy does.
+func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, error) {
+	if h == nil {
+		return q.limits.TakeBy(at, now, int(cost))
+	}
+	return h.meters.all.TakeBy(at, now, h.amounts)
+}
+
+// giveBackLocked undoes a takeLocked that answered at, of a call that has not started: a foreign limiter has refused it, or its
+// gate has closed meanwhile.
+func (q *Queue) giveBackLocked(h *Holds, at, now time.Time, cost int32) {
+	if h == nil {
+		q.limits.GiveBack(at, now, int(cost))
+		return
+	}
+	h.meters.all.GiveBack(at, now, h.amounts)
+}
+
+// payableLocked is when all that a call pays is ready; the error: it never is. An example: a hold of 500,000 before a meter of
+// 100/s is an error, because those behind it would wait for more than an hour.
+func (q *Queue) payableLocked(h *Holds, at time.Time, cost int32) (time.Time, error) {
+	if h == nil {
+		return q.limits.Ready(at, int(cost))
+	}
+	return h.meters.all.Ready(at, h.amounts)
+}
+
+// ownPayableLocked is payableLocked without the limiters that all keys share. A key enters the line before those once it
+// is ready by its own: one whose tokens are spent must not stand first there, and keep others from going.
+func (q *Queue) ownPayableLocked(h *Holds, at time.Time, cost int32) (time.Time, error) {
+	if h == nil {
+		return q.own.Ready(at, int(cost))
+	}
+	return h.meters.own.Ready(at, h.amounts)
+}
+
+// watch has changed called after each change of the limiters that the queue's calls pay, until stop. For a limiter that is
+// paid by cost and by a meter it is called twice, which does no harm. The limiters of a meter may be those of other keys
+// too: then a settlement there wakes the line here, which is how units that come back find who waits for them.
+func (q *Queue) watch(changed func()) (stop func()) {
+	stop = q.limits.Watch(changed)
+	if q.meters == nil {
+		return stop
+	}
+	stops := []func(){stop}
+	for _, one := range q.meters.each {
+		stops = append(stops, one.Limits.Watch(changed))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// wake notifies those who watch the limiters, after units have come back without a word. No lock is held, because they take
+// the lock of their line.
+func (q *Queue) wake() {
+	q.limits.Wake()
+	if q.meters != nil {
+		for _, one := range q.meters.each {
+			one.Limits.Wake()
+		}
+	}
+}
+
+// freshLocked reports whether all limiters are as new, and no hold is open. A stream may last for longer than it takes a
+// bucket to fill: what it turns out to have cost would be lost with the key.
+func (q *Queue) freshLocked(now time.Time) bool {
+	if q.meters != nil {
+		for _, one := range q.meters.each {
+			if !one.Limits.Fresh(now) {
+				return false
+			}
+		}
+	}
+	return q.own.Fresh(now) && (q.meters == nil || q.meters.open.Load() == 0)
+}
+
+// holdLocked notes that w, which wants h, stands in line; nil: it wants nothing of any meter.
+func (l *line) holdLocked(w *waiter, h *Holds) {
+	if h == nil {
+		return
+	}
+	if l.holds == nil {
+		l.holds = map[*waiter]*Holds{}
+	}
+	l.holds[w] = h
+	h.meters.waitLocked(h, 1)
+}
+
+// unholdLocked notes that w has left the line.
+func (l *line) unholdLocked(w *waiter) {
+	if h := l.holds[w]; h != nil {
+		delete(l.holds, w)
+		h.meters.waitLocked(h, -1)
+	}
+}
+
+// waitLocked keeps the sums that predictions need: it counts the holds of a call that waits, or, if by is -1, no longer does.
+func (m *Meters) waitLocked(h *Holds, by int64) {
+	for i, n := range h.amounts[1:] {
+		m.waiting[i] += by * int64(n)
+	}
+}
+
+// holdsOf is what w wants, which stands in line.
+func (l *line) holdsOf(w *waiter) *Holds {
+	if l == nil {
+		return nil
+	}
+	return l.holds[w]
+}
+
+// aheadLocked guesses how much of each meter those hold that go before a call: of all who wait the part that their costs
+// are. Example: calls of 10 units and 5,000 tokens in all wait, and 4 of the units go before: 2,000 tokens.
+func (q *Queue) aheadLocked(before int64) (held []int64) {
+	m := q.meters
+	if m == nil || q.line == nil {
+		return nil
+	}
+	share := 1.0
+	if all, _ := q.line.ahead(math.MinInt32, math.MaxUint64, 0); all > 0 {
+		share = min(1, float64(before)/float64(all))
+	}
+	for _, n := range m.waiting {
+		held = append(held, int64(math.Ceil(share*float64(n))))
+	}
+	return held
+}
+
+// afterLocked is when the meters let a call start that wants h, or the usual if that is nil, behind calls that hold so much
+// of each (nil: nobody), and more calls of the usual. It takes each meter to be busy all the time, so the call may start
+// later, and never sooner, than it says.
+//
+// An example: 100 tokens a second with 50 there, 2,000 ahead, and a call that holds 300: (2,000 + 300 − 50)/100 = 22.5 s.
+func (m *Meters) afterLocked(from time.Time, h *Holds, held []int64, more int64) time.Time {
+	at := from
+	for i, one := range m.each {
+		n, ahead := int(m.usual[i]), int64(min(float64(more)*m.usual[i], 1<<62))
+		if h != nil {
+			n = h.Held(i)
+		}
+		if held != nil {
+			ahead += held[i]
+		}
+		at = limit.Latest(at, one.Limits.After(from, ahead, n))
+	}
+	return at
+}
+
+// MeterStats is a snapshot of a meter; throttle.MeterStats has the words.
+type MeterStats struct {
+	Name      string
+	Available float64
+	Limit     rate.Limit
+	Held      int64
+}
+
+// Meters returns a snapshot of each meter. What is held and what is there are not read in one step, because settlements take
+// no lock of the queue's.
+func (q *Queue) Meters() (all []MeterStats) {
+	if q.meters == nil {
+		return nil
+	}
+	now := time.Now()
+	for i, one := range q.meters.each {
+		all = append(all, MeterStats{one.Name, one.Limits.Available(now), one.Limits.Rate(), q.meters.held[i].Load()})
+	}
+	return all
+}
