@@ -45,7 +45,8 @@ var house = []member{
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},
 	{dir: "fleet", may: []string{"internal/limit", "hint"}},
-	{dir: ".", may: []string{"internal/queue", "internal/limit", "hint", "usage"}},
+	{dir: ".", may: []string{"internal/queue", "internal/body", "internal/limit", "hint", "usage"}},
+	{dir: "internal/body", may: []string{"usage"}},
 	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
 	{dir: "internal/upstream", may: []string{"internal/limit", "hint"}},
 	{dir: "internal/limit"},
@@ -57,7 +58,7 @@ var house = []member{
 // knowHTTP are the files that may import net/http beside those packages that are about it: the transport
 // in its three parts, what may be sent again, and the keys.
 var (
-	knowHTTP  = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go"}
+	knowHTTP  = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go", "meter.go"}
 	aboutHTTP = []string{"hint", "usage", "throttletest", "inbound", "throttledebug"}
 )
 
@@ -262,7 +263,7 @@ var ownNames = []string{"Hooks.Learned", "h.Learned", "other.Learned", "[KeyStat
 
 // TestRootTests: the root's tests see what a user sees, and each file of them is named after what it tests.
 func TestRootTests(t *testing.T) {
-	about := []string{"example", "api", "bench", "contract", "hostile"}
+	about := []string{"example", "api", "bench", "body", "contract", "hostile"}
 	for name := range parseSource(t, ".").files {
 		about = append(about, strings.TrimSuffix(name, ".go"))
 	}
@@ -276,7 +277,7 @@ func TestRootTests(t *testing.T) {
 			continue
 		}
 		if first, _, _ := strings.Cut(name, "_"); !slices.Contains(about, name) && first != "example" {
-			t.Errorf("%s is named after no file and none of %v", path, about[:5])
+			t.Errorf("%s is named after no file and none of %v", path, about[:6])
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
 		if err != nil {

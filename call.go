@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/body"
 	"github.com/go-throttle/throttle/internal/queue"
+	"github.com/go-throttle/throttle/usage"
 )
 
 // A call is one RoundTrip. It lives on its goroutine's stack.
@@ -29,6 +30,8 @@ type call struct {
 	final   bool           // no retry will help, as the response or Retry.Check says
 	backoff Backoff        // nil until the first failure
 	most    int            // attempts; negative: no bound
+	bill    *Bill          // of its ctx; nil: none
+	tab     *body.Tab      // of the attempt, if there is a Bill
 }
 
 // begin checks the request, and finds its key, cost and priority.
@@ -69,6 +72,9 @@ func (c *call) wait() error {
 			if err = c.t.addKey(c.turn.Key()); err == nil {
 				continue
 			}
+		} else if err == queue.ErrNoHolds {
+			c.hold()
+			continue
 		}
 		if waits {
 			err = c.sleep()
@@ -93,7 +99,9 @@ func (c *call) sleep() error {
 // response that comes with an error, against the contract of RoundTripper, is closed.
 func (c *call) send() {
 	c.turn.Sending()
-	c.sent = true
+	if c.sent = true; c.tab != nil {
+		c.bill.bill.Open(c.bill.ctx, c.tab)
+	}
 	base := c.t.base()
 	resp, err := base.RoundTrip(c.next)
 	if resp == nil && err == nil {
@@ -145,11 +153,7 @@ func (c *call) observe() queue.Outcome {
 	silent := outcome <= queue.Neutral && len(r.Hint.Quotas) == 0
 	wait := c.report(&r, quiet && silent && r.Status != http.StatusInternalServerError)
 	if !silent {
-		c.turn.Limiters(func(l any) {
-			if o, ok := l.(Observer); ok {
-				o.Observe(r.Hint, c.turn.Started())
-			}
-		})
+		c.tell(r.Hint)
 	}
 	switch {
 	case outcome >= queue.Overloaded:
@@ -158,6 +162,33 @@ func (c *call) observe() queue.Outcome {
 		c.notify(onFailed, Event{})
 	}
 	return r.Outcome
+}
+
+// tell passes on what an answer says of limits to those of the call's limiters that want to know.
+func (c *call) tell(h hint.Hint) {
+	c.turn.Limiters(func(l any) {
+		if o, ok := l.(Observer); ok {
+			o.Observe(h, c.turn.Started())
+		}
+	})
+}
+
+// refusedIn is observe of what the body of a success says: that the upstream refuses after all. c is a copy of the call, which
+// has ended. Nothing is sent again, because part of the answer may have been used.
+func (c *call) refusedIn(refusal usage.Refusal) {
+	r := queue.Result{
+		Outcome: queue.Throttled, Status: uint16(c.resp.StatusCode), At: time.Now(),
+		Route: queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path},
+		Hint:  hint.Hint{Throttled: true, RetryAfter: refusal.RetryAfter},
+	}
+	if refusal.Overloaded {
+		if r.Status = 529; refusal.RetryAfter == 0 {
+			r.Outcome = queue.Overloaded
+		}
+	}
+	wait := c.report(&r, false)
+	c.tell(r.Hint)
+	c.notify(onThrottled, Event{Wait: wait})
 }
 
 // report hands the result to the key, and notifies the hooks of what was learned from it, and of the gate. A quiet result
@@ -201,14 +232,17 @@ func (c *call) gone() bool { return c.req.Context().Err() == context.Canceled }
 // freeAtEnd calls free, which gives an in-flight slot back, when the body of resp is closed or read to
 // its end, or the request's ctx ends. If there is no body to read, that is now.
 func (c *call) freeAtEnd(resp *http.Response, free func()) {
-	if resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0 ||
-		c.req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols {
+	if resp.ContentLength == 0 || c.bodiless(resp) {
 		free()
 		return
 	}
-	free = sync.OnceFunc(free)
-	stop := context.AfterFunc(c.req.Context(), free)
-	resp.Body = &slotBody{resp.Body, func() { stop(); free() }}
+	resp.Body = body.Until(c.req.Context(), resp.Body, free)
+}
+
+// bodiless reports whether resp has no body to read.
+func (c *call) bodiless(resp *http.Response) bool {
+	return resp.Body == nil || resp.Body == http.NoBody ||
+		c.req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols
 }
 
 // giveUp ends a call that may not be sent, or not again, because of reason. If an earlier attempt has

@@ -12,8 +12,10 @@ import (
 // once.
 type ctxOrder struct {
 	want     queue.Want
-	hasCost  bool // WithCost has set want.Cost; otherwise Transport.Cost may
-	attempts int  // of WithMaxAttempts; 0: as Retry says
+	hasCost  bool           // WithCost has set want.Cost; otherwise Transport.Cost may
+	attempts int            // of WithMaxAttempts; 0: as Retry says
+	holds    map[string]int // of WithHold; never changed
+	bill     *Bill          // of WithBill
 }
 
 // ctxKey is the key of that value.
@@ -44,9 +46,7 @@ func WithPriority(ctx context.Context, p int) context.Context {
 // WithCost returns a ctx whose calls take n units instead of 1, or of what Transport.Cost says. A cost of 0
 // takes no units but waits its turn; a negative one is an error, and one beyond 32 bits is clamped.
 // Each attempt takes n units, also one that fails or is throttled: a call that is throttled twice takes 3·n.
-// If the cost is known only afterwards, take an estimate and correct it through the limiter's Adjust, as the
-// tokens example of Transport does. If the upstream does not charge for what it throttles, give those units
-// back in the hook Throttled.
+// If the cost is known only afterwards, or the upstream does not charge for what it throttles, use Transport.Meters.
 func WithCost(ctx context.Context, n int) context.Context {
 	v := *ctxValue(ctx)
 	v.want.Cost, v.hasCost = n, true

@@ -23,7 +23,8 @@
 //	an API documents N per second and M per minute   All, SlidingWindow
 //	deliveries to many hosts, some of them down      Transport.LimiterFor, Retry.MaxPause, Error.Wait
 //	a limit for each API key                         Transport.Key, ByCredential
-//	calls of unequal size, such as tokens            WithCost, Transport.Cost, Adjuster
+//	requests and tokens, known only afterwards       Transport.Meters, package usage, WithBill
+//	calls of unequal size                            WithCost, Transport.Cost, Adjuster
 //	jobs that are not HTTP                           Group, Queue, Bucket.Wait
 //	an operator's limit, pause and resume            LimiterVar, Transport.Pause, Transport.Resume
 //	a program that ends in ten seconds               Transport.Shutdown

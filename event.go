@@ -22,6 +22,7 @@ import (
 //	"gate:reopening"      the gate lets the first calls through one by one
 //	"gate:first-contact"  the upstream has not answered yet
 //	"slot"                QueueOptions.MaxInFlight calls are in flight
+//	"meter:tokens"        the [Meter] of that name
 //	"order"               only the calls before it
 //
 // Of several it is the one that lasts longest. A program must expect further words.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/usage"
 )
 
 // Workers share an API that documents 10 requests a second and 300 a minute. It counts requests when they
@@ -112,70 +113,93 @@ func hooks() http.RoundTripper {
 	})
 }
 
-// perCall is a Bucket that counts calls: a call takes one unit, whatever its cost.
-type perCall struct{ *throttle.Bucket }
-
-func (p perCall) Take(ctx context.Context, n int) (time.Duration, error) {
-	return p.Bucket.Take(ctx, min(n, 1))
+// llm answers each request as a language model does that has used 2,000 tokens, and throttles the second one.
+func llm() http.RoundTripper {
+	throttles := api(2)
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		resp, err := throttles.RoundTrip(req)
+		resp.Header.Set("Content-Type", "application/json")
+		resp.Body = io.NopCloser(strings.NewReader(`{"choices":[],"usage":{"prompt_tokens":1500,"completion_tokens":500}}`))
+		return resp, err
+	})
 }
 
-func (p perCall) Adjust(n int) { p.Bucket.Adjust(max(-1, min(n, 1))) }
-
-// estimate is the key of what a call is expected to cost.
-type estimate struct{}
-
-// Each API key has a limit of 60 requests and of 90,000 tokens a minute. How many tokens a call uses is known
-// only from its response. So each attempt takes an estimate. What the upstream has throttled or failed to answer costs
-// nothing there, so the hooks give the estimate back; the attempt that succeeds is corrected by its response.
+// Each API key has a limit of 60 requests and of 90,000 tokens a minute. How many tokens a call uses is known only from its
+// response. So each attempt holds as many as the provider will, and the body settles what it has used while it is
+// read. What the provider throttles costs nothing here: see Meter.Failures.
 func ExampleTransport_tokens() {
 	inVirtualTime(func() {
-		var mu sync.Mutex
-		buckets := map[string]*throttle.Bucket{} // one for each API key
-		tokens := func(key string) *throttle.Bucket {
-			mu.Lock()
-			defer mu.Unlock()
-			if buckets[key] == nil {
-				buckets[key] = throttle.NewBucket(90_000.0/60, 9_000)
-			}
-			return buckets[key]
-		}
-		giveBack := func(ctx context.Context, e throttle.Event) {
-			tokens(e.Key).Adjust(-ctx.Value(estimate{}).(int))
-		}
-		client := &http.Client{Transport: &throttle.Transport{
-			Base: api(2), // throttles the first attempt of sk-2
+		law := usage.OpenAI()
+		t := &throttle.Transport{
+			Base: llm(),
 			Key:  throttle.ByCredential,
-			LimiterFor: func(key string) throttle.Limiter {
-				return throttle.All(perCall{throttle.NewBucket(1, 6)}, tokens(key))
+			Meters: func(string) []throttle.Meter {
+				return []throttle.Meter{
+					{Name: "requests", Limiter: throttle.NewBucket(1, 60)},
+					{Name: "tokens", Limiter: throttle.NewBucket(90_000.0/60, 9_000), Hold: law.Hold, Settle: law.Settle},
+				}
 			},
-			Hooks: throttle.Hooks{Throttled: giveBack, Failed: giveBack},
-		}}
-		ask := func(apiKey, prompt string) error {
-			expected := len(prompt)/4 + 500
-			ctx := context.WithValue(context.Background(), estimate{}, expected)
-			req, err := http.NewRequestWithContext(throttle.WithCost(ctx, expected), "POST", "http://llm.example.com/", strings.NewReader(prompt))
+		}
+		client := &http.Client{Transport: t}
+		for _, prompt := range []string{"Why is the sky blue?", "And at night?"} {
+			body := fmt.Sprintf(`{"max_tokens":4000,"messages":[{"role":"user","content":%q}]}`, prompt)
+			req, err := http.NewRequest("POST", "http://llm.example.com/v1/chat/completions", strings.NewReader(body))
 			if err != nil {
-				return err
+				fmt.Println(err)
+				return
 			}
-			req.Header.Set("Authorization", "Bearer "+apiKey)
+			req.Header.Set("Authorization", "Bearer sk-1")
 			resp, err := client.Do(req)
 			if err != nil {
-				return err
+				fmt.Println(err)
+				return
 			}
-			defer resp.Body.Close()
-			used := 2_000 // as the response says
-			tokens(throttle.ByCredential(req)).Adjust(used - expected)
-			return nil
+			for s := range t.Stats() {
+				fmt.Println("held while its answer is read:", s.Meters[1].Held)
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
 		}
-		fmt.Println(ask("sk-1", "Why is the sky blue?"), ask("sk-2", "And at night?"))
-		for _, b := range buckets { // 7,000, and what was gained since
-			fmt.Println("paid what it used:", 7_000 <= b.Tokens() && b.Tokens() < 7_200)
+		for s := range t.Stats() { // and what was gained while the second call was paused
+			fmt.Printf("%.0f,000 of 9,000 tokens are left, %d are held\n", s.Meters[1].Available/1000, s.Meters[1].Held)
 		}
 	})
 	// Output:
-	// <nil> <nil>
-	// paid what it used: true
-	// paid what it used: true
+	// held while its answer is read: 4000
+	// held while its answer is read: 4000
+	// 5,000 of 9,000 tokens are left, 0 are held
+}
+
+// An SDK often says what a call has cost, where its body cannot be read or does not say it. A Bill takes that down.
+func ExampleWithBill() {
+	t := &throttle.Transport{
+		Base: api(),
+		Meters: func(string) []throttle.Meter {
+			return []throttle.Meter{{Name: "tokens", Limiter: throttle.NewFixedWindow(100_000, time.Minute)}}
+		},
+	}
+	client := &http.Client{Transport: t}
+	ctx, bill := throttle.WithBill(throttle.WithHold(context.Background(), "tokens", 8_000))
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://api.example.com/", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	for range 2 {
+		for s := range t.Stats() {
+			fmt.Println(s.Meters[0].Available, "are left,", s.Meters[0].Held, "are held")
+		}
+		bill.Settle("tokens", 5_000)
+	}
+	// Output:
+	// 92000 are left, 8000 are held
+	// 95000 are left, 0 are held
 }
 
 // Each API key has a limit of its own. Keys appear in errors, Events and Stats, so ByHeader takes a hash of the

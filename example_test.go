@@ -221,3 +221,190 @@ func ExampleHooks() {
 	// another attempt follows attempt 1
 	// 200 1
 }
+
+func ExampleBucket() {
+	b := throttle.NewBucket(0.1, 3) // one unit in 10 seconds, and 3 at the start
+	fmt.Println(b.Allow(), b.AllowN(2), b.Allow())
+	wait, err := b.Take(context.Background(), 1)
+	fmt.Println(wait.Round(time.Second), err)
+	// Output:
+	// true true false
+	// 10s <nil>
+}
+
+// Wait takes the place of rate.Limiter's. Callers go in order, and one who leaves costs nothing. A caller who
+// cannot start before the deadline learns at once how long it would take.
+func ExampleBucket_Wait() {
+	b := throttle.NewBucket(0.1, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for range 3 {
+		err := b.Wait(ctx)
+		var e *throttle.Error
+		if errors.As(err, &e) {
+			fmt.Println("would take", e.Wait.Round(time.Second))
+			continue
+		}
+		fmt.Println("go", err)
+	}
+	// Output:
+	// go <nil>
+	// go <nil>
+	// would take 10s
+}
+
+// Cancel gives back all units of a reservation that is not needed.
+func ExampleBucket_Reserve() {
+	b := throttle.NewBucket(1, 1)
+	first, second := b.Reserve(1), b.Reserve(5)
+	fmt.Println(first.Delay(), second.Delay().Round(time.Second))
+	second.Cancel()
+	fmt.Println(b.Reserve(1).Delay().Round(time.Second))
+	// Output:
+	// 0s 1s
+	// 1s
+}
+
+// A Leaky has no burst: units start one interval apart.
+func ExampleLeaky() {
+	l := throttle.NewLeaky(0.1)
+	for range 2 {
+		wait, _ := l.Take(context.Background(), 1)
+		fmt.Println(wait.Round(time.Second))
+	}
+	// Output:
+	// 0s
+	// 10s
+}
+
+func ExampleFixedWindow() {
+	w := throttle.NewFixedWindow(2, time.Hour) // the hour starts with the first unit
+	for range 3 {
+		wait, _ := w.Take(context.Background(), 1)
+		fmt.Println(wait.Round(time.Minute))
+	}
+	// Output:
+	// 0s
+	// 0s
+	// 1h0m0s
+}
+
+func ExampleSlidingWindow() {
+	w := throttle.NewSlidingWindow(2, time.Hour) // at most 2 in any hour
+	for range 3 {
+		wait, _ := w.Take(context.Background(), 1)
+		fmt.Println(wait.Round(time.Minute))
+	}
+	// Output:
+	// 0s
+	// 0s
+	// 1h0m0s
+}
+
+// Two limits hold at once. Nothing is taken from either while one of them asks for a wait.
+func ExampleAll() {
+	even, perHour := throttle.NewBucket(0.1, 1), throttle.NewSlidingWindow(300, time.Hour)
+	both := throttle.All(even, perHour)
+	for range 2 {
+		wait, err := both.Take(context.Background(), 1)
+		fmt.Println(wait.Round(time.Second), err)
+	}
+	// Output:
+	// 0s <nil>
+	// 10s <nil>
+}
+
+func ExampleParseLimit() {
+	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "ten/s"} {
+		l, err := throttle.ParseLimit(s)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Printf("%T\n", l)
+	}
+	// Output:
+	// *throttle.Bucket
+	// *throttle.Bucket
+	// *throttle.SlidingWindow
+	// *throttle.FixedWindow
+	// *throttle.Leaky
+	// throttle: ParseLimit("ten/s"): units "ten" is not a plain number above 0
+}
+
+// A Queue limits jobs that are not HTTP.
+func ExampleQueue() {
+	q := throttle.NewQueue(throttle.NewBucket(100, 1), throttle.QueueOptions{MaxInFlight: 2})
+	for i := range 3 {
+		err := q.Do(context.Background(), func(context.Context) error {
+			fmt.Println("job", i)
+			return nil
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// job 0
+	// job 1
+	// job 2
+}
+
+// A closed gate stops all calls. One that may not wait so long fails at once.
+func ExampleQueue_Pause() {
+	q := throttle.NewQueue(throttle.NewBucket(100, 1), throttle.QueueOptions{MaxWait: time.Second})
+	q.Pause(time.Hour)
+	fmt.Println(errors.Is(q.Wait(context.Background()), throttle.ErrWaitTooLong))
+	q.Resume()
+	fmt.Println(q.Wait(context.Background()))
+	// Output:
+	// true
+	// <nil>
+}
+
+// A task has a goroutine only while it runs, so a million waiting tasks need no million goroutines.
+func ExampleGroup() {
+	ctx := context.Background()
+	g, ctx := throttle.NewGroup(ctx, throttle.NewQueue(throttle.NewLeaky(1000), throttle.QueueOptions{MaxInFlight: 1}))
+	sum := 0
+	for i := range 10 {
+		g.Go(ctx, func(context.Context) error {
+			sum += i // MaxInFlight is 1
+			return nil
+		})
+	}
+	fmt.Println(g.Wait(), sum)
+	// Output: <nil> 45
+}
+
+// A user waits for the page and nobody for the report. So the page goes first, though it was added second.
+func ExampleWithPriority() {
+	q := throttle.NewQueue(throttle.NewBucket(1000, 1), throttle.QueueOptions{MaxInFlight: 1})
+	q.Pause(time.Hour) // so that both are in line
+	g, ctx := throttle.NewGroup(context.Background(), q)
+	task := func(name string) func(context.Context) error {
+		return func(context.Context) error {
+			fmt.Println(name)
+			return nil
+		}
+	}
+	g.Go(ctx, task("nightly report"))
+	g.Go(throttle.WithPriority(ctx, 1), task("a user's page"))
+	q.Resume()
+	fmt.Println(g.Wait())
+	// Output:
+	// a user's page
+	// nightly report
+	// <nil>
+}
+
+// This call costs seven units.
+func ExampleWithCost() {
+	b := throttle.NewBucket(1, 10)
+	q := throttle.NewQueue(b, throttle.QueueOptions{})
+	fmt.Println(q.Wait(throttle.WithCost(context.Background(), 7)))
+	fmt.Printf("%.0f left\n", b.Tokens())
+	// Output:
+	// <nil>
+	// 3 left
+}

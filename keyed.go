@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
@@ -35,7 +34,7 @@ func (t *Transport) limitsOf(key string) (l queue.Limits, err error) {
 	case isNil(lim):
 		return l, fmt.Errorf("throttle: Transport.LimiterFor(%q) returned a nil %T", key, lim)
 	case lim == nil:
-		l.All, l.Own = t.shared, new(limit.Set)
+		l.All, l.Own = t.shared, &t.none
 	default:
 		l.Own, err = tryFlatten(lim)
 		l.All = l.Own // one object, as most keys share no limiter and there may be many keys
@@ -45,6 +44,9 @@ func (t *Transport) limitsOf(key string) (l queue.Limits, err error) {
 		if err != nil {
 			return l, fmt.Errorf("throttle: Transport.Limiter and LimiterFor(%q) cannot be joined: %w", key, err)
 		}
+	}
+	if t.Meters != nil {
+		l.Meters, err = metersOf(key, t.Meters(key), l)
 	}
 	return l, err
 }

@@ -53,8 +53,7 @@ type Observer interface {
 // theirs. It is an [Adjuster] and a [Notifier] for the limiters that are. Nil limiters are skipped, a
 // nested All counts as its parts, and a limiter of this package that is named twice is paid once. All
 // panics for a nil pointer to a type of this package, and for two limiters of other packages without
-// Adjust. If a call counts as one unit of one limit and as many of another, see the tokens example of
-// Transport.
+// Adjust. If a call counts as one unit of one limit and as many of another, see Transport.Meters.
 func All(limiters ...Limiter) Limiter {
 	s := flatten(limiters...)
 	if s.Own()+s.Foreign() == 1 {

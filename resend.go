@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/body"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
@@ -101,8 +102,8 @@ func (c *call) backOff(delay time.Duration) error {
 
 // keepResponse reads the last attempt's response ahead, as it may be handed out later.
 func (c *call) keepResponse() {
-	if c.err == nil {
-		keep(c.resp)
+	if c.err == nil && c.resp.Body != nil && c.resp.Body != http.NoBody {
+		c.resp.Body = body.Keep(c.resp.Body)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -247,25 +246,4 @@ func again(req *http.Request, attempt int) (*http.Request, error) {
 	}
 	next.Body = body
 	return next, nil
-}
-
-// keep reads the body of a response ahead that is handed out only if no later attempt gets a better one,
-// so that its connection can be used meanwhile. It reads keepBytes within keepTime. A longer or slower
-// body stays open; its reader gets what was read ahead and then the rest.
-func keep(resp *http.Response) {
-	if resp.Body == nil || resp.Body == http.NoBody {
-		return
-	}
-	k := &keptBody{body: resp.Body, ahead: make(chan struct{})}
-	resp.Body = k
-	go k.read()
-	timer := time.NewTimer(keepTime)
-	defer timer.Stop()
-	select {
-	case <-k.ahead:
-		if k.err == io.EOF {
-			k.Close()
-		}
-	case <-timer.C:
-	}
 }

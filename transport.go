@@ -76,10 +76,14 @@ type Transport struct {
 	Key func(*http.Request) string
 
 	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost
-	// takes precedence. Both limiters take the same number; the tokens example shows how to count
-	// requests and tokens together. An advertised quota without a unit is charged the cost, one in
+	// takes precedence. Both limiters take the same number; Meters count each in their own unit. An advertised quota without a unit is charged the cost, one in
 	// requests is charged 1, and one in any other unit what calls were seen to use.
 	Cost func(*http.Request) int
+
+	// Meters makes several limits of a key, each in a unit of its own, beside Limiter and LimiterFor; nil, or an empty result:
+	// none. It is called as LimiterFor is, and each key is to get its own limiters too. A mistake, such as two meters of
+	// one name, is an error of the key's calls.
+	Meters func(key string) []Meter
 
 	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds
 	// those of each key. A call takes its slots when its turn has come by every limit, and the keys (or flows, see
@@ -110,6 +114,7 @@ type Transport struct {
 	once   sync.Once
 	table  *queue.Table
 	shared *limit.Set // Limiter
+	none   limit.Set  // of keys without a limiter of their own
 	retry  Retry      // with defaults
 	err    error      // of the configuration
 }
@@ -152,6 +157,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		c.send()
 		outcome := c.observe()
+		c.settle()
 		delay, again := c.retry(outcome)
 		if !again {
 			return c.result()
@@ -215,6 +221,9 @@ type KeyStats struct {
 	// Learned holds the limits that the upstream advertises, and the rate that was found if it only
 	// throttles. nil: nothing was learned.
 	Learned []Learned
+
+	// Meters are the key's, in the order of Transport.Meters; nil: it has none.
+	Meters []MeterStats
 }
 
 // Stats yields a snapshot of every key, in no particular order. Each snapshot is consistent in itself,
@@ -227,7 +236,11 @@ func (t *Transport) Stats() iter.Seq[KeyStats] {
 			for _, l := range q.Known() {
 				learned = append(learned, Learned(l))
 			}
-			if !yield(KeyStats{q.Key(), QueueStats(q.Stats()), learned}) {
+			var meters []MeterStats
+			for _, m := range q.Meters() {
+				meters = append(meters, MeterStats(m))
+			}
+			if !yield(KeyStats{q.Key(), QueueStats(q.Stats()), learned, meters}) {
 				return
 			}
 		}

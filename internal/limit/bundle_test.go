@@ -150,19 +150,19 @@ func TestSettle(t *testing.T) {
 		{"a Var", variable(t, bucket(1, 100), bucket(1, 50)), 60, 10, 0, want{-10, 40}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, now, told := set(c.a), time.Now(), 0
+			s, now, calls := set(c.a), time.Now(), 0
 			if m, err := s.TakeBy(now, now, c.held); err != nil || m.After(now) {
 				t.Fatalf("%s: %v, %v", c.name, m, err)
 			}
-			defer s.Watch(func() { told++ })()
+			defer s.Watch(func() { calls++ })()
 			time.Sleep(c.after)
 			before := s.Available(time.Now())
 			s.Settle(now, c.held, c.n)
 			if got := (want{before, s.Available(time.Now())}); got != c.want {
 				t.Errorf("%s: %v, want %v", c.name, got, c.want)
 			}
-			if c.held != c.n && told != 1 {
-				t.Errorf("%s: watchers called %d times", c.name, told)
+			if c.held != c.n && calls != 1 {
+				t.Errorf("%s: watchers called %d times", c.name, calls)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func (q *Queue) unsharedLocked() bool {
 
 // payLocked takes n units as of now if they are there. For a call that need not wait this is all.
 func (q *Queue) payLocked(n int, now time.Time) bool {
-	if !q.limits.Pay(now, n) {
+	if !q.limits().Pay(now, n) {
 		return false
 	}
 	q.up.Start(0, n, now, now)

@@ -30,7 +30,7 @@ func (q *Queue) answeredLocked(w *waiter, wait time.Duration, now time.Time) boo
 	if wait > 0 {
 		// One of them has no Notify: it may change without a word, so it is asked once a second at
 		// least.
-		if q.limits.Silent() {
+		if q.limits().Silent() {
 			wait = min(wait, maxAskGap)
 		}
 		q.foreign.refused(now, wait)
@@ -44,7 +44,7 @@ func (q *Queue) answeredLocked(w *waiter, wait time.Duration, now time.Time) boo
 
 // inquire takes n units from the foreign limiters, or none. It may block; no lock is held.
 func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
-	return q.limits.TakeForeign(ctx, n)
+	return q.limits().TakeForeign(ctx, n)
 }
 
 // refund gives n units back to the foreign limiters. The own limiters got theirs under the lock, where
@@ -52,12 +52,12 @@ func (q *Queue) inquire(ctx context.Context, n int) (time.Duration, error) {
 func (q *Queue) refund(n int) {
 	q.wake()
 	if n > 0 {
-		q.limits.RefundForeign(n)
+		q.limits().RefundForeign(n)
 	}
 }
 
 // watchForeign has the queue notified of changes of foreign limiters until stop.
-func (q *Queue) watchForeign() (stop func()) { return q.limits.WatchForeign(q.askAnew) }
+func (q *Queue) watchForeign() (stop func()) { return q.limits().WatchForeign(q.askAnew) }
 
 // askAnew forgets what the foreign limiters answered: one of them has changed.
 // stale is for a change that is reported during an asking: the answer that is on its way must not put

@@ -142,6 +142,13 @@ func (h *Holds) Keep() {
 	}
 }
 
+// Open reports whether a hold is not settled.
+func (h *Holds) Open() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.left > 0
+}
+
 // undo gives everything back of an attempt that has got its units and was not sent. Limiters with windows are given units
 // of the window that they were taken from, as for a cost.
 func (h *Holds) undo() {
@@ -180,4 +187,15 @@ func (c *Call) undoHolds() {
 	if c.order.holds != nil {
 		c.order.holds.undo()
 	}
+}
+
+// Late is a copy of the call for what an answer says after the call has ended, in its body: Report, Attempts and Limiters may be
+// called. It holds nothing. If the key has been dropped meanwhile, the report is to nobody's harm or use.
+//
+// An example: the epoch in which the attempt was sent is copied, too. Its body says after 40 s that the upstream refuses. If
+// the gate has been closed and reopened meanwhile, that is a stale answer.
+func (c *Call) Late() Call {
+	late := Call{table: c.table, entry: c.entry, key: c.key, order: c.order}
+	late.order.holds, late.order.wants = nil, late.order.wants&^counted
+	return late
 }

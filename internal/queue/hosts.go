@@ -142,11 +142,11 @@ func (c *hostClosing) turn(q *Queue, now time.Time) time.Time {
 //
 // A key whose Bucket is empty books nothing: its moment would pass unused, and another key could have had it. The
 // limiters are asked first, and take nothing.
-func (q *Queue) hostTurnLocked(cost int, now time.Time) (at time.Time) {
+func (q *Queue) hostTurnLocked(h *Holds, cost int32, now time.Time) (at time.Time) {
 	if q.common.hosts == nil {
 		return at
 	}
-	if m, err := q.limits.Ready(now, cost); err != nil || m.After(now) {
+	if m, err := q.payableLocked(h, now, cost); err != nil || m.After(now) {
 		return at // it would book a moment that it cannot use
 	}
 	for _, c := range q.common.hosts {

@@ -80,7 +80,7 @@ func (m *Meters) Find(name string) int {
 // takeLocked takes what a call pays, h and its cost, as limit.Set.TakeBy does.
 func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, error) {
 	if h == nil {
-		return q.limits.TakeBy(at, now, int(cost))
+		return q.limits().TakeBy(at, now, int(cost))
 	}
 	return h.meters.all.TakeBy(at, now, h.amounts)
 }
@@ -89,7 +89,7 @@ func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, 
 // gate has closed meanwhile.
 func (q *Queue) giveBackLocked(h *Holds, at, now time.Time, cost int32) {
 	if h == nil {
-		q.limits.GiveBack(at, now, int(cost))
+		q.limits().GiveBack(at, now, int(cost))
 		return
 	}
 	h.meters.all.GiveBack(at, now, h.amounts)
@@ -99,7 +99,7 @@ func (q *Queue) giveBackLocked(h *Holds, at, now time.Time, cost int32) {
 // 100/s is an error, because those behind it would wait for more than an hour.
 func (q *Queue) payableLocked(h *Holds, at time.Time, cost int32) (time.Time, error) {
 	if h == nil {
-		return q.limits.Ready(at, int(cost))
+		return q.limits().Ready(at, int(cost))
 	}
 	return h.meters.all.Ready(at, h.amounts)
 }
@@ -117,7 +117,7 @@ func (q *Queue) ownPayableLocked(h *Holds, at time.Time, cost int32) (time.Time,
 // paid by cost and by a meter it is called twice, which does no harm. The limiters of a meter may be those of other keys
 // too: then a settlement there wakes the line here, which is how units that come back find who waits for them.
 func (q *Queue) watch(changed func()) (stop func()) {
-	stop = q.limits.Watch(changed)
+	stop = q.limits().Watch(changed)
 	if q.meters == nil {
 		return stop
 	}
@@ -135,7 +135,7 @@ func (q *Queue) watch(changed func()) (stop func()) {
 // wake notifies those who watch the limiters, after units have come back without a word. No lock is held, because they take
 // the lock of their line.
 func (q *Queue) wake() {
-	q.limits.Wake()
+	q.limits().Wake()
 	if q.meters != nil {
 		for _, one := range q.meters.each {
 			one.Limits.Wake()

@@ -134,7 +134,7 @@ func (q *Queue) queueUpLocked(w *waiter, at, now time.Time) decision {
 		s.stepOut(q)
 		return decision{verdict: later, until: q.foreign.next}
 	}
-	if at := q.hostTurnLocked(int(w.cost), now); at.After(now) {
+	if at := q.hostTurnLocked(q.line.holdsOf(w), w.cost, now); at.After(now) {
 		s.stepOut(q)
 		return decision{verdict: later, until: at, exact: true}
 	}
@@ -181,7 +181,7 @@ func (q *Queue) tryLocked(w *waiter, h *Holds, at, now time.Time) (time.Time, de
 	if q.foreign != nil && q.foreign.next.After(now) {
 		return at, decision{verdict: later, until: q.foreign.next}
 	}
-	if turn := q.hostTurnLocked(int(w.cost), now); turn.After(now) {
+	if turn := q.hostTurnLocked(h, w.cost, now); turn.After(now) {
 		return at, decision{verdict: later, until: turn, exact: true}
 	}
 	at, err := q.takeLocked(h, at, now, w.cost)
@@ -279,7 +279,7 @@ func (q *Queue) undoLocked(w *waiter, now time.Time) {
 		q.releaseLocked()
 	}
 	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, int(w.cost), at, now)
-	q.limits.GiveBack(at, now, int(w.cost))
+	q.limits().GiveBack(at, now, int(w.cost))
 	if f := w.flow; f != nil {
 		f.credit += f.share(w.cost)
 	}

@@ -41,7 +41,6 @@ import (
 // whose names end in Locked are called with the lock held; the others take it themselves if they need it.
 type Queue struct {
 	common  *common
-	limits  *limit.Set   // all that a call pays: the key's and the shared ones
 	own     *limit.Set   // the key's alone; in a bare Queue the same
 	line    *line        // nil while nobody waits
 	foreign *foreignView // nil without foreign limiters
@@ -57,6 +56,10 @@ type Queue struct {
 	marks   marks         // crowded and failing
 	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
 }
+
+// limits are what a call pays by its cost: the key's limiters, and those that all keys share. The State of the upstream has
+// them anyway, and there may be many keys, so they are kept there alone.
+func (q *Queue) limits() *limit.Set { return q.up.Limits() }
 
 // Options bounds a waiting line; throttle.QueueOptions has the words.
 type Options struct {
@@ -128,7 +131,7 @@ type Limits struct {
 // init makes q one of those that have r in common, whose calls pay l. met is when its first call comes, counted from
 // r.base.
 func (q *Queue) init(r *common, l Limits, met time.Duration) {
-	q.common, q.limits, q.own, q.meters = r, l.All, l.Own, l.Meters
+	q.common, q.own, q.meters = r, l.Own, l.Meters
 	q.up.Init(l.All)
 	q.met = met
 	if l.All.Foreign() > 0 {

@@ -532,7 +532,7 @@ func (r *randomRun) look() {
 		if _, d := q.readyLocked(w, now, now); d.verdict != grant {
 			return
 		}
-		if there := q.limits.Available(now); w.cost == 0 || there >= min(float64(w.cost), r.burst)+1e-5 {
+		if there := q.limits().Available(now); w.cost == 0 || there >= min(float64(w.cost), r.burst)+1e-5 {
 			r.Errorf("seed %d: cost %d waits with %v units there and the gate open", r.seed, w.cost, there)
 		}
 	})

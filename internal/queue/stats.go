@@ -36,7 +36,7 @@ func (q *Queue) Stats() Stats {
 	sent, throttled := q.up.Counts()
 	s := Stats{
 		InFlight: int(q.slots),
-		Tokens:   q.limits.Available(now), Limit: q.limits.Rate(),
+		Tokens:   q.limits().Available(now), Limit: q.limits().Rate(),
 		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
 	if q.line != nil {

@@ -54,6 +54,9 @@ type State struct {
 // Init makes s the state of an unknown upstream, whose calls pay limits.
 func (s *State) Init(limits *limit.Set) { s.limits = limits }
 
+// Limits are what Init got.
+func (s *State) Limits() *limit.Set { return s.limits }
+
 // FirstContact makes a new state careful with its first calls. Without a limit of ours four may go until the
 // first answer, see gate.firstContact. full: the table of keys is, so one call goes at once and those
 // after it at the pace of the limit, as after a closing. Otherwise a flood of new keys would bring a burst for
