@@ -9,6 +9,8 @@
 //	debug := throttledebug.Handler(map[string]*throttle.Transport{"github": github, "mail": mail})
 //	mux.Handle("/debug/throttle/", http.StripPrefix("/debug/throttle", debug))
 //
+// http.StripPrefix takes off what stands before the paths below. Without it, the answer is 404.
+//
 // Keys, flows and quotas are shown to whoever may read the page, so serve it on the loopback interface or behind your
 // authentication, as you would net/http/pprof.
 //
@@ -21,7 +23,8 @@
 // All three understand this query. What they do not understand in it they ignore.
 //
 //	q=text             only keys and Transports whose names contain the text, in upper or lower case
-//	sort=column        in that order; sort=-column turns it round. The default is waiting
+//	sort=column        in that order; sort=-column turns it round. The default is waiting. Numbers begin with
+//	                   the largest (tokens and limit with the smallest), names with A
 //	from=100           without the first 100
 //	name=n&key=k       with the details of that key; not in state.json, which has them of all
 //	limit=10           at most 10 keys; in state.json only, the others show at most 100
@@ -38,10 +41,11 @@
 //	     "reason": "limit", "until": "2026-05-04T12:00:00.56Z",
 //	     "learned": [{"source": "X-Ratelimit-Limit", "limit": 5000, "remaining": 820, "reset": 1740}]}]}]}
 //
-// Fields are named after those of throttle.KeyStats and throttle.Learned: in_flight is InFlight. Lengths of time are in
-// seconds, moments in RFC 3339, and rates in units per second. What is zero, unset, unknown or unlimited is left out,
-// but for key, waiting and sent. A Transport that is nil has an error. One whose Limiter is a fleet.Limiter has its
-// fleet.Stats as fleet, with lengths of time in nanoseconds.
+// Fields are named after those of throttle.KeyStats and throttle.Learned: in_flight is InFlight. Lengths of time are
+// in seconds, moments in RFC 3339, and rates in units per second. What is unset, unknown or unlimited is left out. So
+// are counts and lengths of time that are 0, but for waiting and sent; tokens, limit, remaining, reset and rate stay
+// when they are 0. A Transport that is nil has an error. One whose Limiter is a fleet.Limiter has its fleet.Stats as
+// fleet, with lengths of time in nanoseconds.
 //
 // # Cost
 //
@@ -59,10 +63,11 @@
 //
 // # Behind a proxy
 //
-// All links are relative, so a proxy may mount the page anywhere. It must pass events on as they come: nginx does, because
-// it is told to; others may need response buffering off for events. A middleware that compresses, or whose writer has no
-// Flush, ends each stream after its first event, and the page asks for another one every three seconds. HTTP/1.1
-// browsers open at most six connections to one host, so the seventh page in one browser waits; HTTP/2 has no such limit.
+// All links are relative, so a proxy may mount the page anywhere. It must pass events on as they come: nginx does,
+// because the answer has X-Accel-Buffering: no; others may need response buffering off for events. A middleware that
+// compresses, or whose writer has no Flush, ends each stream after its first event, and the page asks for another one
+// every three seconds. HTTP/1.1 browsers open at most six connections to one host, so the seventh page in one browser
+// waits; HTTP/2 has no such limit.
 //
 // # By hand
 //

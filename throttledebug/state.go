@@ -11,8 +11,8 @@ import (
 	"github.com/go-throttle/throttle/fleet"
 )
 
-// This file is the page for programs. Its fields are those of throttle.KeyStats, times in seconds; what is zero, unset
-// or unknown is left out, except for key, waiting and sent.
+// This file is the page for programs. Its fields are those of throttle.KeyStats, times in seconds; what is unset or
+// unknown is left out, and so are counts of 0, except for waiting and sent.
 
 // keyState is one key. Pointers tell 0 from unknown: a bucket that is used up has "tokens": 0, and a key without a
 // limiter has none.
