@@ -38,7 +38,10 @@
 //
 // The peer's address is. X-Forwarded-For and Forwarded are written by clients, and are read only from peers in the
 // prefixes that ByIP and its kin are given, up to the first address that is not in them. Behind a proxy whose address is
-// not given, all clients are one: the proxy. Behind a Unix socket too; use ByHeader, or a Key of your own.
+// not given, all clients are one: the proxy. Behind a Unix socket too; use ByHeader, or a Key of your own. For proxies
+// with addresses from 10.0.0.0 to 10.255.255.255:
+//
+//	api.Key = inbound.ByIP(netip.MustParsePrefix("10.0.0.0/8"))
 //
 // # When something is wrong
 //

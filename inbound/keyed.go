@@ -21,9 +21,10 @@ type Keyed[K comparable] struct {
 	seed  maphash.Seed
 }
 
-// NewKeyed returns limits, each in the words of throttle.Limit, that hold for each key. At most maxKeys keys have
-// units of their own, 0: 65,536; newcomers above that share what one key has, see the package documentation. NewKeyed
-// panics, naming what is wrong, if a limit does not parse, if there are more than three, or if maxKeys is negative.
+// NewKeyed returns limits, each in the words of throttle.Limit, that hold for each key; without any, every key may
+// take all it wants. At most maxKeys keys have units of their own, 0: 65,536; newcomers above that share what one key
+// has, see the package documentation. NewKeyed panics, naming what is wrong, if a limit does not parse, if there are
+// more than three, or if maxKeys is negative.
 func NewKeyed[K comparable](maxKeys int, limits ...string) *Keyed[K] {
 	laws, err := newLaws(limits)
 	if err == nil && (maxKeys < 0 || maxKeys > mostKeys) {

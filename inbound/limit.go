@@ -22,11 +22,13 @@ import (
 type Limit struct {
 	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
 	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. Mind the burst:
-	// 100/1m without one is a request each 600 ms. A sliding limit is an estimate here, by two counters. Empty, or
-	// "unlimited": no limit for a key, which makes sense beside Tiers, And or Shared.
+	// 100/1m without one lets in a request each 600 ms and refuses the second of a page; "100/1m burst 20" lets 20 come
+	// at once, and "100/1m window" all 100. A sliding limit is an estimate here, by two counters. Empty, or "unlimited":
+	// no limit for a key, which makes sense beside Tiers, And or Shared. Alone it lets everything in.
 	Limits []string
 
-	// Key says whose request it is; nil: ByIP(). It is asked once for each request, possibly by several
+	// Key says whose request it is; nil: ByIP(), which behind a proxy takes all clients for one. "" is a key like
+	// any other: all requests with it share its limits. Key is asked once for each request, possibly by several
 	// goroutines at once, and so are Cost, Tier and Allow. If one of them panics the request ends, as if the
 	// handler had panicked, and nothing is taken.
 	Key func(*http.Request) string
@@ -55,8 +57,9 @@ type Limit struct {
 
 	// And are further Limits, mostly by other keys, that hold too: all let a request in, or it takes from none.
 	// They are asked in their order, after this one, and a request that one of them refuses takes no slot in the
-	// tables of those behind it. So against floods the widest key comes first: a network before its addresses. Of their fields Limits, Name, Key, MaxKeys, Cost, Allow, Tier, Tiers and Shadow are used. A Limit may be
-	// part of several.
+	// tables of those behind it. So against floods the widest key comes first: a network before its addresses. Of
+	// their fields Limits, Name, Key, MaxKeys, Cost, Allow, Tier, Tiers and Shadow are used. A Limit may be part of
+	// several.
 	And []*Limit
 
 	// Shared are limits for all requests together, such as a fleet.Limiter for all servers. They are asked
