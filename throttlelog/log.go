@@ -5,15 +5,15 @@
 // At the level Warn it logs when the gate of a key closes, when a probe opens it again, and when a call is refused. At the
 // level Debug it logs when a call begins to wait, for what, and when it goes. The attributes are those of throttle.Event:
 //
-//	level=WARN msg="throttle: gate closed" key=api.test reason=gate:retry-after wait=2s status=429
+//	level=WARN msg="throttle: gate closed" key=api.test reason=gate:retry-after wait=2s status=429 attempt=1
 //	level=WARN msg="throttle: call refused" key=api.test reason=limit wait=12s error="throttle: \"api.test\": queue full ..." count=118
 //
 // # How much
 //
-// Closings and refusals are logged at most once a second for each key. What comes in between is counted, and count in the
-// next line says how many events it stands for; 1 is left out. An opening is logged if its closing was. A closing that ends
-// with its time has no opening: its line has said how long it lasts. Waits are not limited, because whoever turns
-// Debug on wants to see them all.
+// Closings and refusals are logged at most once a second for each key. What comes in between is counted, and count in
+// the next line says how many events it stands for; 1 is left out. If no next line comes, they are not logged. An
+// opening is logged if its closing was. A closing that ends with its time has no opening: its line has said how long
+// it lasts. Waits are not limited, because whoever turns Debug on wants to see them all.
 //
 // # What is never logged
 //
