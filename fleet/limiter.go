@@ -124,7 +124,8 @@ func (l *Limiter) SetLimit(limit rate.Limit) {
 }
 
 // Close gives the units in hand back to the store and ends the Limiter: Take returns [ErrClosed] from then on.
-// It waits for the store's answer, for a second at most, and returns its error. A second call does nothing.
+// It waits for the store's answer, for a second at most, and returns its error. A second call does nothing. It need
+// not be called: without it the units in hand expire, and nobody uses them.
 func (l *Limiter) Close() error { return l.supply.close() }
 
 // Stats is a snapshot of a Limiter. The counts are since New.
