@@ -18,7 +18,7 @@ import (
 // and must not be copied.
 type FixedWindow struct{ window limit.FixedWindow }
 
-// NewFixedWindow returns a limiter of n units per window of length per.
+// NewFixedWindow returns a limiter of n units per window of length per, as in NewFixedWindow(300, time.Minute).
 // It panics if n is below 1 or per is not above 0.
 func NewFixedWindow(n int, per time.Duration) *FixedWindow {
 	w := new(FixedWindow)
@@ -61,7 +61,8 @@ func (w *FixedWindow) String() string { return w.window.String() }
 // use and must not be copied.
 type SlidingWindow struct{ window limit.SlidingWindow }
 
-// NewSlidingWindow returns a limiter of n units in any interval of length per.
+// NewSlidingWindow returns a limiter of n units in any interval of length per, as in
+// NewSlidingWindow(300, 61*time.Second).
 // It panics if n is below 1 or per is not above 0.
 func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
 	w := new(SlidingWindow)
