@@ -49,7 +49,8 @@ func (o Options) maxKeys() int {
 
 // Instrument makes t's metrics under a name, the attribute throttle.policy, and adds events to the spans of its calls.
 // Call it after the other fields of t are set, and before the first request: it joins functions of its own to t.Hooks
-// and wraps t.Base. stop ends the measurements; it may be called more than once, and t stays usable.
+// and wraps t.Base, so a later assignment to either takes metrics away without an error. stop ends the measurements;
+// it may be called more than once, and t stays usable.
 //
 // It is an error if t is nil, was used or instrumented before, if the name is empty or in use with the same
 // MeterProvider, if MaxKeys is negative, or if the meter refuses an instrument. Then t is as it was.
