@@ -114,7 +114,7 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 	held := new(visit)
 	*held = *v
 	held.in = false
-	err := at.queue.Wait(throttle.WithMaxWait(context.WithValue(ctx, visitKey{}, held), l.most))
+	err := at.queue.Wait(throttle.WithMaxWait(context.WithValue(inOrder(ctx), visitKey{}, held), l.most))
 	*v = *held
 	if err == nil {
 		return true
@@ -124,6 +124,12 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 		v.wait = max(v.wait, int64(e.Wait)) // others are before it
 	}
 	return false
+}
+
+// inOrder is ctx for the line. What its context says of outgoing calls, a priority or a cost, is not about the request:
+// a middleware that marks the calls of its handlers must not let a request overtake.
+func inOrder(ctx context.Context) context.Context {
+	return throttle.WithFlow(throttle.WithPriority(throttle.WithCost(ctx, 1), 0), "")
 }
 
 // visitKey is the key of a visit in the ctx of its wait.

@@ -226,3 +226,32 @@ func TestWaitIsCancelledAtAnyMoment(t *testing.T) {
 		}
 	})
 }
+
+// TestOrderOfOutgoingCalls: priorities, costs and flows that a middleware sets for the calls of its handlers do not
+// change the line of the requests.
+func TestOrderOfOutgoingCalls(t *testing.T) {
+	for name, with := range map[string]func(context.Context, int) context.Context{
+		"priority": throttle.WithPriority,
+		"cost":     func(ctx context.Context, i int) context.Context { return throttle.WithCost(ctx, i-3) },
+		"flow":     func(ctx context.Context, i int) context.Context { return throttle.WithFlow(ctx, "ab"[i/3:i/3+1]) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := inbound.Limit{Limits: []string{"1/s"}, Wait: 10 * time.Second}
+			i := 0
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				l.Handler(ok).ServeHTTP(w, r.WithContext(with(r.Context(), i)))
+			})
+			var all sync.WaitGroup
+			var visitors []*visitor
+			for i = range 6 {
+				visitors = append(visitors, send(&all, h, alice))
+			}
+			all.Wait()
+			for i, v := range visitors {
+				if want := time.Duration(i) * time.Second; v.w.Code != http.StatusNoContent || v.served != want {
+					t.Errorf("%s: request %d was answered %d after %v, want to be served after %v", name, i, v.w.Code, v.served, want)
+				}
+			}
+		})
+	}
+}
