@@ -373,6 +373,36 @@ func TestSharedLimitThatFails(t *testing.T) {
 	}
 }
 
+// failsLater is a shared limit that says to wait, and fails when it is asked again.
+type failsLater struct{ asked bool }
+
+func (f *failsLater) Take(context.Context, int) (time.Duration, error) {
+	if f.asked {
+		return 0, errors.New("closed")
+	}
+	f.asked = true
+	return time.Second, nil
+}
+
+// TestSharedLimitThatFailsLater: a request that is held while a shared limit fails gets no Retry-After, like one that is not
+// held.
+func TestSharedLimitThatFailsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var waits []time.Duration
+		l := inbound.Limit{
+			Limits: []string{"9/m burst 9"}, Shared: []throttle.Limiter{&failsLater{}}, Wait: time.Minute,
+			OnRefusal: func(_ *http.Request, wait time.Duration) { waits = append(waits, wait) },
+		}
+		w := get(l.Handler(ok), alice)
+		if after, named := w.Header()["Retry-After"]; w.Code != http.StatusTooManyRequests || named || len(waits) != 1 || waits[0] >= 0 {
+			t.Errorf("answered %d, Retry-After %q, and OnRefusal got %v; want 429 without one, and a negative wait", w.Code, after, waits)
+		}
+		if !strings.Contains(w.Header().Get("RateLimit"), "r=9;") {
+			t.Errorf("RateLimit is %q, want all 9 units left", w.Header().Get("RateLimit"))
+		}
+	})
+}
+
 // TestManyClientsAtOnce: 50 goroutines make 1,000 requests each.
 func TestManyClientsAtOnce(t *testing.T) {
 	l := inbound.Limit{Limits: []string{"1000/24h window"}, And: []*inbound.Limit{{Limits: []string{"3500/24h window"}, Key: func(*http.Request) string { return "" }}}}

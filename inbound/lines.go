@@ -120,7 +120,9 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 		return true
 	}
 	v.leave()
-	if e := new(throttle.Error); errors.As(err, &e) {
+	if e := new(throttle.Error); errors.Is(err, errNever) {
+		v.wait = never // a shared limit has failed, which the tables do not know
+	} else if errors.As(err, &e) {
 		v.wait = max(v.wait, int64(e.Wait)) // others are before it
 	}
 	return false
