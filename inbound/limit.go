@@ -92,10 +92,14 @@ type Limit struct {
 	// NoFields sends no RateLimit fields. Retry-After is always sent.
 	NoFields bool
 
-	once, own sync.Once
-	core      *core
+	once  sync.Once
+	core  *core
+	wrong error // why there is none
+
+	// These are written under own, which another Limit's And may do at the same time.
+	own       sync.Once
 	part      *part
-	wrong     error // why there is none
+	wrongPart error
 }
 
 const (
@@ -227,16 +231,11 @@ func newCore(l *Limit) (*core, error) {
 
 // compile makes the part of a Limit once; it may belong to several cores. own is another sync.Once than once, because
 // a Limit of And is compiled while the core of the other is being made.
-func (l *Limit) compile() (p *part, err error) {
+func (l *Limit) compile() (*part, error) {
 	l.own.Do(func() {
-		if l.part, err = newPart(l); err != nil {
-			l.wrong = err
-		}
+		l.part, l.wrongPart = newPart(l)
 	})
-	if l.part == nil {
-		return nil, l.wrong
-	}
-	return l.part, nil
+	return l.part, l.wrongPart
 }
 
 // newPart checks what a Limit counts by, and makes its table: all memory that it will ever need.

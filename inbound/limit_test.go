@@ -420,3 +420,20 @@ func TestManyClientsAtOnce(t *testing.T) {
 		t.Errorf("%+v, want 3500 let in of 50000", s)
 	}
 }
+
+// TestNonsenseInTwoLimitsAtOnce: a Limit that makes no sense panics in each place that uses it, and with the race detector
+// nothing is said against it.
+func TestNonsenseInTwoLimitsAtOnce(t *testing.T) {
+	for range 20 {
+		wrong := &inbound.Limit{Limits: []string{"nonsense"}}
+		var all sync.WaitGroup
+		for _, l := range []*inbound.Limit{wrong, {And: []*inbound.Limit{wrong}}, {And: []*inbound.Limit{wrong}}} {
+			all.Go(func() {
+				if text := recovered(func() { l.Handler(ok) }); !strings.Contains(text, "nonsense") {
+					t.Errorf("panicked with %q, want it to name the limit", text)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
