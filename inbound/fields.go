@@ -129,8 +129,8 @@ func (c *core) quotas(v *visit, all *[maxParts * maxLaws]quota) []quota {
 }
 
 // advertise writes the fields. It is on the way of each request, so it makes one string and one slice, and no more. Lines
-// that are there already, of another Limit further out, stay: both fields are lists. The line of a policy is shared by all answers; net/http and handlers replace or append
-// values and do not write into them.
+// that are there already, of another Limit further out, stay: both fields are lists. The line of a policy is shared by all
+// answers; net/http and handlers replace or append values and do not write into them.
 func (c *core) advertise(h http.Header, v *visit) {
 	var all [maxParts * maxLaws]quota
 	quotas := c.quotas(v, &all)
@@ -200,7 +200,7 @@ func (c *core) problem(w http.ResponseWriter, v *visit) {
 		Detail: "This request cannot be let in, however long it waits.",
 	}
 	if v.wait != never {
-		d.Detail = "Try again in " + time.Duration(v.wait).Round(time.Millisecond).String() + "."
+		d.Detail = "Try again in " + roundUp(time.Duration(v.wait)).String() + "."
 	}
 	for i, p := range c.parts {
 		if a := &v.asked[i]; !a.skip && !p.shadow && a.verdict.wait > 0 {
@@ -216,7 +216,17 @@ func (c *core) problem(w http.ResponseWriter, v *visit) {
 	_, _ = w.Write(body) // fails only if the client has left
 }
 
-// violated is the names of those that have refused, as far as the units that are left say it: the laws of a part that have less left than the request costs.
+// roundUp is a wait in whole milliseconds, never too short: 100 µs are 1 ms, and not "0s".
+func roundUp(d time.Duration) time.Duration {
+	whole := d.Truncate(time.Millisecond)
+	if whole < d {
+		whole += time.Millisecond
+	}
+	return whole
+}
+
+// violated is the names of those that have refused, as far as the units that are left say it: the laws of a part that have
+// less left than the request costs.
 func (c *core) violated(i int, a *asked) (names []string) {
 	for k := range c.parts[i].laws[a.tier] {
 		if law := &c.parts[i].laws[a.tier][k]; a.verdict.rest[k] < min(a.cost, law.most) {

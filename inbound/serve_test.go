@@ -175,3 +175,14 @@ func itoa(n int) string { return strconv.Itoa(n) }
 func contains(values []string, part string) bool {
 	return strings.Contains(strings.Join(values, "\n"), part)
 }
+
+// TestShortWaitsAreNamed: a wait below half a millisecond is not "0s" in the document.
+func TestShortWaitsAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := (&inbound.Limit{Limits: []string{"10000/s"}}).Handler(ok)
+		get(h, alice)
+		if w := get(h, alice); !strings.Contains(w.Body.String(), "Try again in 1ms.") {
+			t.Errorf("the document is %s", w.Body)
+		}
+	})
+}
