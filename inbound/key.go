@@ -71,9 +71,10 @@ func ByHeader(name string, trusted ...netip.Prefix) func(*http.Request) string {
 }
 
 // ByCredential returns a Limit.Key that counts by the Authorization field: its scheme in lower case and its token, or
-// for Basic the user name and password. Schemes whose token changes with each request, such as Digest or a
-// signature, and requests without a credential count as by ByIP(trusted...). What [ByHeader] says of
-// invented values holds here too.
+// for Basic the user name and password. Credentials that change with each request count as by ByIP(trusted...), and so
+// do requests without one: tokens of several words or with a comma or quotation marks, such as Digest; an id and a
+// signature with a colon between, unless the scheme is Bearer; and Negotiate, Kerberos and NTLM. What [ByHeader] says
+// of invented values holds here too.
 func ByCredential(trusted ...netip.Prefix) func(*http.Request) string {
 	byIP := byAddress("ByCredential", 32, 64, forwardedFor, trusted)
 	return func(r *http.Request) string {
@@ -86,11 +87,24 @@ func ByCredential(trusted ...netip.Prefix) func(*http.Request) string {
 		}
 		scheme, token, _ := strings.Cut(strings.TrimSpace(lines[0]), " ")
 		token = strings.Trim(token, " ")
-		if token == "" || strings.ContainsAny(token, " ,\t\"") || strings.EqualFold(scheme, "basic") {
+		scheme = strings.ToLower(scheme)
+		if token == "" || strings.ContainsAny(token, " ,\t\"") || changes(scheme, token) {
 			return byIP(r)
 		}
-		return strings.ToLower(scheme) + " " + token
+		return scheme + " " + token
 	}
+}
+
+// changes reports whether a token is that of one request or one connection. Examples are "AWS AKIDEXAMPLE:frJIUN8DYpK=",
+// "SharedKey account:c2lnbmF0dXJl" and "Negotiate YIIJ...": by such keys each request would have a limit of its own.
+func changes(scheme, token string) bool {
+	switch scheme {
+	case "bearer":
+		return false
+	case "basic", "negotiate", "kerberos", "ntlm": // of basic one that does not parse
+		return true
+	}
+	return strings.IndexByte(token, ':') >= 0
 }
 
 // byAddress makes a Key of an address. The peer decides first: unless it is trusted, no header is looked at, so nothing

@@ -127,6 +127,12 @@ func TestByCredential(t *testing.T) {
 	is("Basic dTpw", "Basic dTp4", false)
 	is(`Digest username="u", nonce="1"`, `Digest username="u", nonce="2"`, true)
 	is("AWS4-HMAC-SHA256 Credential=a, Signature=1", "AWS4-HMAC-SHA256 Credential=a, Signature=2", true)
+	is("AWS AKIDEXAMPLE:frJIUN8DYpK=", "AWS AKIDEXAMPLE:lqDzGhwk1p8=", true)
+	is("SharedKey account:c2ln", "SharedKey account:bmF0", true)
+	is("Negotiate YIIJ", "negotiate YIIK", true)
+	is("NTLM TlRM", "NTLM TlRN", true)
+	is("Bearer a:b", "Bearer a:c", false)
+	is("ApiKey abc", "ApiKey abd", false)
 	is("Bearer", "", true)
 	if got := key(request(alice)); got != "192.0.2.1" {
 		t.Errorf("without a credential: %q", got)
