@@ -136,7 +136,8 @@ func (r *Reservation) Delay() time.Duration {
 	return time.Duration(max(0, r.until-r.table.now()))
 }
 
-// Cancel gives the units back, once. Call it only for units that were not used.
+// Cancel gives the units back, once. Call it only for units that were not used. What has come back by itself until then
+// is not given again.
 func (r *Reservation) Cancel() {
 	if r.table != nil {
 		r.table.back(r.hash, 0, r.units, &r.verdict)

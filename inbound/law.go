@@ -125,18 +125,22 @@ func (l *law) take(c *cell, now, n int64) {
 	}
 }
 
-// back undoes a take of n units that were not used. What has come back by itself meanwhile is not given twice.
-func (l *law) back(c *cell, now, n int64) {
+// back undoes a take of n units that were not used. then is the cell as it was right after the take: what it would lack by
+// now, had nobody else come, is what has not come back by itself. No more is given. Example: 5/s window, 5 taken at 0 s,
+// 5 by somebody else at 1 s. If the first take is undone at 1.1 s nothing is given, as its window is over.
+func (l *law) back(c, then *cell, now, n int64) {
 	switch l.kind {
 	case bucket:
-		missing := max(0, l.missing(c, now)-float64(n))
+		missing := max(0, l.missing(c, now)-min(float64(n), l.missing(then, now)))
 		c[0], c[1] = uint64(max(now, int64(c[0]))), math.Float64bits(missing)
 	case window:
+		_, left := l.open(then, now)
 		start, used := l.open(c, now)
-		c[0], c[1] = uint64(start), uint64(max(0, used-n))
+		c[0], c[1] = uint64(start), uint64(max(0, used-min(n, left)))
 	default:
+		_, _, left := l.turn(then, now)
 		start, before, since := l.turn(c, now)
-		c[0], c[1] = uint64(start), uint64(before)<<32|uint64(max(0, since-n))
+		c[0], c[1] = uint64(start), uint64(before)<<32|uint64(max(0, since-min(n, left)))
 	}
 }
 

@@ -373,6 +373,41 @@ func TestSharedLimitThatFails(t *testing.T) {
 	}
 }
 
+// late is a shared limit that takes 50 ms to refuse while it is slow, and gives its units otherwise.
+type late struct{ slow bool }
+
+func (l *late) Take(context.Context, int) (time.Duration, error) {
+	if !l.slow {
+		return 0, nil
+	}
+	time.Sleep(50 * time.Millisecond)
+	return time.Second, nil
+}
+
+// TestSharedLimitThatIsSlow: units that a shared limit refuses after their window has ended are not given to the next one.
+func TestSharedLimitThatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &late{}
+		h := (&inbound.Limit{Limits: []string{"5/1s window"}, Shared: []throttle.Limiter{slow}}).Handler(ok)
+		get(h, alice)
+		time.Sleep(990 * time.Millisecond)
+		var all sync.WaitGroup
+		slow.slow = true
+		for range 4 {
+			all.Go(func() { get(h, alice) })
+		}
+		synctest.Wait()
+		slow.slow = false
+		time.Sleep(20 * time.Millisecond) // the next window begins
+		served, _ := statuses(t, h, alice, 10)
+		all.Wait()
+		more, _ := statuses(t, h, alice, 10)
+		if served += more; served != 5 {
+			t.Errorf("%d were served in a window of 5", served)
+		}
+	})
+}
+
 // failsLater is a shared limit that says to wait, and fails when it is asked again.
 type failsLater struct{ asked bool }
 

@@ -51,7 +51,7 @@ func (s *shard) counted() counts {
 }
 
 // forget frees the slot of a key, whatever is used of it. Units that a call of the key still gives back later are lost,
-// because a free slot has nothing to give them to.
+// unless the key has come again: then they are its.
 func (t *table) forget(hash uint64) {
 	p := t.find(hash)
 	p.mu.Lock()

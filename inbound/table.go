@@ -170,6 +170,7 @@ type verdict struct {
 	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody is told otherwise
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
+	then    [maxLaws]cell   // right after units were taken, for back
 }
 
 // ask is the one way in: it takes n units of a key, or says how long to wait. The moment is read before the lock: a
@@ -227,6 +228,7 @@ func (t *table) judgeLocked(laws []law, cells []cell, n, now int64, m mode, v *v
 	if m == book && v.wait != never || m == take && v.wait == 0 {
 		for i := range laws {
 			laws[i].take(&cells[i], now, n)
+			v.then[i] = cells[i]
 		}
 	}
 	if v.brief && v.wait == 0 {
@@ -256,10 +258,10 @@ func (t *table) back(hash uint64, tier int, n int64, v *verdict) {
 	if v.shared {
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
-		giveBackLocked(t.laws[tier], t.shared[tier][:], now, n)
+		giveBackLocked(t.laws[tier], t.shared[tier][:], now, n, v)
 		t.judgeLocked(t.laws[tier], t.shared[tier][:], 0, now, look, v)
 	} else if i := p.slot(hash); i >= 0 {
-		giveBackLocked(t.laws[tier], p.cells[i*t.cells:], now, n)
+		giveBackLocked(t.laws[tier], p.cells[i*t.cells:], now, n, v)
 		t.judgeLocked(t.laws[tier], p.cells[i*t.cells:], 0, now, look, v)
 	}
 }
@@ -277,9 +279,9 @@ func (t *table) turnAway(hash uint64, v *verdict) {
 	v.refused = true
 }
 
-func giveBackLocked(laws []law, cells []cell, now, n int64) {
+func giveBackLocked(laws []law, cells []cell, now, n int64, v *verdict) {
 	for i := range laws {
-		laws[i].back(&cells[i], now, n)
+		laws[i].back(&cells[i], &v.then[i], now, n)
 	}
 }
 

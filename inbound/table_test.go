@@ -219,6 +219,52 @@ func TestKeyedVerbs(t *testing.T) {
 	})
 }
 
+// TestCancelledLate: units that have come back by themselves are not given back again, and those of a debt are until their
+// time has come.
+func TestCancelledLate(t *testing.T) {
+	for _, c := range []struct {
+		limit string
+		after time.Duration // from the reservation of 5 to its end
+		most  int           // that somebody gets then
+	}{
+		{"1/s burst 5", 0, 5},
+		{"1/s burst 5", 2 * time.Second, 5}, // 2 have come back, 3 are given
+		{"1/s burst 5", time.Minute, 5},
+		{"5/5s window", 4 * time.Second, 5},
+		{"5/5s window", time.Minute, 5},
+		{"5/5s sliding", 4 * time.Second, 5},
+		{"5/5s sliding", time.Minute, 5},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := inbound.NewKeyed[string](0, c.limit)
+			r := k.Reserve("a", 5)
+			time.Sleep(c.after)
+			n := 0
+			for _, end := range []func(){r.Cancel, func() {}} {
+				for k.Allow("a", 1) {
+					n++
+				}
+				end()
+			}
+			for k.Allow("a", 1) {
+				n++
+			}
+			if n != c.most {
+				t.Errorf("%s: %d units at once, %v after a reservation that was cancelled then; want %d", c.limit, n, c.after, c.most)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		k := inbound.NewKeyed[string](0, "1/s burst 5")
+		k.Take("a", 5)
+		r := k.Reserve("a", 5)
+		time.Sleep(5 * time.Second)
+		if r.Cancel(); k.Tokens("a") != 5 {
+			t.Errorf("%d units when a debt of 5 is cancelled after 5 s, want 5", k.Tokens("a"))
+		}
+	})
+}
+
 func TestCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := inbound.NewKeyed[int](0, "1/m burst 2")
