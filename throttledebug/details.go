@@ -81,7 +81,7 @@ func (s *sample) detailsOf(v view) *details {
 	}
 	r := v.find(s)
 	if r == nil {
-		return &details{Name: v.name, Key: v.key, Gone: true, Why: "No such key now: it was never called, or was dropped because nobody has used it for a while."}
+		return &details{Name: named(v.name), Key: named(v.key), Gone: true, Why: "No such key now: it was never called, or was dropped because nobody has used it for a while."}
 	}
 	d := &details{Name: quoted(r.name), Key: quoted(r.Key), Why: why(r, s.at), Facts: facts(r, s.at), Point: pointOf(r)}
 	for _, l := range r.Learned[:min(maxLearned, len(r.Learned))] {
@@ -93,6 +93,10 @@ func (s *sample) detailsOf(v view) *details {
 	}
 	return d
 }
+
+// named is a name or key that a query names and nobody has: it may be anything, of any length. It is shown as that of a row
+// would be, quoted, and cut above what a key of 256 bytes can take.
+func named(s string) string { return cut(quoted(unquoted(s)), 1024) }
 
 // why is a sentence about the first call in line, with the word of QueueStats.Reason for those who search for it:
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -145,5 +146,24 @@ func TestFleet(t *testing.T) {
 		if state := get(h, "/state.json").Body.String(); !strings.Contains(state, `"fleet":{"Mode":"shared","Members":1`) {
 			t.Error(state)
 		}
+	})
+}
+
+// TestNoSuchKey: a key that nobody has is shown as text and cut, so that it takes the place of no row.
+func TestNoSuchKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTransport()
+		call(t, tr, "a", 1)
+		h := throttledebug.Handler(one(tr))
+		page := get(h, "/?name=x&key="+url.QueryEscape("\u202e\n<b>")).Body.String()
+		if !strings.Contains(page, `<bdi id="chosen-key">\u202e\n&lt;b&gt;</bdi>`) || strings.Contains(page, "\u202e") {
+			t.Errorf("the key is not shown as text in %s", page)
+		}
+		w := open(t, h, "name=x&key="+url.QueryEscape(strings.Repeat("\u202e", 20000)))
+		some, size := w.news(t)
+		if size > 32<<10 || len(some) != 1 || len(some[0].Rows) != 1 || some[0].Chosen == nil || !some[0].Chosen.Gone {
+			t.Errorf("%d bytes and %d events, want at most 32 KiB and one with a row and no such key", size, len(some))
+		}
+		w.close()
 	})
 }

@@ -110,11 +110,13 @@ func unquoted(s string) string {
 }
 
 // short is quoted, cut for a line of the details: upstreams name their quotas, and callers their flows, at any length.
-func short(s string) string {
-	const most = 80
-	q := []rune(quoted(s))
+func short(s string) string { return cut(quoted(s), 80) }
+
+// cut is text, at most so many characters of it.
+func cut(text string, most int) string {
+	q := []rune(text)
 	if len(q) <= most {
-		return string(q)
+		return text
 	}
 	return string(q[:most-1]) + "…"
 }
