@@ -12,8 +12,9 @@
 //
 // Closings and refusals are logged at most once a second for each key. What comes in between is counted, and count in
 // the next line says how many events it stands for; 1 is left out. If no next line comes, they are not logged. An
-// opening is logged if its closing was. A closing that ends with its time has no opening: its line has said how long
-// it lasts. Waits are not limited, because whoever turns Debug on wants to see them all.
+// opening is logged if a closing was since the opening before: several closings may come before one opening. A closing
+// that ends with its time has no opening: its line has said how long it lasts. Waits are not limited, because whoever
+// turns Debug on wants to see them all.
 //
 // # What is never logged
 //
@@ -70,7 +71,7 @@ type logger struct {
 // lines is what is remembered of one key.
 type lines struct {
 	closings, refusals line
-	announced          bool // the last closing was logged, so its opening will be
+	announced          bool // a closing was logged since the last opening, so the next one will be
 }
 
 // A line is one kind of line about a key.
@@ -145,12 +146,13 @@ func (h *logger) closed(ctx context.Context, e throttle.Event) {
 	count := 0
 	h.with(e.Key, func(l *lines, now time.Time) {
 		count = l.closings.event(now)
-		l.announced = count > 0
+		l.announced = l.announced || count > 0
 	})
 	h.log(ctx, slog.LevelWarn, "throttle: gate closed", &e, count, nil)
 }
 
-// opened logs an opening whose closing was logged.
+// opened logs an opening if the closing was logged, or one of several: the word after "closed" must be "opened". Example: 429
+// at 0, 0.1 and 0.2 s, the latter two by probes, and a 200 at 0.6 s. The first closing is logged, and the opening.
 func (h *logger) opened(ctx context.Context, e throttle.Event) {
 	count := 0
 	h.with(e.Key, func(l *lines, _ time.Time) {

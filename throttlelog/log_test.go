@@ -133,6 +133,32 @@ func TestWarnings(t *testing.T) {
 	})
 }
 
+// An outage that probes prolong within a second: one closing is logged, and the opening that ends it.
+func TestOpeningAfterSeveralClosings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to, log := logger(slog.LevelInfo)
+		h := throttlelog.Hooks(to)
+		closings := 0
+		count := throttle.Hooks{Closed: func(context.Context, throttle.Event) { closings++ }}
+		attempts := 0
+		tr := &throttle.Transport{Retry: throttle.Retry{MaxAttempts: 20}, Hooks: h.Join(count), Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			code := 200
+			if attempts++; attempts <= 3 {
+				code = 429
+			}
+			return &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		})}
+		if err := get(tr, t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lines := log.lines()
+		if closings != 3 || len(lines) != 2 || !strings.Contains(lines[0], "gate closed") || !strings.Contains(lines[1], "gate opened") {
+			t.Errorf("%d closings, and logged\n%s\nwant 3, one closing and the opening", closings, strings.Join(lines, "\n"))
+		}
+	})
+}
+
 // However often something happens, there is a line a second for each key and kind.
 func TestOneASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
