@@ -45,8 +45,8 @@
 // The first 100 keys ([Options].MaxKeys) have series of their own; all others are counted as "_other". Sums over all keys
 // are exact, also of keys that the Transport has dropped meanwhile: what was sent under a key after the last collection
 // before it was dropped is counted as "_other". Of gauges "_other" has the least tokens and limit and the longest time.
-// A key that is not UTF-8 is shown with U+FFFD. With twelve reasons and 101 keys no instrument reaches the limit of 2,000
-// attribute sets that the SDK has.
+// A key that is not UTF-8 is shown with U+FFFD; of several that look the same then, the first has the series. With twelve
+// reasons and 101 keys no instrument reaches the limit of 2,000 attribute sets that the SDK has.
 //
 // # Traces
 //

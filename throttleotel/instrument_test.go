@@ -312,6 +312,46 @@ func TestSumsOutliveKeys(t *testing.T) {
 	})
 }
 
+// Keys that are not UTF-8 and look the same with U+FFFD have one series, and the sum is exact also when one of them is
+// dropped.
+func TestSumsOfKeysThatLookTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := reader()
+		tr := &throttle.Transport{Base: answer(200), Key: func(req *http.Request) string { return req.URL.Path }}
+		stop, err := throttleotel.Instrument("x", tr, throttleotel.Options{MeterProvider: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		sent := 0
+		send := func(n int, path string) {
+			for range n {
+				get(tr, t.Context(), "http://a"+path)
+				sent++
+			}
+		}
+		check := func(first, others float64) {
+			t.Helper()
+			m := gather(t, r)
+			const name, key = "throttle.client.requests", "throttle.key"
+			got := []float64{m.sum(name, key, "/\uFFFD"), m.sum(name, key, "_other"), m.sum(name, "", "")}
+			if want := []float64{first, others, float64(sent)}; !slices.Equal(got, want) {
+				t.Errorf("the first, others and all are %v, want %v", got, want)
+			}
+		}
+		send(100, "/%ff")
+		send(10, "/%fe")
+		send(5, "/%EF%BF%BD")
+		check(100, 15)
+		for range 8 { // the first is dropped
+			time.Sleep(30 * time.Second)
+			send(1, "/%fe")
+			send(20, "/e")
+		}
+		check(100, 23)
+	})
+}
+
 // However many keys there are, an instrument has a series for each of the first 100 of them and one for the others.
 func TestManyKeys(t *testing.T) {
 	const keys = 100_000
@@ -376,7 +416,7 @@ func TestHostileWords(t *testing.T) {
 	defer stop()
 	for n := range 1000 {
 		tr.Hooks.Waiting(t.Context(), throttle.Event{Key: "\xff<script>", Reason: fmt.Sprint("limit:", n)})
-		tr.Hooks.Throttled(t.Context(), throttle.Event{Key: "\xfe<script>", Status: n})
+		tr.Hooks.Throttled(t.Context(), throttle.Event{Key: "\xff<script>", Status: n})
 		tr.Hooks.Failed(t.Context(), throttle.Event{Err: fmt.Errorf("error %d", n)})
 		tr.Hooks.Refused(t.Context(), throttle.Event{Key: "_other", Err: io.EOF})
 	}

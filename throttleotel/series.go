@@ -28,12 +28,13 @@ const (
 // others is the key that stands for those beyond Options.MaxKeys, and for the words beyond maxWords.
 const others = "_other"
 
-// maxWords bounds the words of one attribute of one key: reasons, statuses, types of errors. What an upstream or a
-// limiter makes up must not make series without end.
+// maxWords bounds the words of one key, those of all attributes together: reasons, statuses, types of errors. What an
+// upstream or a limiter makes up must not make series without end.
 const maxWords = 32
 
 // A series is what belongs to one key, or to all others.
 type series struct {
+	name   string               // throttle.key
 	attrs  []attribute.KeyValue // throttle.policy and throttle.key
 	set    metric.MeasurementOption
 	record []metric.RecordOption // set, as a slice that need not be made for each measurement
@@ -56,7 +57,7 @@ type word struct {
 
 // newSeries makes the series of a key.
 func newSeries(policy, key string) *series {
-	s := &series{attrs: []attribute.KeyValue{policyAttr.String(policy), keyAttr.String(key)}}
+	s := &series{name: key, attrs: []attribute.KeyValue{policyAttr.String(policy), keyAttr.String(key)}}
 	s.set = metric.WithAttributeSet(attribute.NewSet(s.attrs...))
 	s.record = []metric.RecordOption{s.set}
 	return s
@@ -120,16 +121,15 @@ func (t *table) of(key string) *series {
 	if s := known[key]; s != nil {
 		return s
 	}
-	if !utf8.ValidString(key) {
-		return t.of(strings.ToValidUTF8(key, "\uFFFD"))
-	}
 	if key == others || len(known) >= t.most {
 		return t.other
 	}
 	return t.add(key)
 }
 
-// add gives a key a series, if there is still one to give.
+// add gives a key a series, if there is still one to give. Of keys that would have one name, such as "\xff" and "\xfe", it
+// is the first: a series that followed the counts of two would take the smaller one for a key that has come back when the
+// larger one is dropped.
 func (t *table) add(key string) *series {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,8 +140,16 @@ func (t *table) add(key string) *series {
 	if len(known) >= t.most {
 		return t.other
 	}
+	name := strings.ToValidUTF8(key, "\uFFFD")
+	if strings.ContainsRune(name, utf8.RuneError) {
+		for _, s := range known {
+			if s.name == name {
+				return t.other
+			}
+		}
+	}
 	more := maps.Clone(known)
-	more[key] = newSeries(t.policy, key)
+	more[key] = newSeries(t.policy, name)
 	t.keys.Store(&more)
 	return more[key]
 }
