@@ -255,3 +255,23 @@ func TestOrderOfOutgoingCalls(t *testing.T) {
 		})
 	}
 }
+
+// TestFreeRequestsDoNotWait: a request that costs nothing is let in at once, however many of its key wait.
+func TestFreeRequestsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cost := 1
+		l := inbound.Limit{Limits: []string{"1/s"}, Wait: 10 * time.Second, MaxWaiting: 2, Cost: func(*http.Request) int { return cost }}
+		h := l.Handler(ok)
+		var all sync.WaitGroup
+		send(&all, h, alice)
+		for waiting := range 3 {
+			cost = 0
+			if v := send(&all, h, alice); v.w.Code != http.StatusNoContent || v.served != 0 {
+				t.Errorf("with %d waiting it is answered %d after %v", waiting, v.w.Code, v.served)
+			}
+			cost = 1
+			send(&all, h, alice)
+		}
+		all.Wait()
+	})
+}

@@ -30,9 +30,10 @@ func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 }
 
 // admit reports whether a request goes, after a wait if it may. Where others of its key wait it joins them, although
-// there might be a unit at this moment: that one is for the first in line.
+// there might be a unit at this moment: that one is for the first in line. A request that costs nothing takes it from
+// nobody, so it passes the line.
 func (c *core) admit(r *http.Request, v *visit) bool {
-	if !c.lines.busy(v.asked[0].hash) {
+	if v.asked[0].cost == 0 || !c.lines.busy(v.asked[0].hash) {
 		if v.try(r.Context()) {
 			return true
 		}
