@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -218,6 +219,9 @@ func newCore(l *Limit) (*core, error) {
 		}
 		if i > 0 && (len(one.And) > 0 || len(one.Shared) > 0 || one == l) {
 			return nil, fmt.Errorf("inbound.Limit: And[%d] has And or Shared itself", i-1)
+		}
+		if i > 0 && slices.Index(l.And, one) < i-1 {
+			return nil, fmt.Errorf("inbound.Limit: And[%d] is And[%d] again, and would be charged twice", i-1, slices.Index(l.And, one))
 		}
 		p, err := one.compile()
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 func user(r *http.Request) string { return r.Header.Get("X-User") }
 
 func TestNonsensePanics(t *testing.T) {
-	self := &inbound.Limit{}
+	self, twice := &inbound.Limit{}, &inbound.Limit{}
 	self.And = []*inbound.Limit{self}
 	for name, c := range map[string]struct {
 		l    *inbound.Limit
@@ -43,6 +43,7 @@ func TestNonsensePanics(t *testing.T) {
 		"in and":      {&inbound.Limit{And: []*inbound.Limit{{Limits: []string{"x"}}}}, `"x"`},
 		"many and":    {&inbound.Limit{And: []*inbound.Limit{{}, {}, {}, {}}}, "And has 4"},
 		"itself":      {self, "And[0]"},
+		"twice":       {&inbound.Limit{And: []*inbound.Limit{twice, {}, twice}}, "And[2] is And[0]"},
 		"shared":      {&inbound.Limit{Shared: []throttle.Limiter{nil}}, "Shared[0] is nil"},
 		"adjuster":    {&inbound.Limit{Shared: []throttle.Limiter{foreign{}, foreign{}}}, "Adjust"},
 	} {
