@@ -61,6 +61,15 @@
 // whatever is in them: quoted as by strconv.Quote, so that a line break is \n. It changes nothing; pausing and resuming
 // by buttons is what [Controls] is for.
 //
+// The handler does not know its own name, so it takes whatever name a request is for as its own. A site whose name was made
+// to lead to this address (DNS rebinding) is the same origin to a browser, also on the loopback interface. Where that
+// matters, before Controls above all, let in only requests whose Host is one that you serve:
+//
+//	if host, _, _ := net.SplitHostPort(r.Host); host != "localhost" && host != "127.0.0.1" {
+//		http.Error(w, "unknown host", http.StatusMisdirectedRequest)
+//		return
+//	}
+//
 // # Behind a proxy
 //
 // All links are relative, so a proxy may mount the page anywhere. It must pass events on as they come: nginx does,
