@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func TestNonsensePanics(t *testing.T) {
 		"long window": {&inbound.Limit{Limits: []string{"1/40000d window"}}, "longer"},
 		"sliding":     {&inbound.Limit{Limits: []string{"5000000000/s sliding"}}, "5000000000"},
 		"keys":        {&inbound.Limit{MaxKeys: -1}, "MaxKeys is -1"},
-		"many keys":   {&inbound.Limit{MaxKeys: 1 << 40}, "MaxKeys"},
+		"many keys":   {&inbound.Limit{MaxKeys: 1<<28 + 1}, "MaxKeys"},
 		"wait":        {&inbound.Limit{Wait: -time.Second}, "Wait is -1s"},
 		"waiting":     {&inbound.Limit{MaxWaiting: -2}, "MaxWaiting is -2"},
 		"name":        {&inbound.Limit{Name: "é"}, "Name"},
@@ -241,7 +242,7 @@ func TestCosts(t *testing.T) {
 		l := inbound.Limit{Limits: []string{"1/m burst 10"}, Cost: func(*http.Request) int { return cost }}
 		h := l.Handler(ok)
 		for _, c := range []struct{ cost, status, left int }{
-			{0, 204, 10}, {4, 204, 6}, {-3, 204, 5}, {6, 429, 5}, {5, 204, 0}, {0, 204, 0}, {1, 429, 0}, {1 << 40, 429, 0},
+			{0, 204, 10}, {4, 204, 6}, {-3, 204, 5}, {6, 429, 5}, {5, 204, 0}, {0, 204, 0}, {1, 429, 0}, {math.MaxInt, 429, 0},
 		} {
 			cost = c.cost
 			w := get(h, alice)
