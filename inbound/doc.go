@@ -48,7 +48,8 @@
 // Limits that do not parse, nil handlers and impossible fields panic when the handler is made. Later on, what cannot be
 // judged is not let in for free: an address that does not parse counts as one key with all others of that kind, a
 // negative cost as 1; a cost that can never be paid, or an error of a shared limit, is a 429 without Retry-After. A Key,
-// Cost, Tier or Allow that panics ends the request before anything is taken.
+// Cost, Tier or Allow that panics ends the request before anything is taken. If a shared limit panics, what was taken
+// before stays used, and the request counts as let in.
 //
 // # Waiting
 //

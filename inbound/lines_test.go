@@ -275,3 +275,21 @@ func TestFreeRequestsDoNotWait(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// TestNewcomersAreCountedOnce: a request that shares one limit with others counts once, also if it is asked for again while
+// it waits.
+func TestNewcomersAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := inbound.Limit{Limits: []string{"1/m"}, MaxKeys: 1, Wait: 10 * time.Minute}
+		h := l.Handler(ok)
+		var all sync.WaitGroup
+		for range 3 {
+			send(&all, h, alice)
+			send(&all, h, bob)
+		}
+		all.Wait()
+		if s := l.Stats(); s != (inbound.Stats{Keys: 1, Admitted: 6, Newcomers: 3}) {
+			t.Errorf("%+v, want 6 let in, 3 of them newcomers", s)
+		}
+	})
+}

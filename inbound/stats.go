@@ -15,10 +15,11 @@ func (c *counts) addLocked(m mode, v *verdict) {
 		return
 	case v.wait == 0, m == book && v.wait != never:
 		c.admitted++
-		if v.refused {
+		if v.refused { // asked again: a newcomer is counted already
 			c.refused--
+			v.refused = false
+			return
 		}
-		v.refused = false
 	case !v.refused:
 		c.refused++
 		v.refused = true
