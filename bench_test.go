@@ -102,6 +102,18 @@ func BenchmarkRoundTrip(b *testing.B) {
 		{"throttle-shared", func(base http.RoundTripper) http.RoundTripper {
 			return &throttle.Transport{Base: base, Limiter: throttle.NewBucket(benchRate, benchBurst)}
 		}},
+		// two meters beside the limiter, and no body that is read: at most 1.6 × throttle
+		{"throttle-meters", func(base http.RoundTripper) http.RoundTripper {
+			limiter := throttle.NewBucket(benchRate, benchBurst)
+			meters := []throttle.Meter{
+				{Name: "requests", Limiter: throttle.NewBucket(benchRate, benchBurst)},
+				{Name: "tokens", Limiter: throttle.NewBucket(benchRate, benchBurst), Hold: func(*http.Request) int { return 2 }},
+			}
+			return &throttle.Transport{
+				Base: base, LimiterFor: func(string) throttle.Limiter { return limiter },
+				Meters: func(string) []throttle.Meter { return meters },
+			}
+		}},
 	} {
 		b.Run(c.name+"/serial", func(b *testing.B) {
 			benchSerial(b, c.wrap(newBenchStub(nil)))

@@ -66,6 +66,9 @@ func (c *call) begin() error {
 // wait stands in line until the attempt may be sent. If the table does not know the key, wait adds it
 // and starts again: LimiterFor is the user's, so it is called without the table's lock.
 func (c *call) wait() error {
+	if c.t.Meters != nil && c.turn.Attempts() == 0 && c.turn.Metered() {
+		c.hold()
+	}
 	for {
 		waits, err := c.turn.Arrive(c.req.Context())
 		if err == queue.ErrNoKey {

@@ -118,8 +118,11 @@ func metersOf(key string, meters []Meter, l queue.Limits) (*queue.Meters, error)
 		m.costs = append(m.costs, one.Settle)
 		m.reads = m.reads || one.Settle != nil
 	}
-	if each == nil {
+	switch {
+	case each == nil:
 		return nil, nil
+	case len(each) > queue.MaxMeters:
+		return nil, fmt.Errorf("throttle: Transport.Meters(%q) returned %d meters, more than %d", key, len(each), queue.MaxMeters)
 	}
 	return queue.NewMeters(each, &m, l.All, l.Own), nil
 }
@@ -171,6 +174,6 @@ func (c *call) settle() {
 	case t != nil:
 		t.End()
 	default:
-		h.Keep()
+		c.turn.SettleAsHeld()
 	}
 }

@@ -362,6 +362,12 @@ func TestMetersThatMakeNoSense(t *testing.T) {
 		{[]throttle.Meter{{Name: "a", Limiter: throttle.All(b, embedded{b})}}, `is not one of this library`},
 		{[]throttle.Meter{{Name: "a", Limiter: throttle.All(b, throttle.NewLeaky(1))}, {Name: "b", Limiter: new(throttle.LimiterVar)}}, ""},
 		{nil, ""},
+		{make([]throttle.Meter, 65), `[0], meter "": it has no Name`},
+		{slices.Collect(func(yield func(throttle.Meter) bool) {
+			for i := range 65 {
+				yield(throttle.Meter{Name: strconv.Itoa(i), Limiter: b})
+			}
+		}), "returned 65 meters, more than 64"},
 	} {
 		tr := &throttle.Transport{Base: answers(200), Meters: func(string) []throttle.Meter { return c.meters }}
 		_, err := status(tr, t.Context(), "http://x/")

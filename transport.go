@@ -82,7 +82,7 @@ type Transport struct {
 
 	// Meters makes several limits of a key, each in a unit of its own, beside Limiter and LimiterFor; nil, or an empty result:
 	// none. It is called as LimiterFor is, and each key is to get its own limiters too. A mistake, such as two meters of
-	// one name, is an error of the key's calls.
+	// one name, or more than 64 of them, is an error of the key's calls.
 	Meters func(key string) []Meter
 
 	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // bundle joins sets; the first has no name, the others are meters a, b, c.
@@ -102,6 +104,45 @@ func TestBundleFollowsAVar(t *testing.T) {
 		}
 		if a, b := availableOf(old), availableOf(next); a != 70 || b != 40 {
 			t.Errorf("%v and %v are left, want 70 and 40", a, b)
+		}
+	})
+}
+
+// Pay takes what TakeBy would take as of now, of all kinds, and nothing otherwise.
+func TestPayIsTakeBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(7, 7))
+		for round := range 200 {
+			seed, kinds := r.Uint64(), r.IntN(4)
+			made := func() (*Bundle, []Account) {
+				r := rand.New(rand.NewPCG(seed, 1))
+				as := []Account{bucket(rate.Limit(1+r.IntN(100)), 1+r.IntN(50)), bucket(rate.Limit(1+r.IntN(100)), 1+r.IntN(50)), leaky(20)}
+				switch kinds {
+				case 1:
+					as[2] = fixed(20, time.Second)
+				case 2:
+					as[1] = bucket(rate.Inf, 0)
+				case 3:
+					as[2] = as[0]
+				}
+				return bundle(set(as[0]), set(as[1]), set(as[2])), as
+			}
+			one, of := made()
+			two, other := made()
+			for range 50 {
+				time.Sleep(time.Duration(r.IntN(50)) * ms)
+				now, amounts := time.Now(), []int{r.IntN(3), r.IntN(30), r.IntN(4)}
+				paid := one.Pay(now, amounts)
+				m, err := two.TakeBy(now, now, amounts)
+				if taken := err == nil && !m.After(now); paid != taken {
+					t.Fatalf("round %d, %v: paid %v, taken %v: %v", round, amounts, paid, taken, err)
+				}
+				for i := range of {
+					if a, b := availableOf(of[i]), availableOf(other[i]); a != b {
+						t.Fatalf("round %d, %v: %v and %v are left in %d", round, amounts, a, b, i)
+					}
+				}
+			}
 		}
 	})
 }

@@ -51,6 +51,13 @@ func (s *tokens) pay(at time.Time, n int) bool {
 	return true
 }
 
+// without is the count as of at after n units were taken, and whether they are there. No units are there in a debt too. It
+// changes nothing, because a call that pays several buckets pays none of them if one has too little.
+func (s *tokens) without(at time.Time, n int) (count float64, ok bool) {
+	count = s.at(s.lift(at))
+	return count - float64(n), n == 0 || n > 0 && float64(n) <= count && s.limit > 0
+}
+
 // takeBy tries pay, the common case, first.
 func (s *tokens) takeBy(at, now time.Time, n int) (time.Time, error) {
 	if s.pay(at, n) {
@@ -91,7 +98,7 @@ func (s *tokens) adjust(now time.Time, n int) { s.consume(now, n) }
 // top: what flowed over meanwhile is not remembered.
 func (s *tokens) giveBack(_, now time.Time, n int) { s.consume(now, -n) }
 
-// refund implements state. A bucket knows no windows.
+// refund implements state. A bucket knows no windows: what is given back late is cut at the burst, as if it had been earned.
 func (s *tokens) refund(_, now time.Time, _, n int) { s.consume(now, -n) }
 
 // after uses that under backlog the bucket is never full, so no unit is lost and the units ahead and the

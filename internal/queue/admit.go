@@ -47,8 +47,8 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
-	if o.wants&(wantsSlot|meetsHost|holdsUnits) == 0 && q.unhinderedLocked() {
-		if q.payLocked(int(o.cost), now) {
+	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
+		if o.holds == nil && q.payLocked(int(o.cost), now) || o.holds != nil && q.payHoldsLocked(o.holds, now) {
 			return nil, nil, nil
 		}
 	} else if q.line == nil {

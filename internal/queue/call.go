@@ -300,7 +300,7 @@ func (c *Call) Done() {
 	if e == nil {
 		return
 	}
-	if !c.under && !c.planned && !c.held && c.waiter == nil && c.order.holds == nil {
+	if !c.under && !c.planned && !c.held && c.waiter == nil && (c.order.holds == nil || c.kept) {
 		if e.queue.ended.Add(1); !c.table.common.drains.Load() { // in this order, see shutdown.go
 			return
 		}

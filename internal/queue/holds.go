@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"math"
+	"math/bits"
 	"sync"
 	"time"
 )
@@ -34,10 +36,13 @@ import (
 
 // An example with two meters. A call holds 300 tokens and 1,000 bytes and is sent. Its answer says that it was 120 tokens: that
 // settles the first. Its caller says 80 tokens by hand: too late, and nothing changes. The body ends without a word of
-// bytes: Keep settles the second as 1,000. Now left is 0, and the key may be dropped.
+// bytes: Keep settles the second as 1,000. Now none is open, and the key may be dropped.
 
-// fewMeters is how many meters a Holds has a place for, without another allocation.
-const fewMeters = 4
+// Bounds of the number of meters.
+const (
+	fewMeters = 4  // a Holds has a place for, without another allocation
+	MaxMeters = 64 // of a key
+)
 
 // A Holds is what one attempt holds of the meters of its key, or will hold once it has its turn. Settle, Fail and Keep may
 // be called by any goroutine, and without effect more than once.
@@ -47,24 +52,26 @@ type Holds struct {
 	attempt int   // the attempts sent before
 	taken   time.Time
 
-	mu      sync.Mutex
-	left    int    // holds that are not settled; 0 too until they are taken
-	settled []bool // of each meter
+	mu   sync.Mutex
+	open uint64 // the meters whose hold is not settled, in bits; none too until they are taken
 
-	few struct { // where the slices begin, if there are few meters
-		amounts [1 + fewMeters]int
-		settled [fewMeters]bool
-	}
+	few [1 + fewMeters]int // where amounts begins, if there are few meters
 }
 
 // newHolds makes the holds of an attempt that holds nothing yet of each of its meters. It is one allocation for few meters: what
 // it holds outlives the call, whose stack is gone when the body is read.
+//
+// What few meters hold whose answers are not read is used again (see Call.SettleAsHeld), by one call at a time: then it is none.
 func (m *Meters) newHolds(cost, attempt int) *Holds {
+	if h := m.spare.Swap(nil); h != nil {
+		h.amounts[0], h.attempt = cost, attempt
+		return h
+	}
 	h := &Holds{meters: m, attempt: attempt}
-	if n := len(m.each); n <= fewMeters {
-		h.amounts, h.settled = h.few.amounts[:1+n], h.few.settled[:n]
+	if n := 1 + len(m.each); n <= len(h.few) {
+		h.amounts = h.few[:n]
 	} else {
-		h.amounts, h.settled = make([]int, 1+n), make([]bool, n)
+		h.amounts = make([]int, n)
 	}
 	h.amounts[0] = cost
 	return h
@@ -83,38 +90,45 @@ func (h *Holds) Held(i int) int { return h.amounts[1+i] }
 // the call until it is sent, of what reads its body after that.
 func (h *Holds) startLocked(at time.Time) {
 	m := h.meters
-	h.taken, h.left = at, len(m.each)
-	m.open.Add(1)
+	h.taken, h.open = at, 1<<len(m.each)-1
+	m.begun++
 	for i, n := range h.amounts[1:] {
-		m.held[i].Add(int64(n))
-		if m.usual[i] == 0 {
-			m.usual[i] = float64(n)
+		m.held[i] += int64(n)
+		if usual := &m.usual[i]; *usual == 0 {
+			*usual = float64(n)
 		} else {
-			m.usual[i] += (float64(n) - m.usual[i]) / 8
+			*usual += (float64(n) - *usual) / 8
 		}
 	}
 }
 
-// end settles the hold of meter i, if nobody has, and reports whether it did. Its caller corrects the limiters. Between the
-// two the units count neither as held nor as given back, which only an observer could see.
-func (h *Holds) end(i int) bool {
+// end settles the holds of some meters, given in bits, that nobody has settled, and returns which these are. Its caller
+// corrects the limiters. Between the two the units count neither as held nor as given back, which only an observer
+// could see.
+func (h *Holds) end(which uint64) (ended uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.left == 0 || h.settled[i] {
-		return false
+	return h.endLocked(which)
+}
+
+// endLocked is end with Holds.mu, or where nobody else knows h. The counts are atomic because other attempts of the key end
+// at the same time, and no lock of the queue's is taken for what only observers see.
+func (h *Holds) endLocked(which uint64) (ended uint64) {
+	ended = h.open & which
+	for left := ended; left != 0; left &= left - 1 {
+		i := bits.TrailingZeros64(left)
+		h.meters.ended[i].Add(int64(h.Held(i)))
 	}
-	h.settled[i] = true
-	h.meters.held[i].Add(-int64(h.Held(i)))
-	if h.left--; h.left == 0 {
-		h.meters.open.Add(-1)
+	if h.open &^= ended; h.open == 0 && ended != 0 {
+		h.meters.done.Add(1)
 	}
-	return true
+	return ended
 }
 
 // Settle says that the attempt has cost n units of meter i; less than nothing is nonsense and counts as what was held. Only
 // the first word about a meter counts. Those who wait for the units are looked at anew.
 func (h *Holds) Settle(i, n int) {
-	if !h.end(i) {
+	if h.end(1<<i) == 0 {
 		return
 	}
 	if n < 0 {
@@ -136,24 +150,20 @@ func (h *Holds) Fail() {
 }
 
 // Keep settles what is open as what was held.
-func (h *Holds) Keep() {
-	for i := range h.settled {
-		h.end(i)
-	}
-}
+func (h *Holds) Keep() { h.end(math.MaxUint64) }
 
 // Open reports whether a hold is not settled.
 func (h *Holds) Open() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.left > 0
+	return h.open != 0
 }
 
 // undo gives everything back of an attempt that has got its units and was not sent. Limiters with windows are given units
 // of the window that they were taken from, as for a cost.
 func (h *Holds) undo() {
 	for i, one := range h.meters.each {
-		if h.end(i) {
+		if h.end(1<<i) != 0 {
 			one.Limits.GiveBack(h.taken, time.Now(), h.Held(i))
 			one.Limits.Wake()
 		}
@@ -166,11 +176,21 @@ func (c *Call) lacksHolds() bool {
 	return c.order.holds == nil || c.order.holds.attempt != c.order.attempts
 }
 
-// NewHolds makes the holds of the next attempt, after Arrive has returned ErrNoHolds. They are to be Set before it is called
+// Metered reports whether the call's key most likely has meters, at its beginning: the last key that had them was the same.
+// Then NewHolds may be called at once, which saves an Arrive in vain. If it is wrong, Arrive says so.
+func (c *Call) Metered() bool {
+	m := c.table.metered.Load()
+	if m == nil || m.key != c.key {
+		return false
+	}
+	c.meters = m
+	return true
+}
+
+// NewHolds makes the holds of the next attempt, after Metered or after Arrive has returned ErrNoHolds. They are to be Set before it is called
 // again.
 func (c *Call) NewHolds() *Holds {
 	c.order.holds, c.kept = c.meters.newHolds(int(c.order.cost), c.order.attempts), false
-	c.order.wants |= holdsUnits
 	return c.order.holds
 }
 
@@ -179,6 +199,15 @@ func (c *Call) Holds() *Holds { return c.order.holds }
 
 // KeepHolds leaves it to the caller to settle what the attempt holds. Otherwise Done does, as a failure.
 func (c *Call) KeepHolds() { c.kept = true }
+
+// SettleAsHeld settles what the attempt holds as what it held, and forgets it. Nobody else may know of it: neither who reads the
+// body, nor a Bill.
+func (c *Call) SettleAsHeld() {
+	h := c.order.holds
+	h.endLocked(math.MaxUint64)
+	c.order.holds = nil
+	c.meters.spare.Store(h)
+}
 
 // undoHolds gives back what an attempt holds that was granted and is not sent: the line has given back the rest, and
 // its map no longer has the waiter. It is called without the lock, so the line is looked at anew for these units. For a call

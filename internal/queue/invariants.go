@@ -151,7 +151,7 @@ func (l *line) checkHolds() {
 	sums := make([]int64, len(m.each))
 	l.each(func(w *waiter) {
 		h := l.holds[w]
-		if h == nil || h.meters != m || h.left != 0 {
+		if h == nil || h.meters != m || h.open != 0 {
 			broken("%q: call %d should wait with holds of its own that are not taken", l.q.key, w.seq)
 		}
 		for i := range sums {

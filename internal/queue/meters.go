@@ -3,6 +3,7 @@ package queue
 import (
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +30,17 @@ type Meter struct {
 type Meters struct {
 	each    []Meter
 	reasons []string // what a call that waits for one of them is held by
+	key     string   // whose they are, in the table
 	owner   any
-	all     *limit.Bundle // what a call pays: its cost, then each meter
-	own     *limit.Bundle // the same without what all keys share
-	held    []atomic.Int64
-	open    atomic.Int32 // attempts with a hold that is not settled
+	all     *limit.Bundle         // what a call pays: its cost, then each meter
+	own     *limit.Bundle         // the same without what all keys share
+	ended   []atomic.Int64        // of each meter, the units of holds that were settled
+	done    atomic.Int64          // attempts that have settled all
+	spare   atomic.Pointer[Holds] // to be used again
 
-	// The queue's lock guards these.
+	// The queue's lock guards these. What is held is what was held in all, less what was settled: so a start needs no atomics.
+	held    []int64   // of each meter, the units of holds in all
+	begun   int64     // attempts that have held
 	waiting []int64   // the holds of those that wait
 	usual   []float64 // the smoothed holds of those that have gone, with 1/8 of each; 0: none has
 }
@@ -43,7 +48,7 @@ type Meters struct {
 // NewMeters makes the meters of a key, whose calls pay all by cost, own being the part that no other key's calls do. owner is
 // whatever their user wants to find them by.
 func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
-	m := &Meters{each: each, owner: owner, held: make([]atomic.Int64, len(each)), waiting: make([]int64, len(each)), usual: make([]float64, len(each))}
+	m := &Meters{each: each, owner: owner, ended: make([]atomic.Int64, len(each)), held: make([]int64, len(each)), waiting: make([]int64, len(each)), usual: make([]float64, len(each))}
 	bundle := func(main *limit.Set) *limit.Bundle {
 		b := new(limit.Bundle)
 		b.Add("", main)
@@ -83,6 +88,16 @@ func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, 
 		return q.limits().TakeBy(at, now, int(cost))
 	}
 	return h.meters.all.TakeBy(at, now, h.amounts)
+}
+
+// payHoldsLocked is payLocked of a call with holds, and as that the whole cost of a call that need not wait.
+func (q *Queue) payHoldsLocked(h *Holds, now time.Time) bool {
+	if !h.meters.all.Pay(now, h.amounts) {
+		return false
+	}
+	h.startLocked(now)
+	q.up.Start(0, h.amounts[0], now, now)
+	return true
 }
 
 // giveBackLocked undoes a takeLocked that answered at, of a call that has not started: a foreign limiter has refused it, or its
@@ -153,7 +168,7 @@ func (q *Queue) freshLocked(now time.Time) bool {
 			}
 		}
 	}
-	return q.own.Fresh(now) && (q.meters == nil || q.meters.open.Load() == 0)
+	return q.own.Fresh(now) && (q.meters == nil || q.meters.begun == q.meters.done.Load())
 }
 
 // holdLocked notes that w, which wants h, stands in line; nil: it wants nothing of any meter.
@@ -244,7 +259,14 @@ func (q *Queue) Meters() (all []MeterStats) {
 	}
 	now := time.Now()
 	for i, one := range q.meters.each {
-		all = append(all, MeterStats{one.Name, one.Limits.Available(now), one.Limits.Rate(), q.meters.held[i].Load()})
+		all = append(all, MeterStats{one.Name, one.Limits.Available(now), one.Limits.Rate(), q.meters.heldOf(i, &q.common.mu)})
 	}
 	return all
+}
+
+// heldOf is how much is held of meter i.
+func (m *Meters) heldOf(i int, mu sync.Locker) int64 {
+	mu.Lock()
+	defer mu.Unlock()
+	return m.held[i] - m.ended[i].Load()
 }

@@ -418,8 +418,8 @@ func conserve(t *testing.T, seed uint64) {
 	for _, key := range []string{"0", "1"} {
 		if q := cl.table.Get(key); q != nil {
 			for _, m := range q.Meters() {
-				if m.Held != 0 || q.meters.open.Load() != 0 {
-					t.Errorf("seed %d, key %s: %+v, %d open", seed, key, m, q.meters.open.Load())
+				if m.Held != 0 || q.meters.begun != q.meters.done.Load() {
+					t.Errorf("seed %d, key %s: %+v, %d open", seed, key, m, q.meters.begun-q.meters.done.Load())
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/upstream"
@@ -31,8 +32,9 @@ type Table struct {
 	keys     map[string]*entry
 	order    []*entry // the same, for the hand to go round
 	hand     int
-	recent   *entry  // that of the last call; nil if it was dropped
-	dropped  dropped // what the limiters of keys that were dropped had spent
+	recent   *entry                 // that of the last call; nil if it was dropped
+	metered  atomic.Pointer[Meters] // the last ones that a call did not know of; their key may be gone, see Call.Metered
+	dropped  dropped                // what the limiters of keys that were dropped had spent
 	accesses uint
 	most     int // maxKeys, but in tests
 }
@@ -226,6 +228,9 @@ func (t *Table) Add(key string, l Limits) {
 func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 	e := &entry{used: now.Sub(t.common.base)}
 	e.queue.key = strings.Clone(key)
+	if l.Meters != nil {
+		l.Meters.key = e.queue.key
+	}
 	e.queue.init(&t.common, l, e.used)
 	t.dropped.recall(&e.queue, now)
 	t.sweepLocked(now)

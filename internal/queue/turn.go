@@ -50,6 +50,7 @@ func (c *Call) enterLocked(since time.Duration) error {
 		}
 	}
 	if c.meters != nil && c.lacksHolds() {
+		t.metered.Store(c.meters)
 		return ErrNoHolds
 	}
 	if c.entry == nil {

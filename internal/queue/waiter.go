@@ -54,13 +54,12 @@ type waiter struct {
 type wish uint8
 
 const (
-	wantsSlot  wish = 1 << iota // it takes an in-flight slot
-	canResend                   // its request can be sent again, so it makes a good probe
-	counted                     // its start was counted by the quotas of its scope
-	apart                       // it stands with those of its flow, see parts
-	takesTime                   // work follows its start, which must be done before its deadline
-	holdsUnits                  // it holds units of meters: the cheapest way is barred
-	meetsHost                   // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
+	wantsSlot wish = 1 << iota // it takes an in-flight slot
+	canResend                  // its request can be sent again, so it makes a good probe
+	counted                    // its start was counted by the quotas of its scope
+	apart                      // it stands with those of its flow, see parts
+	takesTime                  // work follows its start, which must be done before its deadline
+	meetsHost                  // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
 )
 
 // slot reports whether w takes an in-flight slot.
