@@ -17,12 +17,12 @@ import (
 
 var faults = []fault{
 	{"a lost unit", "internal/queue", "Queue.undoLocked",
-		`q.limits.GiveBack(at, now, int(w.cost))`, `if !PLANTED { RIGHT }`},
+		`q.limits().GiveBack(at, now, int(w.cost))`, `if !PLANTED { RIGHT }`},
 	{"an early wake", "internal/upstream", "gate.closed",
 		`g.breaker != nil && g.cause != Open`, `RIGHT && !(PLANTED && !g.probing && now.After(g.until.Add(-time.Second)))`},
 	{"a unit taken early", "internal/limit", "tokens.pay",
 		`float64(n) > count`, `RIGHT && !(PLANTED && float64(n) <= count+0.1)`},
-	{"a leaked slot", ".", "slotBody.Close",
+	{"a leaked slot", "internal/body", "until.Close",
 		`defer b.ended()`, `defer func() { if !PLANTED { b.ended() } }()`},
 	{"a slot leaked by a grant that is undone", "internal/queue", "Queue.undoLocked",
 		`q.releaseLocked()`, `if !PLANTED { RIGHT }`},
@@ -39,7 +39,7 @@ var faults = []fault{
 	{"an answer left open", ".", "drop",
 		`resp.Body.Close()`, `if !PLANTED { RIGHT }`},
 	{"an answer not read to its end", ".", "call.keepResponse",
-		`keep(c.resp)`, `if !PLANTED { RIGHT }`},
+		`c.resp.Body = body.Keep(c.resp.Body)`, `if !PLANTED { RIGHT }`},
 	{"a watch that does not end", "internal/queue", "line.close",
 		`l.stop()`, `if !PLANTED { RIGHT }`},
 	{"a line that forgets its timer", "internal/queue", "line.plan",
