@@ -71,18 +71,20 @@ func (c *call) wait() error {
 	}
 	for {
 		waits, err := c.turn.Arrive(c.req.Context())
-		if err == queue.ErrNoKey {
-			if err = c.t.addKey(c.turn.Key()); err == nil {
-				continue
+		switch {
+		case waits:
+			return c.sleep()
+		case err == nil:
+			return nil
+		case err == queue.ErrNoKey:
+			if err := c.t.addKey(c.turn.Key()); err != nil {
+				return err
 			}
-		} else if err == queue.ErrNoHolds {
+		case err == queue.ErrNoHolds:
 			c.hold()
-			continue
+		default:
+			return err
 		}
-		if waits {
-			err = c.sleep()
-		}
-		return err
 	}
 }
 

@@ -149,10 +149,15 @@ func (c *call) hold() {
 
 // settle ends what the last attempt holds, or leaves that to its Bill and to whoever reads its body.
 func (c *call) settle() {
-	h, t, resp := c.turn.Holds(), c.tab, c.response()
+	if h := c.turn.Holds(); h != nil {
+		c.settleHolds(h)
+	}
+}
+
+// settleHolds is settle of an attempt that holds something.
+func (c *call) settleHolds(h *queue.Holds) {
+	t, resp := c.tab, c.response()
 	switch {
-	case h == nil:
-		return
 	case resp == nil || resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusSwitchingProtocols:
 		if h.Fail(); t != nil {
 			t.Settled()

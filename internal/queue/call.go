@@ -145,14 +145,24 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 		return false, t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
 	}
 	since := time.Since(t.common.base)
-	if err := c.enterLocked(since); err != nil {
-		return false, err
+	e := c.entry
+	if e == nil {
+		if e = t.findLocked(c.key, since); e == nil {
+			return false, ErrNoKey
+		}
+		c.heed(e)
+	}
+	if c.meters != nil && c.lacksHolds() {
+		t.metered.Store(c.meters)
+		return false, ErrNoHolds
+	}
+	if c.entry == nil {
+		c.enterLocked(e)
 	}
 	q, now := &c.entry.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()
-	c.srtt = trip.Smoothed
+	c.srtt, c.order.sample = trip.Smoothed, trip.Measure
 	c.order.scope = q.up.Scope(c.order.url)
-	c.order.sample = trip.Measure
 	if t.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
 		c.order.wants |= meetsHost

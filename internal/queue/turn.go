@@ -34,32 +34,23 @@ func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err 
 	return waited, stood, err
 }
 
-// enterLocked finds the call's key, at its first arrival, and looks whether all is there that it needs. Nothing has happened
-// if it returns an error: the caller does what the error says, without the lock, and arrives again.
+// heed takes note of the meters of the call's key. Holds that were made for a key that is gone are not for this one.
 //
-// An example of a key that has meters and is called for the first time: ErrNoKey, and the key is added; ErrNoHolds, and the
-// holds are computed; then it goes. If the key was dropped in between, which takes a full table, it is ErrNoKey again.
-func (c *Call) enterLocked(since time.Duration) error {
-	t, e := c.table, c.entry
-	if e == nil {
-		if e = t.findLocked(c.key, since); e == nil {
-			return ErrNoKey
-		}
-		if m := e.queue.meters; m != c.meters { // holds that were made for a key that is gone are not for this one
-			c.meters, c.order.holds = m, nil
-		}
+// An example of a key that has meters and is called for the first time: Arrive says ErrNoKey, and the key is added; then
+// ErrNoHolds, and the holds are computed, without the lock; then the call goes. If the key was dropped in between, which
+// takes a full table, it is ErrNoKey again.
+func (c *Call) heed(e *entry) {
+	if m := e.queue.meters; m != c.meters {
+		c.meters, c.order.holds = m, nil
 	}
-	if c.meters != nil && c.lacksHolds() {
-		t.metered.Store(c.meters)
-		return ErrNoHolds
-	}
-	if c.entry == nil {
-		c.entry = e
-		e.queue.begun++
-		// A call pays its share once, at its first Wait. Its retries find entry set and pay nothing.
-		e.spent = t.common.Budget.deposit(e.spent)
-	}
-	return nil
+}
+
+// enterLocked counts the call at its first arrival, once all is there that it needs. It pays the budget's share once: its
+// retries find entry set.
+func (c *Call) enterLocked(e *entry) {
+	c.entry = e
+	e.queue.begun++
+	e.spent = c.table.common.Budget.deposit(e.spent)
 }
 
 // Sleep stands in line until the next attempt may be sent, and returns how long that was.
