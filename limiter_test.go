@@ -502,7 +502,7 @@ func (w *wrapped) Take(ctx context.Context, n int) (time.Duration, error) {
 	return w.Bucket.Take(ctx, n)
 }
 
-// An observed is a limiter of another kind that notes what it is told.
+// An observed is a limiter of another kind that notes what it hears.
 type observed struct {
 	bare
 	mu   sync.Mutex
@@ -516,7 +516,7 @@ func (o *observed) Observe(h hint.Hint, sent time.Time) {
 	o.seen, o.sent = append(o.seen, h), append(o.sent, sent)
 }
 
-// TestObserver: a limiter that asks for it is told of what answers say of limits, and of nothing else.
+// TestObserver: a limiter that asks for it hears what answers say of limits, and of nothing else.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(observed)
@@ -546,7 +546,7 @@ func TestObserver(t *testing.T) {
 			}
 		}
 		if len(o.seen) != 2 || o.seen[0].Quotas[0].Remaining != 7 || o.seen[1].RetryAfter != 3*time.Second {
-			t.Fatalf("told %+v", o.seen)
+			t.Fatalf("heard %+v", o.seen)
 		}
 		if at := o.sent[1].Sub(start); at < 3*time.Second || at >= 4*time.Second {
 			t.Errorf("the throttled call was sent after %v", at)

@@ -195,7 +195,7 @@ func (t *Transport) Resume(key string) {
 }
 
 // Predict is [Queue.Predict] for calls of a key: how long until the last of n more of them would start. For a key that
-// is not there LimiterFor may be asked, but no key is made. -1 also stands for an upstream of which nothing is known.
+// is not there LimiterFor may be asked, but no key is made. -1 also stands for an upstream that nothing is known about.
 func (t *Transport) Predict(key string, n int) time.Duration {
 	t.once.Do(t.setup)
 	if t.err != nil {

@@ -67,7 +67,7 @@ func (s *supply) request(now time.Time, need int, probe bool) (*exchange, Reques
 }
 
 // tell puts the news into a request, and its number. A pause stays among the news until an answer shows that it has
-// arrived. Units that are back are told once: if that request is lost they are too, because telling them twice
+// arrived. Units that are back are reported once: if that request is lost they are too, because reporting them twice
 // would make units of nothing.
 func (s *supply) tell(r *Request, x *exchange, now time.Time) {
 	s.seq++
@@ -197,7 +197,7 @@ func validity(w time.Duration) time.Duration {
 
 // close is Limiter.Close. It tells the store how many units of the end of the schedule are unused; the store takes
 // them back if no other member was granted units since, otherwise they expire. Those are units of the newest answer
-// at most: between older ones others may have got theirs. Nothing is told to a store that
+// at most: between older ones others may have got theirs. Nothing is reported to a store that
 // does not answer.
 func (s *supply) close() (err error) {
 	var r Request

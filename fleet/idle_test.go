@@ -103,7 +103,7 @@ func TestTenants(t *testing.T) {
 			left++
 		}
 		if left > keys/10 {
-			t.Errorf("%d keys are kept of which one is in use", left)
+			t.Errorf("%d keys are kept, and one is in use", left)
 		}
 	})
 }

@@ -19,7 +19,7 @@ const (
 func horizon(validity time.Duration) time.Duration { return validity / 5 * 4 }
 
 // state is one limit in a store, in microseconds of the store's clock: a schedule of dates, one unit each
-// 1/rate, of which next is the first that is not granted yet (GCRA, ITU-T I.371, with next = TAT − τ + T). An
+// 1/rate; next is the first that is not granted yet (GCRA, ITU-T I.371, with next = TAT − τ + T). An
 // idle limit falls behind, by a burst at most: those units are dated now.
 //
 //	1000/s, burst 1, W 250 ms; two members that want all they can get, at 0 s

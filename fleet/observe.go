@@ -69,7 +69,7 @@ func (n *names) covers(h *hint.Hint) bool {
 }
 
 // tighten notes that the upstream has so many units left, less than the burst. The date of the next unit says
-// that in one number, of which the latest counts: with 3 units left at 10/s it is 200 ms ago.
+// that in one number, and the latest counts: with 3 units left at 10/s it is 200 ms ago.
 func (s *supply) tighten(now time.Time, remaining int64) {
 	every := 1e9 / float64(s.hand.Limit())
 	if ahead := float64(1-remaining) * every; ahead > -float64(limit.Forever) && ahead < float64(limit.Forever) {

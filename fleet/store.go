@@ -83,7 +83,7 @@ type Reply struct {
 	Known   Mark          // to be carried to the next request
 }
 
-// A Run is Count units, of which the k-th (from 0) is dated First + k·Every.
+// A Run is Count units. The k-th (from 0) is dated First + k·Every.
 type Run struct {
 	First time.Duration // from the execution of the request; not negative
 	Every time.Duration // 0: all at First

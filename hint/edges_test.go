@@ -102,7 +102,7 @@ func TestEdgesOfScopes(t *testing.T) {
 	}
 }
 
-// A limit of the whole host is told apart from that of a bucket, and from one that nobody knows.
+// A limit of the whole host is distinguished from that of a bucket, and from one that nobody knows.
 func TestGlobal(t *testing.T) {
 	for _, tt := range []struct {
 		host   string

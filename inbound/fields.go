@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// This file writes what clients are told. The fields are those of draft-ietf-httpapi-ratelimit-headers, versions 08 to
+// This file writes what clients hear. The fields are those of draft-ietf-httpapi-ratelimit-headers, versions 08 to
 // 11, which hint.Parse reads:
 //
 //	RateLimit-Policy: "m";q=100;w=60, "d";q=5000;w=86400
@@ -176,7 +176,7 @@ func addLine(h http.Header, name string, line []string) {
 }
 
 // setRetryAfter writes a wait in whole seconds, rounded up: who waits that long is let in. A wait of 10 ms is a second
-// then. It cannot be told more exactly: a date has seconds too, and fractions are not in RFC 9110.
+// then. It cannot be more exact: a date has seconds too, and fractions are not in RFC 9110.
 func setRetryAfter(h http.Header, ns int64) {
 	h["Retry-After"] = []string{strconv.FormatInt(max(1, (ns-1)/int64(time.Second)+1), 10)}
 }

@@ -155,7 +155,7 @@ func (l *law) behind(units int64) int64 {
 }
 
 // rest is how many units fit now, and how long until all of them are back (bucket) or the window ends, in ns. Units are
-// rounded down, so whoever is told of 3 gets 3. In the example above, right after the take: 1 unit of 5, and 350 ms.
+// rounded down, so whoever reads 3 gets 3. In the example above, right after the take: 1 unit of 5, and 350 ms.
 func (l *law) rest(c *cell, now int64) (units, reset int64) {
 	switch l.kind {
 	case bucket:

@@ -167,7 +167,7 @@ type verdict struct {
 	wait    int64           // ns until the units fit; 0: they do
 	shared  bool            // the key has no slot of its own
 	refused bool            // the call is counted as refused; kept from one ask to the next
-	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody is told otherwise
+	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody reads them otherwise
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
 	then    [maxLaws]cell   // right after units were taken, for back

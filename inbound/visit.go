@@ -17,7 +17,7 @@ import (
 //
 // Example: 100/m by address and 3/h by user, and the user's fourth request. The address gives a unit, the user does not:
 // wait 1,200 s. The unit goes back, and the answer says Retry-After: 1200 and 97 left for the address. If the address
-// had refused with 10 s to wait, the user's limit would have been looked at, and the longer of both waits told.
+// had refused with 10 s to wait, the user's limit would have been looked at, and the longer of both waits advertised.
 //
 //	new     begin has asked the user's functions                      nothing is taken
 //	in      try: all limits have given their units                    next is called, or leave gives all back

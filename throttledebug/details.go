@@ -155,7 +155,7 @@ func pointOf(r *row) *point {
 //
 //	X-Ratelimit-Limit, core, 5,000 requests, 820 requests, 1 h, 29 min, 1.4/s
 //
-// is 820 calls left for 29 minutes, of which at most 1.4 start in a second.
+// is 820 calls left for 29 minutes; at most 1.4 of them start in a second.
 func learned(l throttle.Learned) []string {
 	units := func(n int64) string {
 		if n < 0 {

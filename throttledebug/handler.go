@@ -75,7 +75,7 @@ func loadAssets() map[string]asset {
 }
 
 // ServeHTTP answers in the goroutine of the request, and may be called by any number of them at once.
-// It looks at the origin first, then at the method, then at the path: nothing is told to a page of another
+// It looks at the origin first, then at the method, then at the path: nothing is said to a page of another
 // origin, not even what is there.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())

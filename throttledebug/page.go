@@ -19,7 +19,7 @@ type screen struct {
 	Title string
 	View  view
 
-	// The line above everything: the sums of all keys, and of which moment they are. The script replaces the moment by
+	// The line above everything: the sums of all keys, and their moment. The script replaces the moment by
 	// "live".
 	Totals, At string
 

@@ -20,7 +20,7 @@ type keyState struct {
 	// The key is not quoted here, because JSON can hold nearly all: what is not UTF-8 is replaced by U+FFFD.
 	Key string `json:"key"`
 
-	// The line: how many wait, since when the oldest, for what the first, until when it does, and of which flows they are.
+	// The line: how many wait, since when the oldest, for what the first, until when it does, and their flows.
 	Waiting int            `json:"waiting"`
 	Oldest  time.Time      `json:"oldest,omitzero"`
 	Reason  string         `json:"reason,omitzero"`

@@ -163,7 +163,7 @@ func (v *view) take(k *throttle.KeyStats) {
 }
 
 // advertised is an advertised quota in units per second: the rate at which calls are spaced for it, or its size by its
-// window. An example: 5,000 an hour of which 4,000 remain hold nobody back yet, and are 1.39/s.
+// window. An example: 5,000 an hour with 4,000 left hold nobody back yet, and are 1.39/s.
 func advertised(l *throttle.Learned) float64 {
 	limit := float64(l.Rate)
 	if l.Limit > 0 && l.Window > 0 {

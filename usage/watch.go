@@ -208,7 +208,7 @@ func (e *event) addTo(u *Usage) (any bool) {
 }
 
 // refusal returns what the event says of a refusal; the zero Refusal if it is none. If a query wants 202 points
-// of which 118 are there and 50 come back in a second, the wait is 1.68 s: then the same query could go. The
+// where 118 are there and 50 come back in a second, the wait is 1.68 s: then the same query could go. The
 // longest wait is 146 years, so that no sum with it overflows.
 func (e *event) refusal() Refusal {
 	if e.code == "" {

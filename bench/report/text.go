@@ -37,7 +37,7 @@ func (t Table) text(b *strings.Builder, width int) {
 	if t.Shares {
 		columns = append(columns, t.shares())
 	}
-	// A name that is wider than half of the terminal takes several lines, the first of which has the figures.
+	// A name that is wider than half of the terminal takes several lines; the first one has the figures.
 	for _, name := range t.names() {
 		lines := strings.Split(Wrap(name, width/2), "\n")
 		at := len(columns[0])

@@ -66,7 +66,7 @@ func TestWebhooks(t *testing.T) {
 		}
 		ledger := upstream.Ledger()
 		dead := len(ledger.Where(func(a throttletest.Arrival) bool { return a.Host == "dead.test" }))
-		t.Logf("the dead endpoint got %d attempts for 360 deliveries, the last of which ended after %v", dead, time.Duration(longest.Load()))
+		t.Logf("the dead endpoint got %d attempts for 360 deliveries; the last one ended after %v", dead, time.Duration(longest.Load()))
 		if dead > 360 || time.Duration(longest.Load()) > 2*time.Minute {
 			t.Errorf("the dead endpoint got %d attempts, and a delivery took %v", dead, time.Duration(longest.Load()))
 		}
@@ -108,7 +108,7 @@ func TestOfOneCall(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 		if err := status(soon(get(t, "http://third.test/"))); err != nil {
-			t.Errorf("with 200 ms in line, of which 200 ms are needed: %v", err)
+			t.Errorf("with 200 ms in line, and all of them needed: %v", err)
 		}
 		full.Wait()
 	})

@@ -43,7 +43,7 @@ func (w *web) count(host string, n int) {
 	}
 }
 
-// TestCrawl: 200 hosts with five pages each, of which 20 are dead. The others are done within 30 s, though each first
+// TestCrawl: 200 hosts with five pages each; 20 of the hosts are dead. The others are done within 30 s, though each first
 // call of a dead one holds one of five slots for three seconds; no host is called twice within two seconds, and
 // never are more than five calls in flight.
 func TestCrawl(t *testing.T) {

@@ -32,7 +32,7 @@ func scrape(h http.Handler) string {
 	return w.Body.String()
 }
 
-// TestMetrics: after 20 calls at ten a second Prometheus finds 20 calls, of which all but the first have waited.
+// TestMetrics: after 20 calls at ten a second Prometheus finds 20 calls; all but the first have waited.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := throttletest.NewServer(perSecond(10))

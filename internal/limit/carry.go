@@ -22,7 +22,7 @@ import (
 //   - Of several old limiters, which all have counted the same units, the next of kin is asked: one of the same kind, or
 //     else a window, and of those the one whose rate is nearest. So to set the same limits again changes nothing.
 //
-// Example: 100 per minute, sliding, of which 30 were used 50 s ago and 20 just now.
+// Example: 100 per minute, sliding; 30 were used 50 s ago and 20 just now.
 //
 //	80 per minute, sliding     the 50 stay used until they are a minute old: 30 units are left
 //	5 per 10 s, sliding        only the 20 of now are younger than 10 s: it is used up
@@ -165,7 +165,7 @@ func (s *slidingLog) past(now time.Time) (p past) {
 
 // carry makes a log of the newest uses, and takes of that one and its own the later stamp of each place, the newest
 // first. Nobody starts earlier then than by either of them, and what both remember is not counted twice. Example: 3 per
-// minute, and its own log has 1 and 2 s. Uses at 2, 5 and 6 s, of which the first is that of its own: 2, 5, 6.
+// minute, and its own log has 1 and 2 s. Uses at 2, 5 and 6 s, the first of them its own: 2, 5, 6.
 func (s *slidingLog) carry(now time.Time, p past) {
 	if s.n == 0 {
 		return

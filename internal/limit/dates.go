@@ -9,7 +9,7 @@ import (
 // a supply brings at most three, and they are spent within a second or so. All of it is called with the
 // account's lock held.
 
-// A Run is Count units, of which the k-th (from 0) may be used from First + k·Every on, and until
+// A Run is Count units. The k-th (from 0) may be used from First + k·Every on, and until
 // Until + k·Every.
 type Run struct {
 	First, Until time.Time

@@ -81,7 +81,7 @@ func (s *Set) introduce(beside *Set, units func(i int) int) {
 // theirs are missing; 0: none, or they are not asked now. It is called by the Supply. The locks of all of them are
 // held, so a supply may do with another what it does with itself.
 //
-// Example: a call of 2 units pays three Dated, of which the first has an empty hand, the second one unit, and the third
+// Example: a call of 2 units pays three Dated: the first has an empty hand, the second one unit, and the third
 // enough. The first one's supply sends, and sees: the second one lacks 2, because units that are needed are dated
 // together; the third one lacks 0.
 func (d *Dated) Beside(at time.Time, visit func(other Supply, short int)) {

@@ -146,7 +146,7 @@ func (c *class) flow(id flowID) *flow {
 
 // join counts a call that begins to wait.
 //
-// A flow of which nobody has waited starts now, or where its last grant has ended if that is
+// A flow that nobody has waited in starts now, or where its last grant has ended if that is
 // later. Two examples with now = 500: a flow that has not been here for an hour starts at
 // 500, and has saved up nothing; one whose last call was granted at 500, and which comes back
 // at once, starts at 501.

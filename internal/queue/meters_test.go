@@ -105,7 +105,7 @@ func TestMetersServeTheDearest(t *testing.T) {
 		if len(started) != calls {
 			t.Fatalf("%d calls went: %v", len(started), started)
 		}
-		// 25 calls go before it: 250 units, of which 20 are there. It goes when the bucket is full, and those behind pay.
+		// 25 calls go before it: 250 units, and 20 are there. It goes when the bucket is full, and those behind pay.
 		if got, want := started[calls/2], 2500*time.Millisecond; got != want {
 			t.Errorf("the dear call went after %v, want %v", got, want)
 		}

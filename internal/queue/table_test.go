@@ -18,7 +18,7 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A key that was told to wait twice, and whose time is over, is worth less than one whose time is not.
+// A key whose upstream has asked it to wait twice, and whose time is over, is worth less than one whose time is not.
 func TestWorthOfAKeyThatWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome { return Throttled })
@@ -30,7 +30,7 @@ func TestWorthOfAKeyThatWaitsForAProbe(t *testing.T) {
 		c.get(t.Context(), "now")
 		worth := func(key string) int { return c.table.keys[key].worth(time.Now()) }
 		if a, b, c := worth("twice"), worth("once"), worth("now"); a != 1 || b != 3 || c != 2 {
-			t.Errorf("told twice %d, once %d, just now %d; want 1, 3 and 2", a, b, c)
+			t.Errorf("asked twice %d, once %d, just now %d; want 1, 3 and 2", a, b, c)
 		}
 	})
 }

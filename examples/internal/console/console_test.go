@@ -17,7 +17,7 @@ import (
 func run(ctx context.Context, err error, args ...string) (status int, out, errs string) {
 	var o, e bytes.Buffer
 	p := New("test", "Test shows how a program ends, in one line that says what it is for.")
-	n := p.Flags.Int("n", 7, "how many of `things` there are, told in so many words that one line of a terminal cannot hold them")
+	n := p.Flags.Int("n", 7, "how many of `things` there are, said in so many words that one line of a terminal cannot hold them")
 	status = p.exec(ctx, args, &o, &e, func(_ context.Context, out io.Writer) error {
 		io.WriteString(out, strings.Repeat("x", *n))
 		return err

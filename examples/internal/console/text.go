@@ -37,7 +37,7 @@ func Fill(text string, columns int, indent string) string {
 	return b.String()
 }
 
-// Print writes rows of cells, the first of which is the head, in so many columns; 0: 80. A table that is wider than the columns is
+// Print writes rows of cells, the head first, in so many columns; 0: 80. A table that is wider than the columns is
 // turned, so that the head is its first column; one that is still too wide becomes a list. With right, all
 // but the first column are aligned to the right.
 func Print(out io.Writer, columns int, right bool, rows [][]string) error {
