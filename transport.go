@@ -76,8 +76,9 @@ type Transport struct {
 	Key func(*http.Request) string
 
 	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost
-	// takes precedence. Both limiters take the same number; Meters count each in their own unit. An advertised quota without a unit is charged the cost, one in
-	// requests is charged 1, and one in any other unit what calls were seen to use.
+	// takes precedence. Both limiters take the same number; Meters count each in their own unit. An advertised
+	// quota without a unit is charged the cost, one in requests is charged 1, and one in any other unit what
+	// calls were seen to use.
 	Cost func(*http.Request) int
 
 	// Meters makes several limits of a key, each in a unit of its own, beside Limiter and LimiterFor; nil, or an empty result:
@@ -88,7 +89,8 @@ type Transport struct {
 	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds
 	// those of each key. A call takes its slots when its turn has come by every limit, and the keys (or flows, see
 	// WithFlow) that could go take turns. A key whose last attempt failed, or whose first one is still out, gets a slot
-	// only while no other key could use it. A call has finished when its response's body is closed or read to its end, or its ctx ends.
+	// only while no other key could use it. A call has finished when its response's body is closed or read to its
+	// end, or its ctx ends.
 	MaxInFlight int
 
 	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go

@@ -179,21 +179,7 @@ func (b *Bundle) TakeBy(at, now time.Time, amounts []int) (time.Time, error) {
 	if err != nil {
 		return m, err
 	}
-	clock := now // the most advanced of theirs
-	for _, a := range s.accounts {
-		clock = stateOf(a).lift(clock)
-	}
-	if m.After(clock) {
-		return m, nil
-	}
-	if s.dates() > 1 {
-		s.introduce(s, none)
-		defer s.introduce(nil, none)
-	}
-	for i, a := range s.accounts {
-		stateOf(a).consume(m, sum(amounts, in[i]))
-	}
-	return Earliest(m, now), nil
+	return s.takeLocked(m, now, func(place int) int { return sum(amounts, in[place]) }), nil
 }
 
 // Ready is Set.Ready of an amount for each Set.

@@ -98,21 +98,27 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if err != nil {
 		return m, err
 	}
+	return s.takeLocked(m, now, func(int) int { return n }), nil
+}
+
+// takeLocked takes what each account is to pay, by its place, as of m, at which all are ready. If that is not yet, nothing
+// is taken. It returns what TakeBy does.
+func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time {
 	clock := now // the most advanced of theirs
 	for _, a := range s.accounts {
 		clock = stateOf(a).lift(clock)
 	}
 	if m.After(clock) {
-		return m, nil
+		return m
 	}
 	if s.dates() > 1 {
 		s.introduce(s, none)
 		defer s.introduce(nil, none)
 	}
-	for _, a := range s.accounts {
-		stateOf(a).consume(m, n)
+	for i, a := range s.accounts {
+		stateOf(a).consume(m, amount(i))
 	}
-	return Earliest(m, now), nil
+	return Earliest(m, now)
 }
 
 // Pay takes n units as of now, if they are there. It is the whole cost of a call that need not wait, so

@@ -49,11 +49,11 @@ type Route struct{ Host, Path string }
 // A Call is one call of a Transport, from its arrival to its end: the attempts that it makes, and what
 // each of them holds. Its states:
 //
-//	Arrive    in line, if it has to wait: then Sleep; Wait is both
+//	Arrive    in line, if it has to wait: then Sleep
 //	Sleep     an attempt is under way, and may hold a slot
 //	Report    the attempt has ended; KeepSlot hands its slot to a body that is still to be read
 //	Retry     there will be another one
-//	BackOff   until then it holds nothing; then Wait
+//	BackOff   until then it holds nothing; then Arrive
 //	Done      from any of them: what is still held is given back
 //
 // It is used by one goroutine; only KeepSlot's result may be called by others.
@@ -63,9 +63,9 @@ type Route struct{ Host, Path string }
 //	attempt under way   under; held if there is MaxInFlight    Report ends under
 //	attempt reported    held as before                         Done, or KeepSlot's func when the body is closed
 //	both                order.holds, if the key has meters     Done, or who has them by KeepHolds
-//	retry decided       held; planned; charged after a failure BackOff ends held, the next Wait ends planned
-//	resting             planned and charged alone              the next Wait, or Done if the ctx ends first
-//	in line             planned and charged alone              Wait's error, then Done
+//	retry decided       held; planned; charged after a failure BackOff ends held, the next Arrive ends planned
+//	resting             planned and charged alone              the next Arrive, or Done if the ctx ends first
+//	in line             planned and charged alone              Sleep's error, then Done
 //
 // An example: attempt 1 fails with 503, Retry takes 1 from the budget, and BackOff frees the slot for
 // 400 ms. The caller's ctx ends meanwhile. Done finds planned but not under, and puts the 1 back.
@@ -109,7 +109,7 @@ func (c *Call) Key() string { return c.key }
 // Attempts counts those sent.
 func (c *Call) Attempts() int { return c.order.attempts }
 
-// Sending counts the attempt that Wait has let go.
+// Sending counts the attempt that Arrive or Sleep has let go.
 func (c *Call) Sending() { c.order.attempts++ }
 
 // Started is when the last attempt was let go.
@@ -183,7 +183,7 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 }
 
 // Quiet reports whether the attempt need not be reported if it is a success without a hint.
-// Most attempts at an upstream without trouble are quiet, so without slots they take the lock once: in Wait.
+// Most attempts at an upstream without trouble are quiet, so without slots they take the lock once: in Arrive.
 func (c *Call) Quiet() bool { return !c.order.sample && !c.entry.queue.up.Alert() }
 
 // End ends a Quiet attempt.
@@ -240,7 +240,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 
 // Retry decides whether the line would take the call again after that delay, and whether the budget
 // covers it: the budget is asked only after a failure while the gate is open or closed briefly, because a
-// closing bounds the attempts by itself. Then another Wait is due; wait is until when the next attempt is
+// closing bounds the attempts by itself. Then another Arrive is due; wait is until when the next attempt is
 // expected. The error is Errors.Budget if the budget is spent.
 //
 // The budget comes last, so that a retry that is not made for another reason takes nothing from it. An

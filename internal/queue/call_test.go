@@ -261,3 +261,12 @@ func TestRetriesAreTakenOutOfTheBudget(t *testing.T) {
 		spent(0)
 	})
 }
+
+// Wait is Arrive, and Sleep if that is due: it stands in line until the next attempt may be sent. It returns how long that was, and whether
+// the call has had to wait at all.
+func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err error) {
+	if stood, err = c.Arrive(ctx); stood {
+		waited, err = c.Sleep(ctx)
+	}
+	return waited, stood, err
+}

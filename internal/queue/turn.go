@@ -25,15 +25,6 @@ const (
 	TellWait                    // how long it will wait
 )
 
-// Wait stands in line until the next attempt may be sent. It returns how long that was, and whether
-// the call has had to wait at all.
-func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err error) {
-	if stood, err = c.Arrive(ctx); stood {
-		waited, err = c.Sleep(ctx)
-	}
-	return waited, stood, err
-}
-
 // heed takes note of the meters of the call's key. Holds that were made for a key that is gone are not for this one.
 //
 // An example of a key that has meters and is called for the first time: Arrive says ErrNoKey, and the key is added; then
