@@ -128,11 +128,10 @@ func drop(resp *http.Response) {
 // observe finds out what the attempt says about the upstream, and reports it to the key. Nearly every
 // attempt is a success without a word about limits: for that one it takes no lock and reads no clock.
 func (c *call) observe() queue.Outcome {
-	quiet := c.turn.Quiet()
-	if quiet && c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && hint.Silent(c.resp) {
-		c.turn.End()
+	if c.err == nil && c.resp.StatusCode < 300 && c.t.Hint == nil && hint.Silent(c.resp) && c.turn.EndWell() {
 		return queue.Success
 	}
+	quiet := c.turn.Quiet()
 	r := queue.Result{Route: queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path}, At: time.Now()}
 	switch {
 	case c.err != nil:

@@ -182,13 +182,6 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 	return true, nil
 }
 
-// Quiet reports whether the attempt need not be reported if it is a success without a hint.
-// Most attempts at an upstream without trouble are quiet, so without slots they take the lock once: in Arrive.
-func (c *Call) Quiet() bool { return !c.order.sample && !c.entry.queue.up.Alert() }
-
-// End ends a Quiet attempt.
-func (c *Call) End() { c.under = false }
-
 // A Result is what an attempt has shown.
 type Result struct {
 	Outcome Outcome

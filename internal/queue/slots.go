@@ -143,16 +143,24 @@ func (q *Queue) releaseLocked() {
 
 // noteFailingLocked keeps whether the last attempt has failed. What its caller has cancelled says nothing.
 func (q *Queue) noteFailingLocked(o Outcome) {
-	failed, s := o == Failure || o == Overloaded, q.common.shared
-	if o == Cancelled || s == nil || failed == q.marks.has(failingMark) && q.marks.has(answeredMark) {
+	s := q.common.shared
+	if s == nil || !q.changesLocked(o) {
 		return
 	}
 	s.weigh(q, -1)
-	q.marks.set(failingMark, failed)
+	q.marks.set(failingMark, fails(o))
 	q.marks.set(answeredMark, true)
 	s.weigh(q, 1)
 	s.dirty = s.dirty || s.most > 0
 }
+
+// changesLocked reports whether that outcome changes what is kept of the last attempt.
+func (q *Queue) changesLocked(o Outcome) bool {
+	return o != Cancelled && (fails(o) != q.marks.has(failingMark) || !q.marks.has(answeredMark))
+}
+
+// fails reports whether an attempt with that outcome has failed.
+func fails(o Outcome) bool { return o == Failure || o == Overloaded }
 
 // lineLocked makes l the line of q; nil: it has none any more.
 func (q *Queue) lineLocked(l *line) {

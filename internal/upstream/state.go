@@ -99,6 +99,15 @@ func (s *State) RoundTrip() RoundTrip {
 	return RoundTrip{Smoothed: s.gate.srtt, Measure: s.gate.sample(s.sent)}
 }
 
+// Measure notes the round trip of a success without a hint, and reports whether that is all that Observe would do.
+func (s *State) Measure(trip time.Duration) bool {
+	if !s.Calm() || s.watch != nil || s.Alert() {
+		return false
+	}
+	s.gate.measure(report{outcome: Success, trip: trip})
+	return true
+}
+
 // AnswerTime is how long after its start a call has its answer, in all but a few cases; 0: nothing is known.
 func (s *State) AnswerTime() time.Duration { return s.gate.answerTime() }
 

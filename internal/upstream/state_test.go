@@ -1,9 +1,12 @@
 package upstream
 
 import (
+	"math/rand/v2"
 	"net/url"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
 )
@@ -40,6 +43,49 @@ func TestCalm(t *testing.T) {
 	}
 	if sent, throttled := s.Counts(); sent != 2 || throttled != 1 {
 		t.Errorf("%d sent, %d throttled, want 2, 1", sent, throttled)
+	}
+}
+
+// Measure is Observe of a plain success, or it declines: two states that see the same answers, one of them by Measure
+// where it can, say the same of calls ever after.
+func TestMeasureIsObserve(t *testing.T) {
+	type says struct {
+		trip          RoundTrip
+		answer        time.Duration
+		calm, alert   bool
+		ready         time.Time
+		exact, starts bool
+	}
+	measured := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		a, b, now := newState(rate.Limit(seed%2*100)), newState(rate.Limit(seed%2*100)), zero
+		for step := range 60 {
+			now = now.Add(span(r.ExpFloat64() / 50))
+			start := func(s *State) bool { return s.Start(0, 1, now, now) }
+			answer := Answer{Outcome: Success, Counted: start(a), Epoch: a.Epoch(), Call: uint64(step), Cost: 1, Sent: now, Trip: span(0.001 + r.Float64()/10), InFlight: 1}
+			if start(b); r.IntN(12) == 0 {
+				answer.Outcome = Outcome(r.IntN(int(Throttled) + 1))
+			}
+			now = now.Add(answer.Trip)
+			a.Observe(&answer, now)
+			if answer.Outcome == Success && b.Measure(answer.Trip) {
+				measured++
+			} else {
+				b.Observe(&answer, now)
+			}
+			view := func(s *State) (v says) {
+				v.trip, v.answer, v.calm, v.alert = s.RoundTrip(), s.AnswerTime(), s.Calm(), s.Alert()
+				v.ready, v.exact, v.starts = s.Ready(0, 1, now, now)
+				return v
+			}
+			if va, vb := view(a), view(b); va != vb {
+				t.Fatalf("seed %d, step %d: observed %+v, measured %+v", seed, step, va, vb)
+			}
+		}
+	}
+	if measured < 300 {
+		t.Errorf("%d answers of 18,000 were measured alone", measured)
 	}
 }
 
