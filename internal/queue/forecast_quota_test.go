@@ -130,6 +130,7 @@ func TestPredictAdvertised(t *testing.T) {
 // While a limit that nobody advertises is searched for, nobody knows when a backlog will be through. Once it is found,
 // the prediction is right.
 func TestPredictFound(t *testing.T) {
+	long(t)
 	const seeds = 12
 	good := 0
 	for seed := range seeds {

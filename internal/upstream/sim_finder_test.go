@@ -95,6 +95,7 @@ func finderCells() (cells []finderCell) {
 }
 
 func TestFinder(t *testing.T) {
+	long(t)
 	for _, c := range finderCells() {
 		t.Run(c.name(), func(t *testing.T) {
 			seeds := 1

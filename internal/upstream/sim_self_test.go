@@ -79,6 +79,7 @@ func TestSimOracle(t *testing.T) {
 
 // Plain clients that keep the bare laws reach what was found for them.
 func TestSimLaw(t *testing.T) {
+	long(t)
 	t.Setenv("THROTTLE_SIM", "law")
 	t.Run("fleet", TestFleet)
 	noted := advertisedCell{dialect: "draft-08", limit: throttletest.Limit{Kind: throttletest.Sliding, N: 100, Per: time.Second}}
