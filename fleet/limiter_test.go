@@ -9,12 +9,12 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// inHand returns a limiter that has a million units in hand, for as long as a test may take.
+// inHand returns a limiter that has a thousand million units in hand, for as long as a test or benchmark may take.
 func inHand(tb testing.TB) *Limiter {
 	tb.Helper()
 	l := New(new(Memory), "x", 1e6, 1e6, Options{})
 	l.account.Update(func(now time.Time) {
-		l.account.Add(limit.Run{First: now, Until: now.Add(time.Hour), Every: 1, Count: 1e6})
+		l.account.Add(limit.Run{First: now, Until: now.Add(time.Hour), Every: 1, Count: 1e9})
 	})
 	return l
 }
