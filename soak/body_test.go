@@ -127,12 +127,14 @@ type answerBody struct {
 	fails bool          // instead of an end
 	once  sync.Once
 	gone  chan struct{} // closed
+	text  string        // its last bytes; the others are 0
 
-	ended, handed bool // guarded by the world's lock
+	receipt       *receipt // of its attempt; nil: it has none
+	ended, handed bool     // guarded by the world's lock
 }
 
 // newAnswer makes the body of resp.
-func (w *world) newAnswer(ctx context.Context, resp *http.Response) {
+func (w *world) newAnswer(ctx context.Context, c *call, resp *http.Response) {
 	b := &answerBody{w: w, ctx: ctx, resp: resp, size: pick(w, 0, 10, 1000, 16<<10, 20<<10), gone: make(chan struct{})}
 	b.long = b.size > readAhead
 	switch w.n(12) {
@@ -144,6 +146,7 @@ func (w *world) newAnswer(ctx context.Context, resp *http.Response) {
 		b.fails = true
 	}
 	resp.Body, resp.ContentLength = b, -1
+	w.locked(func() { b.price(c) })
 	if w.one(4) {
 		resp.ContentLength = int64(b.size)
 	}
@@ -176,9 +179,15 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
 	n := min(b.size, len(p), 8<<10)
+	if clear(p[:n]); b.size <= len(b.text) {
+		copy(p[:n], b.text[len(b.text)-b.size:])
+	}
 	b.size -= n
 	if b.size > 0 {
 		return n, nil
+	}
+	if !b.fails && b.ctx.Err() == nil {
+		b.receipt.read()
 	}
 	b.ended = true
 	if b.fails {

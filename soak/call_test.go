@@ -34,6 +34,9 @@ type call struct {
 	asks    int       // foreign limiters that are being asked for it
 	panics  bool      // Base may panic
 	task    bool      // of a Group
+	hold    hold      // of the attempt that is next
+	receipt *receipt  // of the last attempt; nil: it holds nothing of meters
+	bill    int       // what its caller may say that an attempt has cost; negative: nothing
 }
 
 // A group is a Group and its tasks that have not started.
@@ -68,6 +71,7 @@ func (c *call) start() {
 	st.line = slices.DeleteFunc(st.line, func(o *call) bool { return o == c })
 	st.flying[c] = now
 	st.shares.started(c)
+	c.holdUnits()
 	c.checkOpen(now)
 	if !c.paid {
 		for _, m := range st.models {
@@ -307,6 +311,7 @@ func (w *world) callBucket(b *bucketLine) {
 func (w *world) callTransport(x *transport) {
 	ctx, c := w.newCall(w.ctx, x.flows)
 	defer c.cancel()
+	ctx, settle := c.billed(ctx, x)
 	req := w.request(ctx, x)
 	defer func() {
 		if p := recover(); p != nil && p != errOwnPanic {
@@ -327,6 +332,7 @@ func (w *world) callTransport(x *transport) {
 	if w.one(10) {
 		time.Sleep(w.dur(0, 2*time.Second))
 	}
+	settle()
 	switch w.n(8) {
 	case 0:
 		c.cancel() // then closes

@@ -36,6 +36,7 @@ func (w *world) check() (broken bool) {
 		}
 		x.checkSlots()
 		x.checkEnding(time.Now())
+		x.checkMeters(false)
 	}
 	for _, st := range w.stations {
 		if st.bare != nil {
@@ -164,6 +165,9 @@ func (w *world) checkEnd() {
 		if w.bodies != 0 || w.open != 0 {
 			w.fail("%d request bodies and %d answers are not closed", w.bodies, w.open)
 		}
+		for _, x := range w.trs {
+			x.checkMeters(true)
+		}
 		for _, f := range w.foreign {
 			if len(f.watches) > 0 {
 				w.fail("%s is watched by %d, and nobody waits", f.name, len(f.watches))
@@ -172,7 +176,7 @@ func (w *world) checkEnd() {
 	})
 	time.Sleep(idleTime + 2*maxBelief)
 	for _, x := range w.trs {
-		if x.end == nil { // otherwise no key is made that could replace others
+		if x.end == nil && x.meters == nil { // otherwise no key is made that could replace others, or a meter is never as new
 			x.checkIdle()
 		}
 	}

@@ -106,6 +106,7 @@ func (u upstream) RoundTrip(req *http.Request) (resp *http.Response, err error) 
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		c.land()
+		c.receipt.land(resp != nil && resp.StatusCode/100 == 2)
 		c.obey(resp, h.tells != nil)
 	}()
 	ctx, cancel := context.WithTimeoutCause(req.Context(), silence, errSilence)
@@ -142,7 +143,7 @@ func (w *world) dress(resp *http.Response, req *http.Request, h *host, c *call) 
 	}
 	resp.Request = req
 	resp.Header.Del("Content-Length")
-	w.newAnswer(req.Context(), resp)
+	w.newAnswer(req.Context(), c, resp)
 }
 
 // obey notes until when an answer asks all calls of the station to wait. dressed: it may say something of quotas.

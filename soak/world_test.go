@@ -64,6 +64,7 @@ type transport struct {
 	stations map[string]*station
 	flows    bool    // calls may name theirs
 	end      *ending // nil: nobody has shut it down
+	meters   *meters // nil: none
 }
 
 // A bucketLine is the line of a Bucket's own Wait.
@@ -146,6 +147,10 @@ func (w *world) newTransport(name string) *transport {
 			}
 			return nil
 		},
+	}
+	if w.one(3) {
+		x.meters = w.newMeters()
+		x.tr.Meters = x.meters.of
 	}
 	if w.one(4) {
 		x.tr.Retry.Check = func(*http.Request, *http.Response, error) throttle.Verdict {
