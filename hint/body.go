@@ -11,12 +11,37 @@ import (
 	"time"
 )
 
-// This file looks into the bodies of responses, for hosts whose row asks for it. Some APIs throttle with a
+// This file looks into the bodies of responses, for hosts whose row asks for it and for some GraphQL APIs. Some APIs throttle with a
 // 200 or a 400 and say so only there, and some name the errors that no wait cures. A body is read once, up
 // to a bound, and put back.
 
 // maxBody is the most bytes of a body that are read. Bodies of throttled responses are short.
 const maxBody = 64 << 10
+
+// inBodies are the GraphQL APIs that throttle with a 200, and say so and what is left in the body alone. Parse looks into
+// their bodies unasked, because their headers would not make it look at anything. Each is bound to its path: a host
+// answers other requests too, some with much larger bodies.
+var inBodies = []struct {
+	row  Dialect
+	path string // how it ends
+}{
+	{Dialect{Host: "*.myshopify.com"}, "/graphql.json"}, // shopify.dev/docs/api/usage/limits
+	{Dialect{Host: "api.github.com"}, "/graphql"},       // docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api
+}
+
+// saysInBody reports whether resp is that of one of inBodies. The path is compared first, since it ends
+// the search for nearly all responses.
+func saysInBody(resp *http.Response) bool {
+	if resp.Request == nil || resp.Request.URL == nil {
+		return false
+	}
+	for i := range inBodies {
+		if api := &inBodies[i]; strings.HasSuffix(resp.Request.URL.Path, api.path) && api.row.covers(hostOf(resp)) {
+			return true
+		}
+	}
+	return false
+}
 
 // look reads what the body says. It leaves the body alone if a cheaper look shows that nothing can be there:
 // a status that no known API uses, a cached response, AWS's code in a header, or another type or encoding.
@@ -156,20 +181,24 @@ func (r *reader) document(d *document, status int, h *Hint) {
 	if wait := d.retryInfo(); wait > 0 && status >= 400 && h.RetryAfter == 0 {
 		h.RetryAfter = wait
 	}
-	if q, ok := d.shopify(); ok {
-		r.add(&q)
+	if q, wait, ok := d.shopify(); ok {
+		if r.add(&q); throttled && h.RetryAfter == 0 {
+			h.RetryAfter = wait
+		}
 	}
 }
 
-// shopify returns the leaky bucket that a GraphQL query has paid from, if the document has it
-// (shopify.dev/docs/api/usage/limits):
+// shopify returns the leaky bucket that a GraphQL query pays from, if the document has it
+// (shopify.dev/docs/api/usage/limits), and how long it takes until the query fits. Here that is
+// (101 - 54) / 100 s, 470 ms:
 //
-//	{"extensions": {"cost": {"throttleStatus":
-//		{"maximumAvailable": 2000, "currentlyAvailable": 1954, "restoreRate": 100}}}}
-func (d *document) shopify() (Quota, bool) {
+//	{"extensions": {"cost": {"requestedQueryCost": 101, "throttleStatus":
+//		{"maximumAvailable": 2000, "currentlyAvailable": 54, "restoreRate": 100}}}}
+func (d *document) shopify() (q Quota, wait time.Duration, ok bool) {
 	var ext struct {
 		Cost struct {
-			Status struct {
+			Requested float64 `json:"requestedQueryCost"`
+			Status    struct {
 				Max  *float64 `json:"maximumAvailable"`
 				Now  *float64 `json:"currentlyAvailable"`
 				Rate float64  `json:"restoreRate"`
@@ -178,12 +207,15 @@ func (d *document) shopify() (Quota, bool) {
 	}
 	s := &ext.Cost.Status
 	if len(d.Ext) == 0 || json.Unmarshal(d.Ext, &ext) != nil || s.Max == nil || s.Now == nil {
-		return Quota{}, false
+		return q, 0, false
+	}
+	if s.Rate > 0 {
+		wait = time.Duration(min(max(0, (ext.Cost.Requested-*s.Now)/s.Rate)*float64(time.Second), 1<<62)) // no overflow
 	}
 	return Quota{
 		Unit: "points", Limit: count(*s.Max), Remaining: count(*s.Now), Reset: -1,
 		Rate: max(0, s.Rate), Source: "body",
-	}, true
+	}, wait, true
 }
 
 // count returns f, rounded down, as a number of units; -1, unknown, if it is beyond 64 bits.

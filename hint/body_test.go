@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // body counts its reads and closes.
@@ -254,6 +255,45 @@ func TestAWSHeader(t *testing.T) {
 		}
 		if Parse(resp, noon).Throttled {
 			t.Errorf("%q: throttled although nobody asked", code)
+		}
+	}
+}
+
+// The answers of two GraphQL APIs are read unasked: they throttle with a 200, and their headers say nothing. Other
+// paths of their hosts are left alone.
+func TestGraphQL(t *testing.T) {
+	cost := func(now, rate string) string {
+		return `{"errors":[{"message":"Throttled","extensions":{"code":"THROTTLED"}}],"extensions":{"cost":{"requestedQueryCost":101,` +
+			`"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":` + now + `,"restoreRate":` + rate + `}}}}`
+	}
+	const shop, path = "a.myshopify.com", "/admin/api/2026-07/graphql.json"
+	for _, tt := range []struct {
+		host, path, body string
+		throttled        bool
+		wait             time.Duration
+	}{
+		{shop, path, cost("81", "50"), true, 400 * time.Millisecond},
+		{shop, path, cost("-99", "50"), true, 4 * time.Second},
+		{shop, path, cost("101", "50"), true, 0},
+		{shop, path, cost("0", "0"), true, 0},
+		{shop, path, cost("-1e308", "1e-308"), true, 1 << 62},
+		{shop, path, `{"data":{"shop":{}},"extensions":{"cost":{"requestedQueryCost":101,"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":1,"restoreRate":50}}}}`, false, 0},
+		{shop, "/admin/api/2026-07/products.json", cost("81", "50"), false, 0},
+		{"shop.example", path, cost("81", "50"), false, 0},
+		{"api.github.com", "/graphql", `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, true, 0},
+		{"api.github.com", "/graphql", `{"data":{"viewer":{}}}`, false, 0},
+		{"api.github.com", "/repos", `{"errors":[{"type":"RATE_LIMITED"}]}`, false, 0},
+	} {
+		resp, b := jsonResponse(200, strings.NewReader(tt.body))
+		from(tt.host, resp).Request.URL.Path = tt.path
+		if h := Parse(resp, noon); h.Throttled != tt.throttled || h.RetryAfter != tt.wait {
+			t.Errorf("%s%s: %s: got %+v, want %v, %v", tt.host, tt.path, tt.body, h, tt.throttled, tt.wait)
+		}
+		if unasked := b.read > 0; unasked != (tt.host != "shop.example" && strings.Contains(tt.path, "/graphql")) {
+			t.Errorf("%s%s: the body was read: %v", tt.host, tt.path, unasked)
+		}
+		if got, err := io.ReadAll(resp.Body); string(got) != tt.body || err != nil {
+			t.Errorf("%s: the body became %q, %v", tt.body, got, err)
 		}
 	}
 }

@@ -112,7 +112,8 @@ type Quota struct {
 }
 
 // Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time
-// at which resp was received. resp is not changed and its body is not read; a nil resp says nothing. Parse
+// at which resp was received. resp is not changed and its body is not read, but for the GraphQL APIs of GitHub and
+// Shopify (see Bodies at [Parser]); a nil resp says nothing. Parse
 // is safe for concurrent use, and allocates nothing for a response that says nothing about limits.
 func Parse(resp *http.Response, now time.Time) Hint {
 	return (&Parser{}).Parse(resp, now)
@@ -148,8 +149,9 @@ func Parse(resp *http.Response, now time.Time) Hint {
 //
 // # Bodies
 //
-// Some upstreams throttle with a 200 or a 400 and say so in the body alone. A row with Body set makes the
-// Parser look into the bodies of its host: uncompressed JSON with status 200, 400, 402, 403, 429 or 503,
+// Some upstreams throttle with a 200 or a 400 and say so in the body alone. Every Parser looks into the answers
+// of the GraphQL APIs of GitHub (api.github.com/graphql) and Shopify (*.myshopify.com, paths that end in
+// /graphql.json). For others, a row with Body set makes the Parser look into the bodies of its host: uncompressed JSON with status 200, 400, 402, 403, 429 or 503,
 // and no more than the first 64 KiB. It understands the errors of GraphQL servers (GitHub, Linear,
 // Shopify), the error codes of AWS, Google's RetryInfo, Kraken's errors, and the codes by which OpenAI,
 // Anthropic and Moonshot report a spent account.
@@ -173,8 +175,9 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter()
 	}
 	h.Final = resp.StatusCode >= 400 && forbidsRetry(resp.Header)
-	if mentionsLimit(resp.Header) || resp.StatusCode == http.StatusTooManyRequests || p.covers(resp) {
-		p.read(resp, now, &h)
+	inBody := saysInBody(resp)
+	if inBody || mentionsLimit(resp.Header) || resp.StatusCode == http.StatusTooManyRequests || p.covers(resp) {
+		p.read(resp, now, inBody, &h)
 	} else {
 		h.Throttled = throttles(resp.StatusCode, &h)
 	}
@@ -183,7 +186,7 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 
 // Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse
 // returns the zero Hint. It looks at the names of fields only, so it is cheaper than Parse. It does not know
-// a Parser's own rows. resp must not be nil.
+// a Parser's own rows, nor what bodies say. resp must not be nil.
 func Silent(resp *http.Response) bool {
 	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header))
 }
@@ -204,8 +207,8 @@ func (p *Parser) covers(resp *http.Response) bool {
 }
 
 // read reads the quotas, and everything that depends on the host: first the table rows, which take the
-// fields that they name, then by the name pattern what the rows have left, and last the body.
-func (p *Parser) read(resp *http.Response, now time.Time, h *Hint) {
+// fields that they name, then by the name pattern what the rows have left, and last the body if it is asked for.
+func (p *Parser) read(resp *http.Response, now time.Time, body bool, h *Hint) {
 	host := hostOf(resp)
 	fresh := !cached(resp.Header)
 	r := reader{clock: clock{now: now, header: resp.Header}}
@@ -213,7 +216,7 @@ func (p *Parser) read(resp *http.Response, now time.Time, h *Hint) {
 	if fresh {
 		l.collect(resp.Header)
 	}
-	refusal, body, gateway := false, false, false // a row says so of this status; asks for the body; has Global
+	refusal, gateway := false, false // a row says so of this status; has Global
 	for _, rows := range [...][]Dialect{p.Dialects, vendors} {
 		for i := range rows {
 			d := &rows[i]
