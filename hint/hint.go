@@ -145,7 +145,8 @@ func Parse(resp *http.Response, now time.Time) Hint {
 //
 // Quotas are read from every response but one from a cache (Age above 0, or X-From-Cache). The end of a
 // window may be a span or a moment, in seconds or milliseconds, or a date. A plain number below 1e9 is a
-// span in seconds, and a larger one a moment.
+// span in seconds, and a larger one a moment. In a testing/synctest bubble, whose clock begins in 2000, moments
+// are recognised too.
 //
 // # Bodies
 //

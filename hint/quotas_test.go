@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -740,4 +741,23 @@ func TestDialects(t *testing.T) {
 		h := (&Parser{Dialects: []Dialect{d}}).Parse(response(429, headerOf("X-Limit: 12")), noon)
 		sane(t, h)
 	}
+}
+
+// In a bubble, whose clock stands in the year 2000, a moment is a moment, and a span a span.
+func TestResetInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 3 {
+			now := time.Now().Unix()
+			for reset, want := range map[int64]time.Duration{
+				now + 60: time.Minute, (now + 60) * 1000: time.Minute, now - 60: 0, 60: time.Minute, 3_000_000: 3_000_000 * time.Second,
+			} {
+				line := fmt.Sprintf("X-RateLimit-Limit: 10|X-RateLimit-Remaining: 5|X-RateLimit-Reset: %d", reset)
+				h := Parse(response(200, headerOf(strings.Split(line, "|")...)), time.Now())
+				if len(h.Quotas) != 1 || h.Quotas[0].Reset != want {
+					t.Errorf("in %d a reset of %d: %+v, want %v", time.Now().Year(), reset, h.Quotas, want)
+				}
+			}
+			time.Sleep(400 * day)
+		}
+	})
 }

@@ -218,12 +218,22 @@ func (c clock) number(s string, unit time.Duration) (time.Duration, bool) {
 	switch {
 	case !ok || d == maxWait:
 		return 0, false
-	case d >= epochFrom:
+	case d >= c.firstMoment():
 		return c.until(time.Unix(0, int64(d))), true
 	case guess && c.wait > 0 && d >= 1000*time.Second && !near(d, c.wait, 2*time.Second) && near(d/1000, c.wait, time.Second):
 		return d / 1000, true
 	}
 	return d, true
+}
+
+// firstMoment is the smallest number of seconds that is a moment and not a span. That is 1e9, but the clock of
+// a testing/synctest bubble begins at 946684800, the year 2000: there it is yesterday's moment.
+func (c clock) firstMoment() time.Duration {
+	const bubble = 946684800
+	if now := c.now.Unix(); bubble <= now && now < int64(epochFrom/time.Second) {
+		return time.Duration(now)*time.Second - day
+	}
+	return epochFrom
 }
 
 // near reports whether a and b are no further apart than within.
