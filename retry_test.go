@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // What is sent again: each row is one answer or error, and who may be sent again after it.
@@ -1007,5 +1008,33 @@ func TestFailures(t *testing.T) {
 	_, err := status(&throttle.Transport{Retry: throttle.Retry{Failures: -2}}, t.Context(), "http://a/")
 	if err == nil || !strings.Contains(err.Error(), "Retry.Failures is -2") {
 		t.Error(err)
+	}
+}
+
+// Calls that a limit of one minute refuses together wait for their Retry-After of a minute, though the refusals come one
+// after the other and each counts from its own moment. Jitter hides most of that, so it takes some rounds.
+func TestMinuteOfRetryAfter(t *testing.T) {
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			upstream := throttletest.NewServer(throttletest.Limit{Kind: throttletest.Sliding, N: 50, Per: time.Minute})
+			upstream.RetryAfter, upstream.Latency = time.Minute, throttletest.Span{Min: 20 * time.Millisecond, Max: 60 * time.Millisecond}
+			client := &http.Client{Transport: &throttle.Transport{Base: upstream}}
+			var calls sync.WaitGroup
+			for range 8 {
+				calls.Go(func() {
+					for range 10 {
+						resp, err := client.Get(upstream.URL())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if resp.Body.Close(); resp.StatusCode != 200 {
+							t.Errorf("a call was answered %d", resp.StatusCode)
+						}
+					}
+				})
+			}
+			calls.Wait()
+		})
 	}
 }

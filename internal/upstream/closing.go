@@ -98,10 +98,14 @@ func (g *gate) holding() string {
 // whether that is more than it may: most in all (negative: no bound), with some spent already. arriving: it does
 // not stand in line yet; alone: nobody else does.
 //
+// Half a second of a minute does not count, because the refusals of one event do not come at the same moment, and
+// each extends the closing. An example: eight calls are refused within 50 ms, each with a Retry-After of 60 s. The
+// closing lasts for 60.05 s since the first, and all may stay. With a Retry-After of 61 s none may.
+//
 // Example: a call may spend 60 s behind closed gates and has spent 20.
 //
 //	closed for 45 s more       over: it would be 65 s
-//	closed for 40 s more       it may stay; jitter is ours and does not count
+//	closed for 40 s more       it may stay; jitter is ours and does not count, nor does half a second of a minute
 //	probing, call in line      it stays until its 60 s are spent: nobody knows when the gate opens
 //	probing, call arrives      over if the closing is older than 60 s: what others call an open circuit
 //	probing, a probe is due    the call that arrives while nobody waits is the probe
@@ -123,7 +127,7 @@ func (s *State) Patience(most, spent time.Duration, scope uint8, arriving, alone
 	}
 	wait = max(0, g.until.Sub(now))
 	if !g.probing || g.floor.After(now) {
-		return wait, g.until.Sub(from)-g.jitter > max(0, most-spent)
+		return wait, g.until.Sub(from)-g.jitter-min(most/120, time.Second/2) > max(0, most-spent)
 	}
 	if arriving && alone && wait == 0 {
 		return 0, false // it is the probe

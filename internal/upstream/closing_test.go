@@ -89,6 +89,8 @@ func TestPatience(t *testing.T) {
 		"open":                           {newState(100), 60, 99, 0, true, true, 1, 0, false},
 		"45 s more":                      {closed(45), 60, 20, 0, false, false, 0, 45, true},
 		"40 s more":                      {closed(40), 60, 20, 0, false, false, 0, 40, false},
+		"40.5 s more, by an echo":        {closed(40.5), 60, 20, 0, false, false, 0, 40.5, false},
+		"40.6 s more":                    {closed(40.6), 60, 20, 0, false, false, 0, 40.6, true},
 		"no bound":                       {closed(45), -1, 20, 0, false, false, 0, 0, false},
 		"probing, in line":               {failing(), 60, 59, 0, false, false, 70, 0, false},
 		"probing, all spent":             {failing(), 60, 60, 0, false, false, 70, 0, true},
