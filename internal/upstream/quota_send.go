@@ -83,7 +83,7 @@ func (q *quota) pace(now time.Time) float64 {
 	if q.Window > shortWindow { // advertised: no faster than that, whatever remaining and reset say
 		r = min(r, q.size/q.window.Seconds())
 	}
-	return max(r, 2/h) // at the latest after half of the time
+	return max(r, 2*q.charge(1)/h) // at the latest after half of the time
 }
 
 // late is how much of the time that a late timer lost may be caught up with. Example: starts are 1 ms apart in a window of
@@ -105,7 +105,7 @@ func (q *quota) use(left, h float64) float64 {
 	case left > floor:
 		return (floor + q.factor*(left-floor)) / h
 	}
-	return max(left, 2) / h
+	return max(left, 2*q.charge(1)) / h
 }
 
 // take counts a start of n units at at, and moves the next one by their time at the pace. The pace is that of the moment:

@@ -304,3 +304,18 @@ func TestMovingEndIsNotForeseen(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing remains, the next call is planned for half of the time at the latest, however many units each one takes.
+func TestStepsOfCostlyCalls(t *testing.T) {
+	for _, perUnit := range []float64{1, 100} {
+		for name, q := range map[string]*quota{
+			"a bucket":      {Quota: hint.Quota{Unit: "points", Rate: 100}, window: span(20), rolling: true, shared: at(60)},
+			"a long window": {Quota: hint.Quota{Unit: "tokens", Window: span(60)}, window: span(60), until: at(20), factor: 4},
+		} {
+			q.size, q.perUnit, q.leftAt = 2000, perUnit, zero
+			if step := seconds(q.charge(1) / q.pace(zero)); step > span(10) {
+				t.Errorf("%s: calls of %v units would be %v apart, want 10s at most", name, perUnit, step)
+			}
+		}
+	}
+}
