@@ -228,11 +228,12 @@ func useful(t *hint.Quota) bool {
 //	429, and some remain                                   the gate's: the quota does not explain it
 //
 // A Retry-After gets jitter, because all who share the quota have got the same; a reset does not, or a part of
-// each window would be lost.
+// each window would be lost. One who is alone starts no more than the limit in any short window, so if that is
+// throttled, its units do not all come back at once.
 func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool) {
 	for _, q := range l.scope(id).quotas {
 		if q.left < 1 && q.alone(now) {
-			q.longer = now.Add(notASecond)
+			q.longer, q.rolling = now.Add(notASecond), q.rolling || q.Window > 0 && q.Window <= shortWindow
 		}
 	}
 	if h.Scope == "" && h.RetryAfter > 0 {

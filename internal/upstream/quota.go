@@ -34,6 +34,8 @@ const (
 	// more is tried then, and may be throttled.
 	leastKept, leastUnits, dearness = 10 * time.Second, 32, 16
 	goneAt                          = 16
+	// phases of an estimate by two counters are tried: so what others take is seen from 1/16 of the quota on.
+	phases = 16
 )
 
 // A quota is one limit that an upstream advertises: what was advertised last, and own starts since. It holds calls

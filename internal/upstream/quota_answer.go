@@ -109,9 +109,25 @@ func (q *quota) first(left float64, until, now time.Time, before float64, inFlig
 // detectOthers finds out whether others draw on the quota: they do if less remains than our own starts explain.
 // Example: 100 a window, we have sent 30 in the last one and 60 remain: somebody else has sent about 10.
 func (q *quota) detectOthers(left float64, sent, now time.Time) {
-	if left < q.size-q.starts.since(sent.Add(-q.window-now.Sub(sent)))-q.charge(1) {
+	if left < q.size-q.explained(sent, now.Sub(sent))-q.charge(1) {
 		q.shared = now.Add(max(2*q.window, 2*time.Second))
 	}
+}
+
+// explained is how many own units the upstream may have counted in an answer, to a call that was sent then and took trip:
+// those of the last window. A rolling quota may be an estimate by two counters, which counts the units of this window, and
+// of the one before by the share of this one that is left. When its windows begin is not known, so it is the most of
+// phases. Example: 100 a second, all sent 1.2 s ago, and none since. Counters whose window began with them count
+// 100·0.8 = 80 now, although none has come in the last second.
+func (q *quota) explained(sent time.Time, trip time.Duration) float64 {
+	most := q.starts.since(sent.Add(-q.window - trip))
+	for k := 1.0; q.rolling && k <= phases; k++ {
+		began := sent.Add(-time.Duration(k / phases * float64(q.window)))
+		newer := q.starts.since(began)
+		older := q.starts.since(began.Add(-q.window-trip)) - newer
+		most = max(most, newer+older*(1-(k-1)/phases))
+	}
+	return most
 }
 
 // update takes in what remains, and until when. Within a window the least counts, because answers arrive in any

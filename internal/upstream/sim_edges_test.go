@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // A refusal that names its quota stops the routes of that quota alone, for as long as it tells.
@@ -200,6 +201,30 @@ func TestPolicyAloneStopsNobody(t *testing.T) {
 				}
 				time.Sleep(3 * time.Second)
 			}
+		})
+	}
+}
+
+// A limit that estimates a sliding window by two counters says less than own starts in the last window explain, because a
+// burst weighs on for two windows. It is not taken for other clients.
+func TestEstimateByTwoCounters(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		per  time.Duration
+		trip trip
+		used float64
+	}{
+		{60, time.Second, shortTrip, 0.9}, {100, 2 * time.Second, advertisedTrip, 0.9},
+		{1000, 10 * time.Second, wildTrip, 0.97}, {300, time.Minute, advertisedTrip, 0.97},
+	} {
+		t.Run(fmt.Sprintf("%d per %v", c.n, c.per), func(t *testing.T) {
+			overSeeds(t, 1, func(t *testing.T, seed uint64) result {
+				s := newSim(c.trip, seed, throttletest.Limit{Kind: throttletest.SlidingCounter, N: c.n, Per: c.per, Phase: c.per / 3})
+				s.Advertise.Dialect, s.RetryAfter = throttletest.Draft08, throttletest.Exact
+				from, d := 2*c.per, max(30*time.Second, 5*c.per) // the first window has to be seen
+				s.run(t, from+d, simWorkers, s.client(0))
+				return s.result(from, from+d)
+			}).want(t, c.used, 0.01)
 		})
 	}
 }
