@@ -69,7 +69,7 @@ func parseSpec(words []string) (l Spec, err error) {
 	}
 	units, unit, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "/")
 	if !ok {
-		return l, fmt.Errorf("%.100q is not units/time in one word, as in 10/s, or units per time", units)
+		return l, fmt.Errorf("%.100q is not units/time in one word, as in 10/s, or units per time", strings.Join(words, " "))
 	}
 	if l.Per, err = parsePer(unit); err != nil {
 		return l, err
