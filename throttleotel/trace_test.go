@@ -1,12 +1,10 @@
 package throttleotel_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,84 +128,6 @@ func TestSpansOfACall(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The word that holds a call is the same on the span, in the metrics, the error, the hooks and Stats.
-func TestReasonsAgree(t *testing.T) {
-	for want, make := range map[string]func() *throttle.Transport{
-		"limit": func() *throttle.Transport {
-			return &throttle.Transport{LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(.01, 1) }}
-		},
-		"limit:shared": func() *throttle.Transport { return &throttle.Transport{Limiter: throttle.NewBucket(.01, 1)} },
-		"slot":         func() *throttle.Transport { return &throttle.Transport{Queue: throttle.QueueOptions{MaxInFlight: 1}} },
-		"gate:paused":  func() *throttle.Transport { return new(throttle.Transport) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			tp, spans := tracing()
-			p, r := reader()
-			tr := make()
-			tr.Base = baseFunc(func(req *http.Request) (*http.Response, error) {
-				select {
-				case <-time.After(time.Minute):
-				case <-req.Context().Done():
-				}
-				return script(200)(req)
-			})
-			var hook string
-			tr.Hooks.Waiting = func(_ context.Context, e throttle.Event) { hook = e.Reason }
-			stop, err := throttleotel.Instrument("x", tr, throttleotel.Options{MeterProvider: p})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stop()
-			if want == "gate:paused" {
-				tr.Pause("a.test", time.Hour)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			first, end := context.WithCancel(t.Context()) // later: the second one's turn must not come
-			calls := throttleotel.Calls(tr, throttleotel.Options{TracerProvider: tp})
-			var both sync.WaitGroup
-			if want != "gate:paused" {
-				both.Go(func() { get(tr, first, "http://a.test/") })
-				synctest.Wait()
-			}
-			var failed error
-			both.Go(func() { _, failed = get(calls, ctx, "http://a.test/") })
-			synctest.Wait()
-			var stats string
-			for s := range tr.Stats() {
-				stats = s.Reason
-			}
-			cancel()
-			synctest.Wait()
-			end()
-			both.Wait()
-			e := new(throttle.Error)
-			if !errors.As(failed, &e) {
-				t.Fatalf("%s: %v", want, failed)
-			}
-			var span sdktrace.ReadOnlySpan
-			for _, s := range spans.Ended() {
-				span = s
-			}
-			event := span.Events()[0]
-			metric := "nothing"
-			for _, p := range gather(t, r).points("throttle.client.waits") {
-				v, _ := p.attrs.Value("throttle.reason")
-				metric = v.AsString()
-			}
-			got := []string{hook, stats, e.Reason, metric, attr(span.Attributes(), "throttle.reason"), attr(event.Attributes, "throttle.reason")}
-			for _, g := range got {
-				if g != want {
-					t.Errorf("hook, Stats, error, metric, span and event say %q, want %q", got, want)
-					break
-				}
-			}
-			if event.Name != "throttle.refused" || attr(span.Attributes(), "throttle.outcome") != "canceled" {
-				t.Errorf("the event is %s, the outcome %s", event.Name, attr(span.Attributes(), "throttle.outcome"))
-			}
-		})
-	}
 }
 
 // Without a span of the attempt, or one that is recorded, Base changes nothing; an error of the upstream is named by its
