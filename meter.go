@@ -48,6 +48,8 @@ type MeterStats struct {
 	Available float64    // units ready now; negative: a debt
 	Limit     rate.Limit // units per second; rate.Inf: none
 	Held      int64      // units of attempts that are not settled; Available is without them
+	Estimate  int64      // units that the settled attempts of this key had held
+	Settled   int64      // units that these have cost; what was given back is not in it
 }
 
 // WithHold returns a ctx whose calls hold n units of a meter, in place of what Meter.Hold says. A negative n is 0, and a name

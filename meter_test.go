@@ -123,9 +123,9 @@ func (b *books) check(t *testing.T, what string, read, plain, dear int) {
 		t.Errorf("%s: charged %v, want %v", what, got, want)
 	}
 	for s := range b.transport.Stats() {
-		for _, m := range s.Meters {
-			if m.Held != 0 {
-				t.Errorf("%s: %d of meter %s are still held", what, m.Held, m.Name)
+		for i, m := range s.Meters {
+			if want := int64([3]int{read, plain, dear}[i]); m.Held != 0 || m.Settled != want || m.Estimate != int64(1000*s.Sent) {
+				t.Errorf("%s: meter %s has %d held, and %d settled of an estimate of %d for %d attempts", what, m.Name, m.Held, m.Settled, m.Estimate, s.Sent)
 			}
 		}
 	}

@@ -3,20 +3,16 @@ package throttle
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/fault"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
@@ -156,7 +152,6 @@ func judge(ctx context.Context, resp *http.Response, err error, h *hint.Hint, af
 // counts as a failure only if the upstream had ample time: a second and four round trips. What is wrong
 // with the request or its URL says nothing of the upstream.
 func judgeError(ctx context.Context, err error, after, srtt time.Duration) queue.Outcome {
-	var dns *net.DNSError
 	var ours *Error
 	switch {
 	case ctx.Err() != nil:
@@ -164,37 +159,10 @@ func judgeError(ctx context.Context, err error, after, srtt time.Duration) queue
 			return queue.Failure
 		}
 		return queue.Cancelled
-	case errors.As(err, &ours): // of a Transport below this one: the upstream has not failed
-		return queue.Neutral
-	case isCertificate(err), isMistake(err), errors.As(err, &dns) && dns.IsNotFound:
+	case fault.NotTheirs(err), errors.As(err, &ours): // of a Transport below this one: the upstream has not failed
 		return queue.Neutral
 	}
 	return queue.Failure
-}
-
-// isCertificate reports whether the upstream's certificate is the problem: no retry changes that.
-func isCertificate(err error) bool {
-	var (
-		verify    *tls.CertificateVerificationError
-		authority x509.UnknownAuthorityError
-		host      x509.HostnameError
-		invalid   x509.CertificateInvalidError
-	)
-	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
-}
-
-// isMistake reports whether net/http cannot send such a request at all. Most of its errors for that have
-// no type, so their texts are compared.
-func isMistake(err error) bool {
-	var address *net.AddrError
-	if errors.As(err, &address) {
-		return true
-	}
-	s := err.Error()
-	return slices.ContainsFunc([]string{
-		"unsupported protocol scheme", "no Host in request URL", "nil Request.Header", "ContentLength=",
-		"net/http: invalid ", // method, header field, trailer field
-	}, func(part string) bool { return strings.Contains(s, part) })
 }
 
 // resendable is the default rule: whether the request may be sent again without harm. The upstream has
@@ -203,7 +171,7 @@ func isMistake(err error) bool {
 func resendable(req *http.Request, resp *http.Response, err error, o queue.Outcome) bool {
 	switch {
 	case err != nil:
-		return o == queue.Failure && (idempotent(req) || neverSent(err))
+		return o == queue.Failure && (idempotent(req) || fault.NeverSent(err))
 	case o == queue.Overloaded, o == queue.Throttled && resp.StatusCode != http.StatusServiceUnavailable:
 		return true
 	case o == queue.Throttled, o == queue.Failure, resp.StatusCode == http.StatusInternalServerError:
@@ -220,13 +188,6 @@ func idempotent(req *http.Request) bool {
 		return true
 	}
 	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
-}
-
-// neverSent reports whether err came up before a connection existed.
-func neverSent(err error) bool {
-	var op *net.OpError
-	var dns *net.DNSError
-	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns)
 }
 
 // replayable reports whether the request's body, if any, can be sent a second time.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/queue"
@@ -226,6 +228,36 @@ type KeyStats struct {
 
 	// Meters are the key's, in the order of Transport.Meters; nil: it has none.
 	Meters []MeterStats
+
+	// Limits are all limits of this package that hold the key's calls: its own, Transport.Limiter, its meters'.
+	Limits []LimitStats
+}
+
+// LimitStats is a snapshot of one limit. It is full, so that calls must wait, if less is Available than they take.
+type LimitStats struct {
+	Reason      string        // of the calls that wait for it, see Event: "limit", "limit:shared", "meter:tokens"
+	Limit       rate.Limit    // units per second in the long run
+	Size        float64       // units that it has if none is used: a bucket's burst, a window's units
+	Window      time.Duration // a window's length; 0: it is a bucket
+	Available   float64       // units ready now; negative: a debt
+	Utilization float64       // share of it that is used: 1 is all. Of a bucket by this Transport's calls, over 10 s or more
+}
+
+// snapshot is what observers see of a key.
+func snapshot(q *queue.Queue) KeyStats {
+	var learned []Learned
+	for _, l := range q.Known() {
+		learned = append(learned, Learned(l))
+	}
+	var meters []MeterStats
+	for _, m := range q.Meters() {
+		meters = append(meters, MeterStats(m))
+	}
+	var limits []LimitStats
+	for _, l := range q.Limits() {
+		limits = append(limits, LimitStats(l))
+	}
+	return KeyStats{q.Key(), QueueStats(q.Stats()), learned, meters, limits}
 }
 
 // Stats yields a snapshot of every key, in no particular order. Each snapshot is consistent in itself,
@@ -234,19 +266,28 @@ func (t *Transport) Stats() iter.Seq[KeyStats] {
 	t.once.Do(t.setup)
 	return func(yield func(KeyStats) bool) {
 		for _, q := range t.table.All() {
-			var learned []Learned
-			for _, l := range q.Known() {
-				learned = append(learned, Learned(l))
-			}
-			var meters []MeterStats
-			for _, m := range q.Meters() {
-				meters = append(meters, MeterStats(m))
-			}
-			if !yield(KeyStats{q.Key(), QueueStats(q.Stats()), learned, meters}) {
+			if !yield(snapshot(q)) {
 				return
 			}
 		}
 	}
+}
+
+// Explain returns the snapshot of one key: what its first call waits for and until when (Reason, Until), since when the
+// oldest has waited (Oldest), and how full its limits are (Limits). ok: the key is there.
+func (t *Transport) Explain(key string) (s KeyStats, ok bool) {
+	t.once.Do(t.setup)
+	if q := t.table.Shown(bounded(key)); q != nil {
+		return snapshot(q), true
+	}
+	return s, false
+}
+
+// Totals returns sums over all keys, also those that were dropped. Tokens and Limit are those of Transport.Limiter, Cause
+// and ClosedFor those of a pause of all keys, and Flows, Reason and Until are zero.
+func (t *Transport) Totals() QueueStats {
+	t.once.Do(t.setup)
+	return QueueStats(t.table.Totals())
 }
 
 // base returns what sends the requests.

@@ -830,6 +830,147 @@ func TestStatsAsJSON(t *testing.T) {
 }
 
 // The zero Transport has no limit and obeys what it is advertised.
+// limited is a Transport whose keys have 2/s with a burst of 4 and 50 tokens a second with a burst of 500, and share 100 a minute.
+// Each call holds 100 tokens.
+func limited(code int) *throttle.Transport {
+	return &throttle.Transport{
+		Base: answers(code), Limiter: throttle.NewFixedWindow(100, time.Minute),
+		LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(2, 4) },
+		Meters: func(string) []throttle.Meter {
+			return []throttle.Meter{{Name: "tokens", Limiter: throttle.NewBucket(50, 500), Hold: func(*http.Request) int { return 100 }}}
+		},
+	}
+}
+
+// Explain says what the first call waits for, until when, since when the oldest has waited, and how full each limit is.
+func TestExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := limited(200)
+		if s, ok := tr.Explain("a.test"); ok || s.Key != "" {
+			t.Errorf("before the first call: %+v", s)
+		}
+		var calls sync.WaitGroup
+		for range 5 {
+			calls.Go(func() { status(tr, t.Context(), "http://a.test/") })
+		}
+		status(tr, t.Context(), "http://b.test/")
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		s, ok := tr.Explain("a.test")
+		if now := time.Now(); !ok || s.Waiting != 1 || s.Reason != "limit" || s.Until.Sub(now) != 400*time.Millisecond || now.Sub(s.Oldest) != 100*time.Millisecond {
+			t.Errorf("%v %+v", ok, s)
+		}
+		want := []throttle.LimitStats{
+			{Reason: "limit", Limit: 2, Size: 4, Available: 0.2, Utilization: 0.2}, // 4 units in 10 s
+			{Reason: "limit:shared", Limit: 100. / 60, Size: 100, Window: time.Minute, Available: 95, Utilization: 0.05},
+			{Reason: "meter:tokens", Limit: 50, Size: 500, Available: 105, Utilization: 0.8},
+		}
+		if got := rounded(s.Limits); !slices.Equal(got, rounded(want)) {
+			t.Errorf("the limits are\n%+v, want\n%+v", got, want)
+		}
+		calls.Wait()
+	})
+}
+
+// rounded makes floats that were added up equal to those that were written down.
+func rounded(all []throttle.LimitStats) []throttle.LimitStats {
+	all = slices.Clone(all)
+	for i := range all {
+		for _, x := range []*float64{&all[i].Available, &all[i].Utilization, (*float64)(&all[i].Limit)} {
+			*x = math.Round(*x*1e6) / 1e6
+		}
+	}
+	return all
+}
+
+// Utilization is what calls take of a limit, whoever looks how often: a call each second of 5 units is a quarter of 20/s, and
+// one of two keys takes half of what both share.
+func TestUtilization(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{
+			Base: answers(200), Limiter: throttle.NewBucket(20, 20),
+			LimiterFor: func(string) throttle.Limiter { return throttle.All(throttle.NewBucket(20, 20), throttle.NewLeaky(50)) },
+			Cost:       func(*http.Request) int { return 5 },
+		}
+		look := func() string { s, _ := tr.Explain("a"); return fmt.Sprintf("%.2f", utilization(s)) }
+		for second := range 100 {
+			status(tr, t.Context(), "http://a/")
+			status(tr, t.Context(), "http://b/")
+			time.Sleep(time.Second)
+			if got := look(); second%10 == 9 && got != "[0.25 0.10 0.50]" {
+				t.Errorf("after %d s the utilization is %s", second+1, got)
+			}
+		}
+		for range 25 {
+			time.Sleep(time.Second)
+			look()
+		}
+		if got := look(); got != "[0.00 0.00 0.00]" {
+			t.Errorf("after 25 s without calls the utilization is %s", got)
+		}
+	})
+}
+
+// utilization is that of each limit.
+func utilization(s throttle.KeyStats) (of []float64) {
+	for _, l := range s.Limits {
+		of = append(of, l.Utilization)
+	}
+	return of
+}
+
+// Totals count what keys have done that were dropped.
+func TestTotals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hosts = 200
+		sent := 0
+		tr := &throttle.Transport{Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			if sent++; req.URL.Path == "/429" && throttle.Attempt(req.Context()) < 2 {
+				return reply(req, 429, "Retry-After", "1"), nil
+			}
+			return reply(req, 200), nil
+		}), Limiter: throttle.NewBucket(10, 10)}
+		for i := range hosts {
+			status(tr, t.Context(), fmt.Sprintf("http://h%d/429", i))
+		}
+		time.Sleep(time.Second)
+		late, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		defer cancel()
+		var calls sync.WaitGroup
+		for range 12 {
+			calls.Go(func() { status(tr, late, "http://h0/") }) // two of them come too late
+		}
+		calls.Wait()
+		time.Sleep(time.Hour)
+		for range 4000 {
+			status(tr, t.Context(), "http://h0/")
+		}
+		var kept throttle.QueueStats
+		n := 0
+		for s := range tr.Stats() {
+			n, kept.Sent, kept.Refused = n+1, kept.Sent+s.Sent, kept.Refused+s.Refused
+		}
+		all := tr.Totals()
+		if n > hosts/2 || kept.Sent >= all.Sent {
+			t.Errorf("%d keys are left, with %d of %d attempts", n, kept.Sent, all.Sent)
+		}
+		if all.Sent != uint64(sent) || all.Throttled != hosts || all.Retried != hosts || all.Refused != 2 || all.Limit != 10 || all.Waiting+all.InFlight != 0 {
+			t.Errorf("%d were sent, and the totals are %+v", sent, all)
+		}
+		tr.Pause("", time.Minute)
+		for range 2 {
+			calls.Go(func() { status(tr, t.Context(), "http://new/") })
+		}
+		synctest.Wait()
+		start := time.Now()
+		time.Sleep(time.Second)
+		if all = tr.Totals(); all.Waiting != 2 || all.Cause != "paused" || all.ClosedFor != 59*time.Second || !all.Oldest.Equal(start) {
+			t.Errorf("paused: %+v", all)
+		}
+		calls.Wait()
+	})
+}
+
 func TestZeroTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, nil)

@@ -55,6 +55,9 @@ type state interface {
 	rate() rate.Limit
 	// available is how many units could be taken at now: negative under a debt, float64(rate.Inf) without a limit.
 	available(now time.Time) float64
+	// size is how many units are there if none is used, and the length of the window in which they may be; 0: it has none,
+	// and the units come back one by one.
+	size() (units float64, window time.Duration)
 	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
 	fresh(now time.Time) bool
 	// spent is what must be earned back before the limiter is as new; spend makes that no less than s.

@@ -312,6 +312,9 @@ func (s *dated) available(now time.Time) float64 {
 	return float64(s.ripeUnits(now) - s.debt)
 }
 
+// size implements state: the burst of the limit that all processes share, of which this one has a part in hand.
+func (s *dated) size() (units float64, window time.Duration) { return float64(s.burst), 0 }
+
 // fresh implements state: a limiter made anew finds the same units where these have come from. One that still
 // holds some is kept, or they would be lost; so is one in a pause that a new one would not know of.
 func (s *dated) fresh(now time.Time) bool {

@@ -130,6 +130,9 @@ func (s *tokens) available(now time.Time) float64 {
 	}
 }
 
+// size implements state.
+func (s *tokens) size() (units float64, window time.Duration) { return float64(s.burst), 0 }
+
 // fresh implements state: a full bucket is as new.
 func (s *tokens) fresh(now time.Time) bool {
 	return !s.changed && (s.limit == rate.Inf || s.at(s.lift(now)) >= float64(s.burst))

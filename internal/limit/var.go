@@ -231,6 +231,7 @@ func (s *unlimited) refund(_, _ time.Time, _, _ int)                {}
 func (s *unlimited) after(from time.Time, _ int64, _ int) time.Time { return from }
 func (s *unlimited) rate() rate.Limit                               { return rate.Inf }
 func (s *unlimited) available(time.Time) float64                    { return float64(rate.Inf) }
+func (s *unlimited) size() (float64, time.Duration)                 { return 0, 0 }
 func (s *unlimited) fresh(time.Time) bool                           { return !s.changed }
 func (s *unlimited) spent(time.Time) Spent                          { return Spent{} }
 func (s *unlimited) spend(time.Time, Spent)                         {}

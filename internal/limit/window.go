@@ -62,6 +62,9 @@ func (w *window) rate() rate.Limit {
 	return rate.Limit(float64(w.n) / w.per.Seconds())
 }
 
+// size implements state.
+func (w *window) size() (units float64, window time.Duration) { return float64(w.n), w.per }
+
 // times is k·per, capped at Forever so that sums of it do not overflow.
 func times(k int64, per time.Duration) time.Duration {
 	if k > int64(Forever)/int64(per) {

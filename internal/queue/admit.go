@@ -26,6 +26,7 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 		return false
 	}
 	q.up.Start(0, n, now, now)
+	q.tookLocked(n)
 	return true
 }
 

@@ -117,7 +117,7 @@ func (h *Holds) endLocked(which uint64) (ended uint64) {
 	ended = h.open & which
 	for left := ended; left != 0; left &= left - 1 {
 		i := bits.TrailingZeros64(left)
-		h.meters.ended[i].Add(int64(h.Held(i)))
+		h.meters.ended[i].held.Add(int64(h.Held(i)))
 	}
 	if h.open &^= ended; h.open == 0 && ended != 0 {
 		h.meters.done.Add(1)
@@ -134,6 +134,7 @@ func (h *Holds) Settle(i, n int) {
 	if n < 0 {
 		n = h.Held(i)
 	}
+	h.meters.ended[i].off.Add(int64(units(n)) - int64(h.Held(i)))
 	h.meters.each[i].Limits.Settle(h.taken, h.Held(i), int(units(n)))
 }
 
@@ -164,6 +165,7 @@ func (h *Holds) Open() bool {
 func (h *Holds) undo() {
 	for i, one := range h.meters.each {
 		if h.end(1<<i) != 0 {
+			h.meters.ended[i].undone.Add(int64(h.Held(i)))
 			one.Limits.GiveBack(h.taken, time.Now(), h.Held(i))
 			one.Limits.Wake()
 		}

@@ -34,7 +34,7 @@ type Meters struct {
 	owner   any
 	all     *limit.Bundle         // what a call pays: its cost, then each meter
 	own     *limit.Bundle         // the same without what all keys share
-	ended   []atomic.Int64        // of each meter, the units of holds that were settled
+	ended   []ended               // of each meter, what holds that were settled come to
 	done    atomic.Int64          // attempts that have settled all
 	spare   atomic.Pointer[Holds] // to be used again
 
@@ -45,10 +45,18 @@ type Meters struct {
 	usual   []float64 // the smoothed holds of those that have gone, with 1/8 of each; 0: none has
 }
 
+// An ended is what the holds of one meter come to that were settled, in units. An example: 800 were held and have cost 300,
+// 200 were held by a call that was not sent. held is 1,000, off −500, undone 200.
+type ended struct {
+	held   atomic.Int64
+	off    atomic.Int64 // what they have cost beyond that; below 0: less than that
+	undone atomic.Int64 // held by attempts that were not sent
+}
+
 // NewMeters makes the meters of a key, whose calls pay all by cost, own being the part that no other key's calls do. owner is
 // whatever their user wants to find them by.
 func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
-	m := &Meters{each: each, owner: owner, ended: make([]atomic.Int64, len(each)), held: make([]int64, len(each)), waiting: make([]int64, len(each)), usual: make([]float64, len(each))}
+	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each)), held: make([]int64, len(each)), waiting: make([]int64, len(each)), usual: make([]float64, len(each))}
 	bundle := func(main *limit.Set) *limit.Bundle {
 		b := new(limit.Bundle)
 		b.Add("", main)
@@ -97,6 +105,7 @@ func (q *Queue) payHoldsLocked(h *Holds, now time.Time) bool {
 	}
 	h.startLocked(now)
 	q.up.Start(0, h.amounts[0], now, now)
+	q.tookLocked(h.amounts[0])
 	return true
 }
 
@@ -249,6 +258,8 @@ type MeterStats struct {
 	Available float64
 	Limit     rate.Limit
 	Held      int64
+	Estimate  int64
+	Settled   int64
 }
 
 // Meters returns a snapshot of each meter. What is held and what is there are not read in one step, because settlements take
@@ -259,14 +270,25 @@ func (q *Queue) Meters() (all []MeterStats) {
 	}
 	now := time.Now()
 	for i, one := range q.meters.each {
-		all = append(all, MeterStats{one.Name, one.Limits.Available(now), one.Limits.Rate(), q.meters.heldOf(i, &q.common.mu)})
+		s := MeterStats{Name: one.Name, Available: one.Limits.Available(now), Limit: one.Limits.Rate()}
+		s.Held, s.Estimate, s.Settled = q.meters.countsOf(i, &q.common.mu)
+		all = append(all, s)
 	}
 	return all
 }
 
-// heldOf is how much is held of meter i.
-func (m *Meters) heldOf(i int, mu sync.Locker) int64 {
+// countsOf is how much is held of meter i, how much was held that is settled, and what that has cost.
+func (m *Meters) countsOf(i int, mu sync.Locker) (held, estimate, settled int64) {
 	mu.Lock()
 	defer mu.Unlock()
-	return m.held[i] - m.ended[i].Load()
+	e := &m.ended[i]
+	over := e.held.Load()
+	estimate = over - e.undone.Load()
+	return m.held[i] - over, estimate, estimate + e.off.Load()
+}
+
+// takenLocked is how much has been taken of meter i in all: what is held, and what settled holds have cost.
+func (m *Meters) takenLocked(i int) int64 {
+	e := &m.ended[i]
+	return m.held[i] - e.undone.Load() + e.off.Load()
 }

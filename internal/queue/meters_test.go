@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,7 +267,11 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 			cl.get(holding(t.Context(), 100), "x")
 			ctx, cancel := context.WithCancel(holding(t.Context(), 50))
 			var turn Call
-			turn.Init(cl.table, "x", &url.URL{Host: "x"}, &Want{Cost: 1}, 1, true)
+			turn.Init(cl.table, "x", &url.URL{Host: "x"}, &Want{Cost: 1}, 3, true)
+			taken := func() []int64 {
+				r := cl.table.Get("x").readLocked(time.Now())
+				return append(r.held, r.units)
+			}
 			turn.Arrive(ctx)
 			cl.holds(ctx, &turn)
 			if waits, err := turn.Arrive(ctx); !waits || err != nil {
@@ -276,6 +281,9 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 			if got := int(1000 - tokens.Tokens() + 0.5); got != 150 {
 				t.Errorf("used %d with the units of the call, want 150", got)
 			}
+			if got := taken(); !slices.Equal(got, []int64{150, 4}) {
+				t.Errorf("with the units of the call %v are counted, want [150 4]", got)
+			}
 			if cancel(); !panics {
 				if _, err := turn.Sleep(ctx); err == nil {
 					t.Error("it was let go")
@@ -284,6 +292,12 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 			turn.Done()
 			if got := int(1000 - tokens.Tokens() + 0.5); got != 100 {
 				t.Errorf("used %d without it, want 100", got)
+			}
+			if got := taken(); !slices.Equal(got, []int64{100, 1}) {
+				t.Errorf("without it %v are counted, want [100 1]", got)
+			}
+			if m := cl.table.Get("x").Meters()[0]; m.Held != 0 || m.Estimate != 100 || m.Settled != 100 {
+				t.Errorf("without it: %+v", m)
 			}
 			conserved(t, cl.table.Get("x"))
 		})
@@ -376,8 +390,14 @@ func conserve(t *testing.T, seed uint64) {
 	})
 	cl.attempts, cl.backOff, cl.after = 3, 5*time.Millisecond, 20*time.Millisecond
 	foreign := r.IntN(2) == 0
-	cl.own = func(string) *limit.Set {
-		s := setOf(bucket(100, 5))
+	paid := map[string]*limit.Bucket{} // by cost, of each key
+	cl.own = func(key string) *limit.Set {
+		mu.Lock()
+		defer mu.Unlock()
+		if paid[key] == nil {
+			paid[key] = bucket(1e-9, burst)
+		}
+		s := setOf(bucket(100, 5), paid[key])
 		if foreign {
 			s.JoinForeign(foreignBucket{bucket(150, 2)})
 		}
@@ -415,14 +435,22 @@ func conserve(t *testing.T, seed uint64) {
 		})
 	}
 	wg.Wait()
+	var counted [2]int
 	for _, key := range []string{"0", "1"} {
 		if q := cl.table.Get(key); q != nil {
-			for _, m := range q.Meters() {
+			if got, want := q.readLocked(time.Now()).units, int64(burst-paid[key].Tokens()+0.5); got != want {
+				t.Errorf("seed %d, key %s: %d units are counted, want %d", seed, key, got, want)
+			}
+			for i, m := range q.Meters() {
+				counted[i] += int(m.Settled)
 				if m.Held != 0 || q.meters.begun != q.meters.done.Load() {
 					t.Errorf("seed %d, key %s: %+v, %d open", seed, key, m, q.meters.begun-q.meters.done.Load())
 				}
 			}
 		}
+	}
+	if counted != settled {
+		t.Errorf("seed %d: the meters say that %v was settled, want %v", seed, counted, settled)
 	}
 	// b's limiters are those of both meters, so a pays for both.
 	if got, want := int(burst-a.Tokens()+0.5), settled[0]+settled[1]; got != want {

@@ -211,6 +211,7 @@ func (q *Queue) startLocked(w *waiter, h *Holds, at, now time.Time) {
 	if q.up.Start(w.scope, int(w.cost), at, now) {
 		w.wants |= counted
 	}
+	q.tookLocked(int(w.cost))
 }
 
 // grantedLocked fills in what w's caller needs to know, and what predictions with foreign limiters need: their
@@ -279,6 +280,7 @@ func (q *Queue) undoLocked(w *waiter, now time.Time) {
 		q.releaseLocked()
 	}
 	q.up.Undo(w.epoch, w.scope, w.wants&counted != 0, int(w.cost), at, now)
+	q.beyond -= int64(w.cost) - 1
 	q.limits().GiveBack(at, now, int(w.cost))
 	if f := w.flow; f != nil {
 		f.credit += f.share(w.cost)

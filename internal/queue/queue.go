@@ -16,7 +16,8 @@
 //	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
 //	meters.go, holds.go        limits in units of their own, and what an attempt holds of them
 //	slots.go                   calls in flight, of a key and of all
-//	reason.go                  what holds a call that waits, for observers
+//	reason.go, stats.go        what holds a call that waits, and the rest that observers see of a queue:
+//	used.go, totals.go         how much of its limits is used; sums over all keys, dropped ones included
 //	errors.go                  the errors of calls that are ended on this side
 //
 // Units belong to nobody until the moment that their call goes. So leaving the line, pausing it and
@@ -50,6 +51,8 @@ type Queue struct {
 	begun   uint64        // calls
 	retried uint64        // attempts
 	refused uint64        // calls
+	beyond  int64         // units that attempts have taken beyond one each
+	uses    *uses         // what they had taken when somebody looked; nil: nobody has
 	resting atomic.Int64  // calls in their own backoff
 	met     time.Duration // when its first call came, counted from common.base
 	slots   int32         // in-flight slots held

@@ -36,6 +36,8 @@ type sharedLine struct {
 	asking   *Queue             // whose head asks a foreign limiter: it stays the head meanwhile
 	dirty    bool               // the head may be another one now, and has not been looked at
 	settling bool               // settle is at work: a queue that it advances must not begin it again
+	uses     *uses              // what the calls of all keys had taken when somebody looked
+	used     float64            // units a second, as of the last look
 }
 
 // newSharedLine returns an empty line before l, which may be nil, and so many slots; 0: there is no bound.
@@ -43,7 +45,7 @@ func newSharedLine(l *limit.Set, slots int) *sharedLine {
 	if l == nil {
 		l = new(limit.Set)
 	}
-	s := &sharedLine{limits: l, most: slots, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}}
+	s := &sharedLine{limits: l, most: slots, entries: map[*Queue]*waiter{}, queues: map[*waiter]*Queue{}, waiting: tally{}, uses: newUses(0)}
 	s.flows = flows{}
 	return s
 }

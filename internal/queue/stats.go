@@ -35,7 +35,7 @@ func (q *Queue) Stats() Stats {
 	now := time.Now()
 	sent, throttled := q.up.Counts()
 	s := Stats{
-		InFlight: int(q.slots),
+		InFlight: q.inFlightLocked(),
 		Tokens:   q.limits().Available(now), Limit: q.limits().Rate(),
 		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
@@ -44,13 +44,18 @@ func (q *Queue) Stats() Stats {
 		s.Reason, s.Until = q.headHeldLocked(now)
 		s.Oldest = q.oldestLocked()
 	}
-	if under := q.underLocked(); !q.common.slotted() && under > 0 {
-		s.InFlight = under
-	}
 	if c := q.up.Closing(now); !c.Over {
 		s.Cause, s.ClosedFor = string(c.Cause), c.Left
 	}
 	return s
+}
+
+// inFlightLocked counts the slots held, or without a bound the attempts that are under way.
+func (q *Queue) inFlightLocked() int {
+	if under := q.underLocked(); under > 0 && !q.common.slotted() {
+		return under
+	}
+	return int(q.slots)
 }
 
 // underLocked counts the attempts that are under way.

@@ -35,6 +35,7 @@ type Table struct {
 	recent   *entry                 // that of the last call; nil if it was dropped
 	metered  atomic.Pointer[Meters] // the last ones that a call did not know of; their key may be gone, see Call.Metered
 	dropped  dropped                // what the limiters of keys that were dropped had spent
+	gone     counts                 // of keys that were dropped
 	accesses uint
 	most     int // maxKeys, but in tests
 }
@@ -167,6 +168,7 @@ func (t *Table) evictLocked(now time.Time) {
 // moves, so it costs the same with 65,536 keys.
 func (t *Table) dropLocked(place int) {
 	e, last := t.order[place], len(t.order)-1
+	t.gone.add(e.queue.countsLocked())
 	t.order[place] = t.order[last]
 	t.order[last] = nil
 	t.order = t.order[:last]
@@ -196,17 +198,6 @@ func (t *Table) Get(key string) *Queue {
 		return &e.queue
 	}
 	return nil
-}
-
-// All returns the queues of all keys.
-func (t *Table) All() []*Queue {
-	t.common.mu.Lock()
-	defer t.common.mu.Unlock()
-	all := make([]*Queue, len(t.order))
-	for i, e := range t.order {
-		all[i] = &e.queue
-	}
-	return all
 }
 
 // Add makes the queue of a key, whose calls pay l, unless there is one.
