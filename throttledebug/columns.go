@@ -11,7 +11,7 @@ import (
 //
 // An example: a row of a key that waits behind a pause has the cells
 //
-//	github, api.github.com, 3, 1.2 s, 0, 4,180, 0, 0, 0, 10, 10/s, "paused, 48 s", "gate:paused, 48 s"
+//	github, api.github.com, 3, 1.2 s, 0, 4,180, 0, 0, 0, 10, 10/s, 0 %, "paused, 48 s", "gate:paused, 48 s"
 //
 // Cells are words, not numbers, because they are written in one place for the page and for the script. The script
 // gets about 90 bytes a row, where an object with a name for each field would take 250.
@@ -55,6 +55,9 @@ var columns = []column{
 	{id: "limit", title: "Limit", help: "the slowest configured limit", wide: true, up: true,
 		compare: func(a, b *row, _ time.Time) int { return cmp.Compare(a.Limit, b.Limit) },
 		cell:    func(r *row, _ time.Time) string { return known(pace, r.limit) }},
+	{id: "used", title: "Used", help: "how much of a limit is used: of the one of which it is most", wide: true,
+		compare: func(a, b *row, _ time.Time) int { return compareUsed(a, b) },
+		cell:    func(r *row, _ time.Time) string { return known(percent, r.used) }},
 	{id: "gate", title: "Gate", help: "closed: no call goes, for how long, and why", text: true,
 		compare: func(a, b *row, _ time.Time) int {
 			return cmp.Or(compareTrue(a.closed(), b.closed()), cmp.Compare(b.ClosedFor, a.ClosedFor))
@@ -93,7 +96,7 @@ func compareTrue(a, b bool) int {
 	return 1
 }
 
-// columnOf returns the column with that id, or nil: ids come from queries. There are 13, so it looks at each.
+// columnOf returns the column with that id, or nil: ids come from queries. There are 14, so it looks at each.
 func columnOf(id string) *column {
 	for i := range columns {
 		if columns[i].id == id {

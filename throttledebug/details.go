@@ -34,9 +34,10 @@ type details struct {
 	Why   string      `json:"why"`
 	Facts [][2]string `json:"facts,omitzero"`
 
-	// The lines of the small tables: what was learned, and whose calls wait.
+	// The lines of the small tables: what was learned, whose calls wait, and how full the limits are.
 	Learned [][]string `json:"learned,omitzero"`
 	Flows   [][]string `json:"flows,omitzero"`
+	Limits  [][]string `json:"limits,omitzero"`
 
 	// Fleet are facts of the Transport's Limiter, if several processes share it.
 	Fleet [][2]string `json:"fleet,omitzero"`
@@ -87,7 +88,7 @@ func (s *sample) detailsOf(v view) *details {
 	for _, l := range r.Learned[:min(maxLearned, len(r.Learned))] {
 		d.Learned = append(d.Learned, learned(l))
 	}
-	d.Flows = flows(r.Flows)
+	d.Flows, d.Limits = flows(r.Flows), limits(r)
 	if f, ok := s.fleets[r.name]; ok {
 		d.Fleet = fleetFacts(f)
 	}
@@ -131,6 +132,7 @@ func facts(r *row, at time.Time) [][2]string {
 		{"Gate", gate(r)},
 		{"Tokens", known(decimal, r.tokens)},
 		{"Limit", known(pace, r.limit)},
+		{"Used", known(percent, r.used)},
 		{"Sent", count(r.Sent)},
 		{"Throttled", count(r.Throttled)},
 		{"Retried", count(r.Retried)},

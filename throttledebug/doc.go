@@ -30,28 +30,31 @@
 //	limit=10           at most 10 keys; in state.json only, the others show at most 100
 //
 // The columns are name (the Transport's), key, waiting, oldest, in_flight, sent, throttled, retried, refused, tokens,
-// limit, gate and held: those of throttle.KeyStats. Counts are since the key was made, so those of a key that was
-// dropped begin anew.
+// limit, used, gate and held: those of throttle.KeyStats. used is the Utilization of the limit of which it is most; the
+// details have it of each limit. Counts are since the key was made, so those of a key that was dropped begin anew; the
+// total of a Transport in state.json does not.
 //
 // # state.json
 //
 //	{"time": "2026-05-04T12:00:00.5Z", "transports": [
-//	  {"name": "github", "keys": [
+//	  {"name": "github", "total": {"sent": 98112, "throttled": 3, "retried": 5, "refused": 0}, "keys": [
 //	    {"key": "api.github.com", "waiting": 3, "sent": 4180, "tokens": 0.4, "limit": 10,
 //	     "reason": "limit", "until": "2026-05-04T12:00:00.56Z",
-//	     "learned": [{"source": "X-Ratelimit-Limit", "limit": 5000, "remaining": 820, "reset": 1740}]}]}]}
+//	     "learned": [{"source": "X-Ratelimit-Limit", "limit": 5000, "remaining": 820, "reset": 1740}],
+//	     "limits": [{"reason": "limit", "limit": 10, "size": 5, "available": 0.4, "utilization": 0.98}]}]}]}
 //
-// Fields are named after those of throttle.KeyStats and throttle.Learned: in_flight is InFlight. Lengths of time are
+// Fields are named after those of throttle.KeyStats and what is in it: in_flight is InFlight. Lengths of time are
 // in seconds, moments in RFC 3339, and rates in units per second. What is unset, unknown or unlimited is left out. So
-// are counts and lengths of time that are 0, but for waiting and sent; tokens, limit, remaining, reset and rate stay
-// when they are 0. A Transport that is nil has an error. One whose Limiter is a fleet.Limiter has its fleet.Stats as
+// are counts and lengths of time that are 0, but for waiting and sent; tokens, limit, remaining, reset, rate and all of
+// limits, meters and total stay when they are 0. A Transport that is nil has an error. One whose Limiter is a fleet.Limiter has its fleet.Stats as
 // fleet, with lengths of time in nanoseconds.
 //
 // # Cost
 //
 // Nothing is counted for the page, and no goroutine is started: while nobody looks it costs nothing. While somebody
 // does, all keys are read once a second, for all who look: about 4 ms for 10,000 keys. An event has at most 32 KiB.
-// At most 8 streams are open; one more gets 503. A reader that is too slow for 10 seconds loses its stream.
+// At most 8 streams are open; one more gets 503. A reader that is too slow for 10 seconds loses its stream, or
+// the rest of state.json, where each Transport has 10 seconds, whatever the WriteTimeout of the server is.
 // http.Server.Shutdown waits for open streams as for any request; Close ends them.
 //
 // # Safety

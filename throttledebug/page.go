@@ -42,7 +42,7 @@ type screen struct {
 	// Chosen are the details of the chosen key, nil if none is chosen; Heads are the headings of the small tables in
 	// them, and Close is the link that chooses none.
 	Chosen *details
-	Heads  [2][]string
+	Heads  [3][]string
 	Close  string
 
 	// Single is one Transport: its name need not be repeated in each row. Controls: there are buttons.
@@ -91,7 +91,7 @@ func (p *page) screen(s *sample, v view) *screen {
 	c := &screen{
 		Title: "throttle", Totals: s.totals.String(), At: s.at.UTC().Format("15:04:05 UTC"), Problems: s.problems(),
 		View: v, Search: v.search, Sort: v.sorted(), Empty: s.empty(v), Range: rangeOf(v.from, len(rows), found),
-		Chosen: s.detailsOf(v), Heads: [2][]string{learnedHead, flowsHead}, Close: v.choose("", "").link(),
+		Chosen: s.detailsOf(v), Heads: [3][]string{learnedHead, flowsHead, limitsHead}, Close: v.choose("", "").link(),
 		Single: len(s.names) == 1, Controls: p.controls,
 	}
 	for i := range columns {
@@ -142,7 +142,7 @@ func lineOf(r *row, v view, at time.Time) line {
 	for i, text := range cells {
 		class := columns[i].class()
 		switch text {
-		case "0", none, "open":
+		case "0", "0 %", none, "open":
 			class += " quiet"
 		}
 		if columns[i].id == "gate" && r.closed() {

@@ -194,8 +194,9 @@ func TestState(t *testing.T) {
 		tr.Pause("b.test", 90*time.Second)
 		h := throttledebug.Handler(map[string]*throttle.Transport{"api": tr, "nil": nil})
 		want := `{"time":"2000-01-01T00:00:00Z","transports":[` +
-			`{"name":"api","keys":[` +
-			`{"key":"a.test","waiting":0,"sent":2,"limit":10,"tokens":3,"learned":[{"source":"Ratelimit","name":"day","unit":"requests","limit":5000,"remaining":4180,"window":86400,"reset":3600}]},` +
+			`{"name":"api","total":{"sent":2,"throttled":0,"retried":0,"refused":0},"keys":[` +
+			`{"key":"a.test","waiting":0,"sent":2,"limit":10,"tokens":3,"learned":[{"source":"Ratelimit","name":"day","unit":"requests","limit":5000,"remaining":4180,"window":86400,"reset":3600}],` +
+			`"limits":[{"reason":"limit","limit":10,"size":5,"available":3,"utilization":0.02}]},` +
 			`{"key":"b.test","waiting":0,"sent":0,"cause":"paused","closed_for":90}]},` +
 			`{"name":"nil","error":"the Transport is nil","keys":[]}]}`
 		w := get(h, "/state.json?sort=key")

@@ -43,6 +43,10 @@ type keyState struct {
 	ClosedFor float64 `json:"closed_for,omitzero"`
 
 	Learned []learnedState `json:"learned,omitzero"`
+
+	// How full each limit of this module is that holds the key's calls, and what meters have settled.
+	Limits []limitState `json:"limits,omitzero"`
+	Meters []meterState `json:"meters,omitzero"`
 }
 
 // learnedState is one limit that was learned. "remaining": 0 is something else than nothing said of what remains.
@@ -69,12 +73,17 @@ type transportState struct {
 	Name  string       `json:"name"`
 	Error string       `json:"error,omitzero"`
 	Fleet *fleet.Stats `json:"fleet,omitzero"`
+	Total *totalState  `json:"total,omitzero"`
 	Keys  []keyState   `json:"keys"`
 }
 
 // state serves /state.json. It writes one Transport after the other, because 10,000 keys take some megabytes. Keys are
 // in the order of the query, which limit cuts short over all Transports together: with sort=throttled&limit=5 a program
 // gets the five worst keys, each below its Transport, and the other Transports with no keys.
+//
+// Each Transport has a deadline of its own, as events have, because a server's WriteTimeout counts from the beginning of
+// the request. An example: 10,000 keys are 4 MB. A reader that takes them in 8 s gets all; one that stops reading is
+// left after 10 s, and what was not written is lost: its JSON has no end.
 func (p *page) state(w http.ResponseWriter, r *http.Request) {
 	s, v := p.board.now(), parseView(r.URL.Query())
 	most := len(s.rows)
@@ -88,13 +97,14 @@ func (p *page) state(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriter(w)
+	deadline := http.NewResponseController(w)
 	defer out.Flush()
 	out.WriteString(`{"time":"` + s.at.UTC().Format(time.RFC3339Nano) + `","transports":[`)
 	for i, name := range s.names {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		t := transportState{Name: name, Keys: by[name]}
+		t := transportState{Name: name, Total: totalsOf(p.board.transports[name]), Keys: by[name]}
 		if t.Keys == nil {
 			t.Keys = []keyState{}
 		}
@@ -105,7 +115,11 @@ func (p *page) state(w http.ResponseWriter, r *http.Request) {
 			t.Fleet = &f
 		}
 		out.WriteByte('\n')
-		out.Write(encode(t))
+		text := encode(t)
+		deadline.SetWriteDeadline(time.Now().Add(patience))
+		if _, err := out.Write(text); err != nil {
+			return
+		}
 	}
 	out.WriteString("\n]}\n")
 }
@@ -121,6 +135,7 @@ func keyStateOf(r *row) keyState {
 	for _, l := range r.Learned {
 		k.Learned = append(k.Learned, learnedStateOf(l))
 	}
+	k.addLimits(r)
 	return k
 }
 

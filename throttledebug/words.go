@@ -8,7 +8,7 @@ import (
 )
 
 // This file turns values into words, the same for the page without script and for the events. The words are English, as
-// the errors of the library are, and short, because a row has 13 of them.
+// the errors of the library are, and short, because a row has 14 of them.
 
 // none stands for a value that there is not.
 const none = "–"

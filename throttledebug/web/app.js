@@ -95,7 +95,7 @@
     return row;
   }
 
-  const quiet = new Set(["0", "–", "open"]);
+  const quiet = new Set(["0", "0 %", "–", "open"]);
 
   function showRow(row, cells) {
     cells.forEach((text, i) => {
@@ -137,6 +137,7 @@
     pairs(byId("facts"), chosen.facts || []);
     pairs(byId("fleet"), chosen.fleet || []);
     byId("fleet-part").hidden = !chosen.fleet;
+    lines(byId("limits"), chosen.limits || []);
     lines(byId("learned"), chosen.learned || []);
     lines(byId("flows"), chosen.flows || []);
     for (const controls of document.querySelectorAll(".controls")) {
