@@ -1,6 +1,7 @@
 package throttletest
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -136,6 +137,36 @@ func Discord(h http.Header, states []State, now time.Time) {
 	trio(h, "X-Ratelimit-", q, strconv.FormatFloat(float64(reset.UnixMilli())/1000, 'f', 3, 64))
 	h.Set("X-Ratelimit-Reset-After", strconv.FormatFloat(q.Reset.Seconds(), 'f', 3, 64))
 	h.Set("X-Ratelimit-Bucket", q.Name)
+}
+
+// OpenAI writes X-RateLimit-Limit, -Remaining and -Reset of each limit, with its Name at the end; "" is "requests".
+//
+//	X-RateLimit-Limit-Tokens: 100
+//	X-RateLimit-Remaining-Tokens: 60
+//	X-RateLimit-Reset-Tokens: 12.5s
+func OpenAI(h http.Header, states []State, _ time.Time) {
+	for _, q := range states {
+		name := "-" + cmp.Or(q.Name, "requests")
+		h.Set("X-Ratelimit-Limit"+name, strconv.Itoa(q.Limit))
+		h.Set("X-Ratelimit-Remaining"+name, strconv.Itoa(q.Remaining))
+		h.Set("X-Ratelimit-Reset"+name, q.Reset.Round(time.Millisecond).String())
+	}
+}
+
+// Anthropic writes the same in its own way: the moment at which the limit will be whole, and what remains of tokens to the nearest
+// thousand, which may be more than there is.
+//
+//	Anthropic-RateLimit-Output-Tokens-Limit: 80000
+//	Anthropic-RateLimit-Output-Tokens-Remaining: 61000
+//	Anthropic-RateLimit-Output-Tokens-Reset: 2023-11-14T22:13:33Z
+func Anthropic(h http.Header, states []State, now time.Time) {
+	for _, q := range states {
+		name := "Anthropic-Ratelimit-" + cmp.Or(q.Name, "requests")
+		if strings.HasSuffix(name, "tokens") {
+			q.Remaining = (q.Remaining + 500) / 1000 * 1000
+		}
+		trio(h, name+"-", q, now.Add(q.Reset+time.Second-1).UTC().Format(time.RFC3339))
+	}
 }
 
 // tightest returns the state with the smallest share left.

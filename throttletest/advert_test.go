@@ -33,6 +33,11 @@ func TestDialects(t *testing.T) {
 			"X-RateLimit-Reset": "1768046404", "X-RateLimit-Resource": ""}},
 		"discord": {throttletest.Discord, map[string]string{"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "7", "X-RateLimit-Reset": "1768046403.100",
 			"X-RateLimit-Reset-After": "2.800", "X-RateLimit-Bucket": ""}},
+		"openai": {throttletest.OpenAI, map[string]string{"X-RateLimit-Limit-Requests": "100", "X-RateLimit-Remaining-Requests": "7", "X-RateLimit-Reset-Requests": "2.8s",
+			"X-RateLimit-Limit-Slow": "1000", "X-RateLimit-Remaining-Slow": "900", "X-RateLimit-Reset-Slow": "50s"}},
+		"anthropic": {throttletest.Anthropic, map[string]string{"Anthropic-RateLimit-Requests-Limit": "100", "Anthropic-RateLimit-Requests-Remaining": "7",
+			"Anthropic-RateLimit-Requests-Reset": "2026-01-10T12:00:04Z", "Anthropic-RateLimit-Slow-Limit": "1000", "Anthropic-RateLimit-Slow-Remaining": "900",
+			"Anthropic-RateLimit-Slow-Reset": "2026-01-10T12:00:51Z"}},
 	} {
 		for _, order := range [][]throttletest.State{states, {states[1], states[0]}} {
 			h := http.Header{}

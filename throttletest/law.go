@@ -26,6 +26,7 @@ type Account struct {
 type law interface {
 	ready(at time.Duration, n int) time.Duration // the first moment, at or later, at which n units are free
 	take(at time.Duration, n int)                // charges n units, whether they are free or not
+	settle(at, charged time.Duration, n int)     // charges n units more, or -n less, for what was charged at that moment
 	set(at time.Duration, n int)                 // from now on the limit is n
 	state(at time.Duration) State
 }

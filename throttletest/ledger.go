@@ -29,7 +29,8 @@ type Arrival struct {
 	Status     int           // of the answer, 200 whatever the Handler says; 0: none
 	RetryAfter time.Duration // in the answer; 0: none
 	Limit      int           // index of the Limit that throttled it, of several the one with the longest wait; -1: none
-	Units      []int         // what each Limit has charged, by its index; not to be changed
+	Units      []int         // what each Limit has charged so far, by its index; not to be changed
+	Done       time.Duration // when its Work ends; 0: it was not admitted
 
 	Client, Call       string // who sent it, for which call; see Server.Identify
 	Attempt            int    // 1 is the first of its Call; 0: its Call is ""

@@ -43,6 +43,11 @@ type Limit struct {
 	Key   func(*http.Request) string // each key has a limit of its own, say each credential; nil: one for all
 	Cost  func(*http.Request) int    // its units; nil: 1; 0 and less: it is not counted. More than N or Burst is never admitted
 
+	// Settle is asked as these are, of limits whose costs are known afterwards, and replaces Cost when the Server's Work is done:
+	// then Cost is what is held until that, and with a Cost of 0 a request is admitted while one unit is free. Nil: Cost is right.
+	Settle  func(*http.Request) int
+	Streams bool // the difference is charged evenly over the Work, and not at its end
+
 	Changes []Change // of N, in order of time
 }
 

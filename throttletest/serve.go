@@ -84,7 +84,7 @@ func read(req *http.Request) (x *exchange, err error) {
 // Each function finds the body whole, whatever the one before has read of it.
 func (x *exchange) request() *http.Request {
 	if !x.copied {
-		x.req, x.copied = x.req.WithContext(x.req.Context()), true
+		x.req, x.copied = x.req.WithContext(context.WithValue(x.req.Context(), exchangeKey{}, x)), true
 		x.req.Method, x.req.Host = x.Method, x.Host
 	}
 	x.req.Body = http.NoBody
@@ -122,29 +122,57 @@ func (s *Server) exchange(x *exchange, w http.ResponseWriter) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	handled := x.Verdict == Admitted && s.Handler != nil
-	if handled {
-		if err := sleep(ctx, x.work); err != nil {
-			return err
-		}
-		s.describe(x, w.Header())
-		s.Handler.ServeHTTP(w, x.request())
-		x.work = 0
+	if x.Verdict == Admitted && s.Handler != nil {
+		return s.handle(x, w)
 	}
 	if err := sleep(ctx, x.work+x.back); err != nil {
 		return err
 	}
-	s.locked(func() { x.Answered = time.Since(s.start) })
+	s.answered(x)
 	if x.fault != nil && x.fault.Err != nil {
 		return x.fault.Err
 	}
-	if !handled {
-		s.describe(x, w.Header())
-		w.WriteHeader(x.Status)
-		if x.Verdict == Throttled {
-			_, _ = io.WriteString(w, s.Body) // fails only if the client has left
+	s.describe(x, w.Header())
+	w.WriteHeader(x.Status)
+	if x.Verdict == Throttled {
+		_, _ = io.WriteString(w, s.Body) // fails only if the client has left
+	}
+	return nil
+}
+
+// answered notes that the caller has its answer now, or the beginning of one that streams.
+func (s *Server) answered(x *exchange) {
+	s.locked(func() { x.Answered = time.Since(s.start) })
+}
+
+// handle lets the Handler answer an admitted request.
+func (s *Server) handle(x *exchange, w http.ResponseWriter) error {
+	ctx, work := x.req.Context(), x.work
+	var r *recorder
+	if s.Stream {
+		var flushed bool
+		if r, flushed = s.stream(x, w); flushed {
+			work = 0
 		}
 	}
+	if err := sleep(ctx, work); err != nil {
+		return err
+	}
+	if !s.Stream {
+		s.describe(x, w.Header())
+		s.Handler.ServeHTTP(w, x.request())
+	}
+	if err := sleep(ctx, x.back); err != nil {
+		return err
+	}
+	s.answered(x)
+	switch {
+	case r == nil:
+		return nil
+	case len(r.marks) > 0:
+		return s.play(x, r, w)
+	}
+	r.repeat(w)
 	return nil
 }
 
@@ -196,36 +224,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A recorder is the http.ResponseWriter of RoundTrip.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-// Header returns what becomes the header of the response.
-func (r *recorder) Header() http.Header { return r.header }
-
-// Flush does nothing: the caller gets the answer as a whole.
-func (r *recorder) Flush() {}
-
-// WriteHeader keeps the first status that is final.
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && isStatus(status) {
-		r.status = status
-	}
-}
-
-// Write keeps p.
-func (r *recorder) Write(p []byte) (int, error) {
-	r.WriteHeader(http.StatusOK)
-	return r.body.Write(p)
-}
-
 // response returns what net/http's client makes of such an answer.
 func (r *recorder) response(req *http.Request) *http.Response {
 	r.WriteHeader(http.StatusOK)
-	r.header.Set("Content-Length", strconv.Itoa(r.body.Len()))
+	if r.parts == nil {
+		r.header.Set("Content-Length", strconv.Itoa(r.body.Len()))
+	}
 	resp := &http.Response{
 		StatusCode: r.status, Status: strconv.Itoa(r.status) + " " + http.StatusText(r.status),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -233,6 +237,9 @@ func (r *recorder) response(req *http.Request) *http.Response {
 	}
 	if r.body.Len() > 0 && req.Method != http.MethodHead {
 		resp.Body = &body{left: &r.body}
+	}
+	if r.parts != nil {
+		resp.Body, resp.ContentLength = r.parts, -1
 	}
 	return resp
 }

@@ -28,6 +28,10 @@ type Server struct {
 	Work    Span         // from the arrival of an admitted request until it is done
 	Handler http.Handler // answers what is admitted, after Work; nil: 200 without a body
 
+	// Stream lets the answers begin at once that the Handler flushes: the parts between its calls of Flush come evenly over
+	// Work, the last one at its end. The Handler itself must not take time.
+	Stream bool
+
 	// What a throttled request is answered.
 	Status     int           // 0: 429
 	Body       string        // "": none
@@ -45,10 +49,12 @@ type Server struct {
 
 	mu       sync.Mutex
 	start    time.Time // zero: not begun
+	launched uint64    // requests
 	err      error     // what is wrong with the fields
 	rng      *rand.Rand
 	accounts []*Account
 	due      []*exchange // what is on its way here or at work, the next one last
+	streams  []*exchange // what is at work and charged meanwhile
 	attempts map[string]int
 	ledger   []*Arrival
 	socket   socket // of Start
@@ -150,6 +156,7 @@ func (s *Server) check() error {
 type exchange struct {
 	*Arrival               // what the Ledger says
 	req      *http.Request // see request
+	number   uint64        // of the requests in the order of their coming
 	body     []byte
 	copied   bool // req is a copy
 
@@ -169,10 +176,15 @@ type charge struct {
 	index int // of the Limit
 	key   string
 	units int
+
+	final, corrected int // of a Limit with Settle: what it comes to, and by how much it has been corrected
 }
 
-// ends reports whether it is over when the work is.
-func (c charge) ends() bool { return c.limit.Kind == InFlight }
+// flies reports whether it is over when the work is.
+func (c charge) flies() bool { return c.limit.Kind == InFlight }
+
+// lasts reports whether the end of the work changes it.
+func (c charge) lasts() bool { return c.flies() || c.settles() }
 
 // launch asks the functions of the limits and faults that are in force about a request, and sends it on its way.
 //
@@ -181,13 +193,17 @@ func (c charge) ends() bool { return c.limit.Kind == InFlight }
 // random ways are drawn.
 func (s *Server) launch(x *exchange) (err error) {
 	var accounts []*Account
-	s.locked(func() { err, accounts, x.faults = s.beginLocked(), s.accounts, slices.Clone(s.Faults) })
+	s.locked(func() {
+		err, accounts, x.faults = s.beginLocked(), s.accounts, slices.Clone(s.Faults)
+		s.launched++
+		x.number = s.launched
+	})
 	if err != nil {
 		return err
 	}
 	x.Units, x.charges = make([]int, len(accounts)), make([]charge, 0, len(accounts))
 	for i, a := range accounts {
-		l, c := &a.limit, charge{a, i, "", 1}
+		l, c := &a.limit, charge{Account: a, index: i, units: 1}
 		if l.Match != nil && !l.Match(x.request()) {
 			continue
 		}
@@ -196,6 +212,9 @@ func (s *Server) launch(x *exchange) (err error) {
 		}
 		if l.Cost != nil {
 			c.units = max(0, l.Cost(x.request()))
+		}
+		if c.settles() {
+			c.final = max(0, l.Settle(x.request()))
 		}
 		x.charges = append(x.charges, c)
 	}
@@ -235,16 +254,15 @@ func (s *Server) pushLocked(x *exchange, at time.Duration) {
 func (s *Server) settleLocked(now time.Duration) {
 	for n := len(s.due) - 1; n >= 0 && s.due[n].due <= now; n = len(s.due) - 1 {
 		x := s.due[n]
+		s.streamLocked(x.due)
 		s.due[n], s.due = nil, s.due[:n]
 		if x.atWork {
-			for _, c := range x.charges {
-				c.done(x.due, c.key, c.units)
-			}
-		} else if s.judgeLocked(x); x.Verdict == Admitted && slices.ContainsFunc(x.charges, charge.ends) {
-			x.atWork = true
-			s.pushLocked(x, x.At+x.work)
+			s.doneLocked(x)
+		} else if s.judgeLocked(x); x.Verdict == Admitted && slices.ContainsFunc(x.charges, charge.lasts) {
+			s.workLocked(x)
 		}
 	}
+	s.streamLocked(now)
 }
 
 // judgeLocked decides about x and notes it.
@@ -281,8 +299,8 @@ func (s *Server) judgeLocked(x *exchange) {
 func (s *Server) askLocked(x *exchange) {
 	ready := x.At
 	for _, c := range x.charges {
-		if c.units > 0 {
-			if r := c.of(x.At, c.key).ready(x.At, c.units); r > ready {
+		if n := c.wants(); n > 0 {
+			if r := c.of(x.At, c.key).ready(x.At, n); r > ready {
 				ready, x.Limit = r, c.index
 			}
 		}
@@ -290,6 +308,7 @@ func (s *Server) askLocked(x *exchange) {
 	switch {
 	case ready == x.At:
 		x.work = s.Work.draw(s.rng)
+		x.Done = x.At + x.work
 	case s.RetryAfter >= 0:
 		x.RetryAfter = s.RetryAfter
 	case ready == Never:
@@ -303,7 +322,7 @@ func (s *Server) askLocked(x *exchange) {
 	advertise := s.Advertise.due(x.Verdict, len(s.ledger))
 	for _, c := range x.charges {
 		l := c.of(x.At, c.key)
-		if x.Verdict == Admitted || c.limit.CountThrottled && !c.ends() {
+		if x.Verdict == Admitted || c.limit.CountThrottled && !c.flies() {
 			x.Units[c.index] = c.units
 			l.take(x.At, c.units)
 		}
