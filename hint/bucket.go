@@ -7,22 +7,19 @@ import (
 )
 
 // This file tells buckets of one name apart. Discord names a bucket by a hash, which is that of a route: all channels
-// have the same for their messages, and each has its own quota.
+// have the same for their messages, and each has its own quota. Which part of the path tells them apart is in the
+// host's row (Dialect.Majors).
 
-// majors are the segments of a path whose next one is a major parameter: buckets of one name are counted apart
-// for each of its values (discord.com/developers/docs/topics/rate-limits, Header Format).
-var majors = [...]string{"channels", "guilds", "webhooks"}
-
-// nameBucket adds the major parameter of the request's path to the name of the bucket: the bucket abcd of
-// /api/v10/channels/7/messages becomes "abcd 7", which has nothing to do with the one of channel 8.
-func (r *reader) nameBucket(resp *http.Response) {
-	if resp.Request == nil || resp.Request.URL == nil {
+// nameBucket adds the major parameter of the request's path to the name of the bucket. With "channels" in majors the
+// bucket abcd of /api/v10/channels/7/messages becomes "abcd 7", which has nothing to do with the one of channel 8.
+func (r *reader) nameBucket(resp *http.Response, majors []string) {
+	if len(majors) == 0 || r.bucket == "" || resp.Request == nil || resp.Request.URL == nil {
 		return
 	}
 	for path := resp.Request.URL.Path; path != ""; {
 		segment, rest, _ := strings.Cut(path, "/")
 		path = rest
-		if !slices.Contains(majors[:], segment) {
+		if !slices.Contains(majors, segment) {
 			continue
 		}
 		id, _, _ := strings.Cut(rest, "/")

@@ -63,6 +63,11 @@ type Dialect struct {
 	// it, and is about the whole host ([Hint].Global).
 	Global bool
 
+	// Majors are segments of a path whose next one belongs to the name of the bucket in X-RateLimit-Bucket. With
+	// "channels" the bucket abcd of /channels/7/messages is "abcd 7", and not that of channel 8. nil: the name
+	// stands as it is. The first row of the host that has Majors counts.
+	Majors []string
+
 	// Body makes the Parser look into JSON bodies of this host; see [Parser].
 	Body bool
 

@@ -136,25 +136,29 @@ func TestGlobal(t *testing.T) {
 	}
 }
 
-// Buckets of one name are apart for each channel, guild and webhook.
+// Buckets of one name are apart for each channel, guild and webhook of Discord's, and on other hosts by what a row says.
 func TestBucketsOfMajorParameters(t *testing.T) {
 	long := strings.Repeat("x", 70)
-	for _, tt := range []struct{ path, bucket, want string }{
-		{"/api/v10/channels/7/messages", "b", "b 7"},
-		{"/channels/8", "b", "b 8"},
-		{"/api/guilds/9/members/7", "b", "b 9"},
-		{"/webhooks/3/secret", "b", "b 3"},
-		{"/users/@me", "b", "b"},
-		{"/users/@me/channels", "b", "b"},
-		{"/users/@me/channels/", "b", "b"},
-		{"", "b", "b"},
-		{"/channels/7", long, long[:32] + " 7"},
-		{"/channels/" + long, "b", "b " + long[:62]},
+	p := Parser{Dialects: []Dialect{{Host: "proxy.test"}, {Host: "proxy.test", Majors: []string{"shops"}}, {Host: "*discord.com", Used: "X-Quota"}}}
+	for _, tt := range []struct{ host, path, bucket, want string }{
+		{"discord.com", "/api/v10/channels/7/messages", "b", "b 7"},
+		{"canary.discordapp.com", "/channels/8", "b", "b 8"},
+		{"discord.com", "/api/guilds/9/members/7", "b", "b 9"},
+		{"discord.com", "/webhooks/3/secret", "b", "b 3"},
+		{"discord.com", "/users/@me", "b", "b"},
+		{"discord.com", "/users/@me/channels", "b", "b"},
+		{"discord.com", "/users/@me/channels/", "b", "b"},
+		{"discord.com", "", "b", "b"},
+		{"discord.com", "/channels/7", long, long[:32] + " 7"},
+		{"discord.com", "/channels/" + long, "b", "b " + long[:62]},
+		{"a.test", "/channels/7/messages", "b", "b"},
+		{"proxy.test", "/shops/7/channels/8", "b", "b 7"},
+		{"proxy.test", "/channels/8", "b", "b"},
 	} {
 		resp := response(429, headerOf("X-RateLimit-Bucket: "+tt.bucket, "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 1"))
-		resp.Request = &http.Request{URL: &url.URL{Scheme: "https", Host: "discord.com", Path: tt.path}}
-		if h := Parse(resp, noon); h.Scope != tt.want || len(h.Quotas) != 1 || h.Quotas[0].Name != tt.want {
-			t.Errorf("%s: %+v, want %q", tt.path, h, tt.want)
+		resp.Request = &http.Request{URL: &url.URL{Scheme: "https", Host: tt.host, Path: tt.path}}
+		if h := p.Parse(resp, noon); h.Scope != tt.want || len(h.Quotas) != 1 || h.Quotas[0].Name != tt.want {
+			t.Errorf("%s%s: %+v, want %q", tt.host, tt.path, h, tt.want)
 		}
 	}
 }

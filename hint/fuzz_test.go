@@ -214,7 +214,7 @@ func TestAnyResponse(t *testing.T) {
 		"Sat, 10 Jan 2026 12:00:00 GMT", "2026-01-10T12:01:00Z", strings.Repeat(`"x";r=1,`, 50) + `"y";r=2`,
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	hosts := []string{"", "www.strava.com", "api.datadoghq.com", "x.myshopify.com"}
+	hosts := []string{"", "www.strava.com", "api.datadoghq.com", "x.myshopify.com", "discord.com"}
 	for range 20_000 {
 		h := http.Header{}
 		for range rnd.IntN(12) {

@@ -218,6 +218,7 @@ func (p *Parser) read(resp *http.Response, now time.Time, body bool, h *Hint) {
 		l.collect(resp.Header)
 	}
 	refusal, gateway := false, false // a row says so of this status; has Global
+	var majors []string              // of the first row that has any
 	for _, rows := range [...][]Dialect{p.Dialects, vendors} {
 		for i := range rows {
 			d := &rows[i]
@@ -234,6 +235,9 @@ func (p *Parser) read(resp *http.Response, now time.Time, body bool, h *Hint) {
 			refusal = refusal || d.Refusal != 0 && d.Refusal == resp.StatusCode
 			body = body || d.Body || len(d.Final) > 0
 			gateway = gateway || d.Global
+			if len(majors) == 0 {
+				majors = d.Majors
+			}
 		}
 	}
 	r.clock.wait = h.RetryAfter
@@ -241,9 +245,7 @@ func (p *Parser) read(resp *http.Response, now time.Time, body bool, h *Hint) {
 	if body {
 		r.look(resp, p, h, fresh)
 	}
-	if r.bucket != "" {
-		r.nameBucket(resp)
-	}
+	r.nameBucket(resp, majors)
 	r.global = r.global || gateway && r.n == 0 && r.bucket == ""
 	r.conclude(resp.StatusCode, refusal, h)
 }

@@ -133,14 +133,18 @@ var vendors = []Dialect{
 	{Host: "api.zoom.us", RetryAfter: "Retry-After"},
 
 	// discord.com/developers/docs/topics/rate-limits, Invalid Request Limit: Cloudflare stops an
-	// address before Discord sees it, by a 429 without any of its fields
-	{Host: "*discord.com", Global: true},
-	{Host: "*discordapp.com", Global: true},
+	// address before Discord sees it, by a 429 without any of its fields; Rate Limits: the buckets
+	// of a route are counted apart by its major parameter
+	{Host: "*discord.com", Global: true, Majors: discordMajors},
+	{Host: "*discordapp.com", Global: true, Majors: discordMajors},
 
 	// linear.app/developers/rate-limiting: throttles with 400; Retry-After as its SDK
 	// reads it, packages/sdk/src/error.ts
 	{Host: "api.linear.app", Refusal: 400, RetryAfter: "Retry-After"},
 }
+
+// discordMajors are the segments before the major parameters of Discord's paths.
+var discordMajors = []string{"channels", "guilds", "webhooks"}
 
 // spent are rows for errors that no wait cures. They stand apart from vendors because only Parsers that look
 // into bodies need them. A code belongs to its host: insufficient_quota means a limit of tokens per minute
