@@ -71,7 +71,7 @@ func (b *Bucket) Wait(ctx context.Context) error {
 	return wait(ctx)
 }
 
-// Allow is AllowN(1).
+// Allow is AllowN(1), for work that is dropped rather than delayed when the limit is reached.
 func (b *Bucket) Allow() bool { return b.AllowN(1) }
 
 // AllowN reports whether n units may be used now, and takes them if so. It returns false for a negative n
@@ -81,11 +81,11 @@ func (b *Bucket) AllowN(n int) bool {
 	return wait == 0 && err == nil
 }
 
-// Adjust implements [Adjuster]: n < 0 gives units back, up to the burst; n > 0 takes more, and may leave a
-// debt.
+// Adjust implements [Adjuster], for calls whose cost is known afterwards: n < 0 gives units back, up to the burst;
+// n > 0 takes more, and may leave a debt.
 func (b *Bucket) Adjust(n int) { b.bucket.Adjust(n) }
 
-// Notify implements [Notifier].
+// Notify implements [Notifier]. Only code that waits for a limiter by itself, without a [Queue], calls it.
 func (b *Bucket) Notify(changed func()) (stop func()) { return b.bucket.Notify(changed) }
 
 // String returns the limit as [ParseLimit] reads it, such as "100/m burst 20".
@@ -98,7 +98,7 @@ func (b *Bucket) Limit() rate.Limit { return b.bucket.Limit() }
 // sleeping callers are re-timed. It panics if NewBucket would.
 func (b *Bucket) SetLimit(limit rate.Limit) { b.bucket.SetLimit(limit) }
 
-// Burst returns the most units that the bucket can hold.
+// Burst returns the most units that the bucket can hold: those that can go at once after a quiet time.
 func (b *Bucket) Burst() int { return b.bucket.Burst() }
 
 // SetBurst changes the burst, in units. Units above a lower burst are lost; a higher one is filled at the

@@ -34,10 +34,11 @@ func (l *Leaky) Take(_ context.Context, n int) (wait time.Duration, err error) {
 	return limit.TakeNow(&l.bucket, n)
 }
 
-// Adjust implements [Adjuster]: n < 0 gives units back, up to one; n > 0 takes more, and may leave a debt.
+// Adjust implements [Adjuster] as [Bucket.Adjust] does: n < 0 gives units back, up to one, if a call has cost less than
+// was taken; n > 0 takes more, and may leave a debt.
 func (l *Leaky) Adjust(n int) { l.bucket.Adjust(n) }
 
-// Notify implements [Notifier].
+// Notify implements [Notifier], as [Bucket.Notify] does, for code without a [Queue].
 func (l *Leaky) Notify(changed func()) (stop func()) { return l.bucket.Notify(changed) }
 
 // String returns the limit as [ParseLimit] reads it, such as "5/s even".

@@ -196,7 +196,7 @@ func (v *LimiterVar) Take(_ context.Context, n int) (wait time.Duration, err err
 	return v.limiter.Take(n)
 }
 
-// Adjust implements [Adjuster] by the limiter that is set.
+// Adjust implements [Adjuster] by the limiter that is set, also for units that another one has granted.
 func (v *LimiterVar) Adjust(n int) { v.limiter.Adjust(n) }
 
 // Notify implements [Notifier]. changed is called also after changes of the limiter that is set.

@@ -42,7 +42,7 @@ type Meter struct {
 	Failures bool
 }
 
-// MeterStats is a snapshot of one meter of a key.
+// MeterStats is a snapshot of one meter of a key, for dashboards: how much is left, and how much is held.
 type MeterStats struct {
 	Name      string     // the meter's
 	Available float64    // units ready now; negative: a debt

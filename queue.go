@@ -139,5 +139,5 @@ type QueueStats struct {
 	Oldest    time.Time      // since when the oldest has waited, at most 1/32 of that time too early; zero: nobody waits
 }
 
-// Stats returns a snapshot of the line, its gate and its limiter.
+// Stats returns a snapshot of the line, its gate and its limiter, for dashboards and logs.
 func (q *Queue) Stats() QueueStats { return QueueStats(q.q.Stats()) }

@@ -82,8 +82,8 @@ const statusOverloaded = 529
 type Verdict int
 
 const (
-	Default Verdict = iota // apply the default rules
-	Final                  // return the response or error to the caller
+	Default Verdict = iota // apply the default rules, as if there were no Check
+	Final                  // return the response or error to the caller, for answers that no retry mends
 	Again                  // send the request again if attempts, body, time and budget allow
 )
 

@@ -217,7 +217,7 @@ func (t *Transport) Predict(key string, n int) time.Duration {
 	return foreseen(q.Predict(n))
 }
 
-// KeyStats is a snapshot of one key of a Transport.
+// KeyStats is a snapshot of one key of a Transport, for dashboards and logs.
 type KeyStats struct {
 	Key        string // as returned by Transport.Key, but at most 256 bytes
 	QueueStats        // of the key's line

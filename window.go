@@ -32,11 +32,11 @@ func (w *FixedWindow) Take(_ context.Context, n int) (wait time.Duration, err er
 	return limit.TakeNow(&w.window, n)
 }
 
-// Adjust implements [Adjuster]: n < 0 gives back units of the open window; n > 0 takes more, and may leave
-// a debt that fills the windows that follow.
+// Adjust implements [Adjuster], for calls whose cost is known afterwards: n < 0 gives back units of the open
+// window; n > 0 takes more, and may leave a debt that fills the windows that follow.
 func (w *FixedWindow) Adjust(n int) { w.window.Adjust(n) }
 
-// Notify implements [Notifier].
+// Notify implements [Notifier], as [Bucket.Notify] does, for code without a [Queue].
 func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.window.Notify(changed) }
 
 // SetLimit changes the window to n units per length per from now on, and re-times sleeping callers. The units
@@ -80,7 +80,7 @@ func (w *SlidingWindow) Take(_ context.Context, n int) (wait time.Duration, err 
 // the rest is remembered longest; n > 0 takes more, and may leave a debt.
 func (w *SlidingWindow) Adjust(n int) { w.window.Adjust(n) }
 
-// Notify implements [Notifier].
+// Notify implements [Notifier], as [Bucket.Notify] does, for code without a [Queue].
 func (w *SlidingWindow) Notify(changed func()) (stop func()) { return w.window.Notify(changed) }
 
 // SetLimit changes the window to n units per length per from now on, and re-times sleeping callers. Units stay

@@ -19,7 +19,7 @@ type Mode int
 const (
 	Share  Mode = iota // use 0.8 · limit ÷ members, from an empty bucket
 	Closed             // nothing: calls wait until the store answers
-	Open               // anything: calls are not limited
+	Open               // anything: calls are not limited, for upstreams that mind less than the callers do
 )
 
 // Options change how a Limiter works. The zero value has the defaults.
@@ -150,7 +150,7 @@ type Stats struct {
 	Alone     uint64        // units used while the store did not answer
 }
 
-// Stats returns a snapshot. It does not ask the store.
+// Stats returns a snapshot, for metrics and to see in Err why a limit goes on alone. It does not ask the store.
 func (l *Limiter) Stats() (s Stats) {
 	l.account.UnderLock(func() { s = l.supply.stats(time.Now()) })
 	return s

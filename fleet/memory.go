@@ -119,7 +119,7 @@ func (m *Memory) Listen(heard func(Pause)) (stop func()) {
 	}
 }
 
-// Breaker returns what the limiters of this store have in common.
+// Breaker returns what the limiters of this store have in common. [New] asks for it; programs do not.
 func (m *Memory) Breaker() *Breaker { return &m.breaker }
 
 // sweepLocked forgets limits that are as new, once a minute.

@@ -74,7 +74,8 @@ func (r Request) Check() error {
 	return nil
 }
 
-// A Reply is what a store grants. All times count from the moment at which the store executed the request.
+// A Reply is what a store grants. All times count from the moment at which the store executed the request. Use it,
+// Run and Mark to write a [Store]; programs that use one have nothing to do with them.
 type Reply struct {
 	Runs    []Run         // at most three; the first has the Need units if they are granted
 	Retry   time.Duration // if Need is not granted: when it is worth asking again
@@ -83,7 +84,8 @@ type Reply struct {
 	Known   Mark          // to be carried to the next request
 }
 
-// A Run is Count units. The k-th (from 0) is dated First + k·Every.
+// A Run is Count units. The k-th (from 0) is dated First + k·Every, and may be used from that moment on. A grant of 50
+// units at 100/s that begins in 20 ms is Run{First: 20 * time.Millisecond, Every: 10 * time.Millisecond, Count: 50}.
 type Run struct {
 	First time.Duration // from the execution of the request; not negative
 	Every time.Duration // 0: all at First

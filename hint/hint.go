@@ -42,7 +42,8 @@ import (
 	"time"
 )
 
-// Hint is what one response says about the limits of its server. The zero Hint says nothing.
+// Hint is what one response says about the limits of its server. The zero Hint says nothing. Use it on its own to
+// steer a client that throttle does not send for.
 type Hint struct {
 	// Throttled means that the request was not served because of a limit. That is so for a 429 (RFC 6585
 	// §4), 418 and 529, for a 503 that asks for a wait, for a 403 that asks for a wait or shows an exhausted
@@ -186,8 +187,8 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 }
 
 // Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse
-// returns the zero Hint. It looks at the names of fields only, so it is cheaper than Parse. It does not know
-// a Parser's own rows, nor what bodies say. resp must not be nil.
+// returns the zero Hint. It looks at the names of fields only. Use it before Parse if most responses are like
+// that, because it is cheaper. It does not know a Parser's own rows, nor what bodies say. resp must not be nil.
 func Silent(resp *http.Response) bool {
 	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header))
 }

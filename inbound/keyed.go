@@ -83,8 +83,8 @@ func (k *Keyed[K]) Reserve(key K, n int) Reservation {
 	return r
 }
 
-// Tokens returns how many units a key could take now, by the limit that has the least left. It takes nothing.
-// Without limits it is negative.
+// Tokens returns how many units a key could take now, by the limit that has the least left. It takes nothing, so use it
+// to show what is left, not to decide. Without limits it is negative.
 func (k *Keyed[K]) Tokens(key K) int {
 	var v verdict
 	k.table.ask(k.hash(key), 0, 0, look, &v)
@@ -105,7 +105,7 @@ func (k *Keyed[K]) Forget(key K) { k.table.forget(k.hash(key)) }
 // as a few thousand keys take.
 func (k *Keyed[K]) Cleanup(maxAge time.Duration) int { return k.table.sweep(maxAge) }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot, for metrics: how many keys there are, and how many calls were refused.
 func (k *Keyed[K]) Stats() Stats { return k.table.stats() }
 
 // A Reservation is n units of a key that are booked. Use it from one goroutine.

@@ -147,7 +147,7 @@ func (l *Limit) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
 }
 
-// HandlerFunc is Handler for a function.
+// HandlerFunc is Handler for a function, as routers that register functions want it: mux.HandleFunc("/", l.HandlerFunc(f)).
 func (l *Limit) HandlerFunc(next http.HandlerFunc) http.HandlerFunc {
 	c := l.compiled()
 	if next == nil {
@@ -165,8 +165,8 @@ type Stats struct {
 	Waiting   int    // requests that are held
 }
 
-// Stats returns a snapshot. A request that And or Shared has refused counts as refused, and one that was held as what
-// became of it.
+// Stats returns a snapshot, for metrics. A request that And or Shared has refused counts as refused, and one that was
+// held as what became of it.
 func (l *Limit) Stats() Stats {
 	c := l.compiled()
 	s := c.parts[0].table.stats()

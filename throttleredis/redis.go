@@ -86,7 +86,7 @@ func (s *Store) Limiter(name string, limit rate.Limit, burst int) *fleet.Limiter
 	return fleet.New(s, name, limit, burst, fleet.Options{})
 }
 
-// Breaker returns what the limiters of this Store have in common.
+// Breaker returns what the limiters of this Store have in common. fleet.New asks for it; programs do not.
 func (s *Store) Breaker() *fleet.Breaker { return &s.breaker }
 
 // Exchange implements fleet.Store. It needs one round trip, and a second one when the server does not know the

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// An Advert is what the answers of a Server say of its limits; the zero Advert is nothing.
+// An Advert is what the answers of a Server say of its limits; the zero Advert is nothing. Use the Dialect of the
+// upstream that your program calls, or none to see how it does by throttled answers alone.
 type Advert struct {
 	Dialect   Dialect           // how it is said; nil: not at all
 	Throttled bool              // only to throttled requests
@@ -39,7 +40,8 @@ func (a *Advert) due(v Verdict, n int) bool {
 // times up to whole seconds. Those that can describe only one limit take the one with the smallest share left.
 type Dialect func(h http.Header, states []State, now time.Time)
 
-// Draft03 writes RateLimit-Limit with its window, -Remaining and -Reset (draft-ietf-httpapi-ratelimit-headers-03).
+// Draft03 is for upstreams that follow draft-ietf-httpapi-ratelimit-headers-03. It writes RateLimit-Limit with its window,
+// -Remaining and -Reset.
 //
 //	RateLimit-Limit: 100, 100;w=60
 //	RateLimit-Remaining: 60
@@ -50,7 +52,8 @@ func Draft03(h http.Header, states []State, _ time.Time) {
 	h.Set("Ratelimit-Limit", strconv.Itoa(q.Limit)+", "+policy(q))
 }
 
-// Draft06 writes RateLimit-Limit, -Remaining and -Reset, and the window in RateLimit-Policy.
+// Draft06 is for upstreams that follow version 06 of the draft. It writes RateLimit-Limit, -Remaining and -Reset, and
+// the window in RateLimit-Policy.
 //
 //	RateLimit-Limit: 100
 //	RateLimit-Remaining: 60
@@ -62,7 +65,8 @@ func Draft06(h http.Header, states []State, _ time.Time) {
 	h.Set("Ratelimit-Policy", policy(q))
 }
 
-// Draft07 writes RateLimit: limit=100, remaining=50, reset=30 and RateLimit-Policy.
+// Draft07 is for upstreams that follow version 07 of the draft. It writes one field, RateLimit, with everything in it, and
+// RateLimit-Policy.
 //
 //	RateLimit: limit=100, remaining=60, reset=13
 //	RateLimit-Policy: 100;w=60
@@ -94,7 +98,8 @@ func Draft08(h http.Header, states []State, _ time.Time) {
 	h.Set("Ratelimit-Policy", strings.Join(policies, ", "))
 }
 
-// XDelta writes X-RateLimit-Limit, -Remaining and -Reset in seconds from now.
+// XDelta is for upstreams whose X-RateLimit-Reset is a span. It writes X-RateLimit-Limit, -Remaining and -Reset in seconds
+// from now.
 //
 //	X-RateLimit-Limit: 100
 //	X-RateLimit-Remaining: 60
@@ -104,7 +109,8 @@ func XDelta(h http.Header, states []State, _ time.Time) {
 	trio(h, "X-Ratelimit-", q, seconds(q.Reset))
 }
 
-// XEpoch writes X-RateLimit-Limit, -Remaining and -Reset in seconds since 1970.
+// XEpoch is for upstreams whose X-RateLimit-Reset is a moment. It writes X-RateLimit-Limit, -Remaining and -Reset in
+// seconds since 1970.
 //
 //	X-RateLimit-Limit: 100
 //	X-RateLimit-Remaining: 60

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Never is a moment that does not come.
+// Never is a moment that does not come: what [Account.Ready] returns if no unit gets free.
 const Never = time.Duration(math.MaxInt64)
 
 // An Account is what has been used of a Limit, asked by itself and one unit at a time. A Server has its own accounts.
@@ -44,10 +44,11 @@ func NewAccount(l Limit) *Account {
 // Never if there is none. An InFlight limit says at or Never, because it cannot know when work will be done.
 func (a *Account) Ready(at time.Duration) time.Duration { return a.of(at, "").ready(at, 1) }
 
-// Take charges a unit, whether one is free or not.
+// Take charges a unit, whether one is free or not. Call it when [Account.Ready] has come.
 func (a *Account) Take(at time.Duration) { a.of(at, "").take(at, 1) }
 
-// Done ends the work on a unit of an InFlight limit.
+// Done ends the work on a unit of an InFlight limit, which is free for the next one from then on. Other limits have no
+// use for it.
 func (a *Account) Done(at time.Duration) { a.done(at, "", 1) }
 
 func (a *Account) done(at time.Duration, key string, n int) {

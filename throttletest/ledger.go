@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Verdict is what became of a request.
+// A Verdict is what became of a request. Use [Ledger.Only] to get those with one of them.
 type Verdict string
 
 // The verdicts.
@@ -41,15 +41,15 @@ type Arrival struct {
 // A Ledger is what has come to a Server, in order of At.
 type Ledger []Arrival
 
-// A Tally counts arrivals.
+// A Tally counts arrivals by their verdict, for assertions such as "nothing was throttled".
 type Tally struct {
 	Admitted, Throttled, Failed int // by their verdict
 }
 
-// Total is the number of arrivals.
+// Total is the number of arrivals, whatever became of them: for asking how many attempts a client needed.
 func (t Tally) Total() int { return t.Admitted + t.Throttled + t.Failed }
 
-// Tally counts the arrivals.
+// Tally counts the arrivals by their verdict. It is what most tests ask of a Ledger when they are done.
 func (l Ledger) Tally() (t Tally) {
 	for i := range l {
 		switch l[i].Verdict {
@@ -81,7 +81,7 @@ func (l Ledger) Between(from, to time.Duration) Ledger {
 	return l[at(from):max(at(from), at(to))]
 }
 
-// Only returns the arrivals with a verdict.
+// Only returns the arrivals with a verdict. Use [Ledger.Where] for other conditions.
 func (l Ledger) Only(v Verdict) Ledger {
 	return l.Where(func(a Arrival) bool { return a.Verdict == v })
 }
@@ -137,8 +137,8 @@ func (l Ledger) Used(limit Limit, from, to time.Duration) float64 {
 	return float64(l.Between(from, to).Tally().Admitted) * float64(cmp.Or(limit.Per, time.Second)) / units
 }
 
-// Calls is the number of calls in the ledger: arrivals whose Attempt is 1. All arrivals of known calls, divided by it,
-// are the attempts per call.
+// Calls is the number of calls in the ledger: arrivals whose Attempt is 1. Use it for the attempts per call: all arrivals
+// of known calls, divided by it.
 // An example: 100 calls made 130 arrivals: 1.3 attempts per call. Arrivals without a Call count in
 // neither figure.
 func (l Ledger) Calls() int { return len(l.Where(func(a Arrival) bool { return a.Attempt == 1 })) }

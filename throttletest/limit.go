@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Kind is how a Limit counts.
+// A Kind is how a Limit counts. Choose the one that the upstream documents.
 type Kind string
 
 // The kinds of limits.

@@ -4,7 +4,7 @@ package usage
 // what has been observed; the source stands with it. No number of a tier or model is here. Limits of requests
 // need no law: each request is charged 1.
 
-// OpenAI returns the law of OpenAI's limits of tokens (TPM, TPD): the larger of the bound of the output and an
+// OpenAI returns the law for OpenAI's limits of tokens (TPM, TPD): the larger of the bound of the output and an
 // estimate of the input is held, and corrected to what was used. Failed requests count.
 //
 // Sources: platform.openai.com/docs/guides/rate-limits, "Reduce the max_tokens to match the size of your
@@ -13,7 +13,7 @@ func OpenAI() Law {
 	return Law{Name: "tokens", Holds: HoldsLarger, Counts: Weights{Input: 1, Output: 1}, Failures: true}
 }
 
-// Azure returns the law of Azure OpenAI's limit of tokens (TPM): an estimate of the input and the bound of the
+// Azure returns the law for Azure OpenAI's limit of tokens (TPM): an estimate of the input and the bound of the
 // output are added to a count that starts again each minute. It is not corrected. A request without a bound is
 // charged the model's context; set Default to that.
 //
@@ -22,7 +22,7 @@ func Azure() Law {
 	return Law{Name: "tokens", Holds: HoldsSum, Counts: Weights{Input: 1, Output: 1}, Keeps: true}
 }
 
-// Anthropic returns the laws of Anthropic's limits of input tokens (ITPM) and output tokens (OTPM). An estimate of
+// Anthropic returns the laws for Anthropic's limits of input tokens (ITPM) and output tokens (OTPM). An estimate of
 // the input is held and corrected; what comes from the cache is free, what goes into it counts. Output is counted
 // as it streams, and max_tokens does not matter. For older models that charge what comes from the cache, set
 // Counts.CacheRead of the first to 1.
@@ -34,7 +34,7 @@ func Anthropic() (in, out Law) {
 		Law{Name: "output-tokens", Counts: Weights{Output: 1}, Streams: true}
 }
 
-// Bedrock returns the law of Amazon Bedrock's limits of tokens (TPM, TPD): input, cached or not, and the bound of
+// Bedrock returns the law for Amazon Bedrock's limits of tokens (TPM, TPD): input, cached or not, and the bound of
 // the output are held. In the end reading from the cache is free, and output counts burndown times: 1 for most
 // models, 5 for some. A burndown below 1 counts as 1. A request without a bound is charged the model's longest
 // output; set Default to that.
@@ -44,7 +44,7 @@ func Bedrock(burndown float64) Law {
 	return Law{Name: "tokens", Holds: HoldsSum, Counts: Weights{Input: 1, CacheWrite: 1, Output: max(1, burndown)}}
 }
 
-// Mantle returns the laws of the limits of input tokens (ITPM) and output tokens (OTPM) of Amazon Bedrock's
+// Mantle returns the laws for the limits of input tokens (ITPM) and output tokens (OTPM) of Amazon Bedrock's
 // endpoints for OpenAI's APIs, named bedrock-mantle. The input and the bound of the output are held as input;
 // what comes from the cache is free. Output is counted as it streams.
 //
@@ -54,7 +54,7 @@ func Mantle() (in, out Law) {
 		Law{Name: "output-tokens", Counts: Weights{Output: 1}, Streams: true}
 }
 
-// Gemini returns the law of Gemini's limit of tokens (TPM): input alone, cached or not. Failed requests count.
+// Gemini returns the law for Gemini's limit of tokens (TPM): input alone, cached or not. Failed requests count.
 // The limit of requests in a day (RPD) begins again at midnight in America/Los_Angeles, see [NextDay].
 //
 // Sources: ai.google.dev/gemini-api/docs/rate-limits; the failures were observed, and are not documented.
@@ -62,7 +62,7 @@ func Gemini() Law {
 	return Law{Name: "tokens", Holds: HoldsInput, Counts: Weights{Input: 1}, Failures: true}
 }
 
-// Groq returns the law of Groq's limits of tokens (TPM, TPD): input and output, but not what comes from the cache.
+// Groq returns the law for Groq's limits of tokens (TPM, TPD): input and output, but not what comes from the cache.
 // What is held is not documented; Hold takes an estimate of the input.
 //
 // Source: console.groq.com/docs/rate-limits, console.groq.com/docs/prompt-caching.
@@ -70,7 +70,7 @@ func Groq() Law {
 	return Law{Name: "tokens", Holds: HoldsInput, Counts: Weights{Input: 1, Output: 1, CacheRead: -1}}
 }
 
-// Telnyx returns the laws of Telnyx's three limits: of all input tokens, of those that did not come from the
+// Telnyx returns the laws for Telnyx's three limits: of all input tokens, of those that did not come from the
 // cache, and of output tokens. What is held is not documented; Hold takes an estimate of the input.
 //
 // Source: developers.telnyx.com, Inference, Rate limits.
@@ -80,20 +80,20 @@ func Telnyx() (in, uncached, out Law) {
 		Law{Name: "output-tokens", Counts: Weights{Output: 1}}
 }
 
-// Shopify returns the law of Shopify's GraphQL APIs: the requested cost of a query is held, and corrected to the
+// Shopify returns the law for Shopify's GraphQL APIs: the requested cost of a query is held, and corrected to the
 // actual one. A request does not say its requested cost; set Default to what the program's queries cost, which
 // answers tell under extensions.cost. Hold takes 1 point otherwise.
 //
 // Source: shopify.dev/docs/api/usage/limits.
 func Shopify() Law { return Law{Name: "points", Default: 1, Counts: Weights{Points: 1}} }
 
-// GitHub returns the law of GitHub's GraphQL API: points an hour, 1 for most queries. Only a query that asks for
+// GitHub returns the law for GitHub's GraphQL API: points an hour, 1 for most queries. Only a query that asks for
 // rateLimit{cost} gets to know its own.
 //
 // Source: docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api.
 func GitHub() Law { return Law{Name: "points", Default: 1, Counts: Weights{Points: 1}} }
 
-// DynamoDB returns the law of DynamoDB's capacity units, of a table's reads or of its writes: what a request costs
+// DynamoDB returns the law for DynamoDB's capacity units, of a table's reads or of its writes: what a request costs
 // is known afterwards, and only to requests with ReturnConsumedCapacity. Hold takes 1 unit.
 //
 // Source: docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html.

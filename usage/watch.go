@@ -63,7 +63,8 @@ func (w *Watcher) reset(t *tree, k kind) {
 	w.scanner.reset()
 }
 
-// Write reads the next piece of the body. It returns len(p) and nil.
+// Write reads the next piece of the body, so that a Watcher can stand behind io.TeeReader. It returns len(p) and nil. The
+// pieces may be cut anywhere.
 func (w *Watcher) Write(p []byte) (int, error) {
 	if w == nil {
 		return len(p), nil
