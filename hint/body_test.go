@@ -289,6 +289,9 @@ func TestGraphQL(t *testing.T) {
 		if h := Parse(resp, noon); h.Throttled != tt.throttled || h.RetryAfter != tt.wait {
 			t.Errorf("%s%s: %s: got %+v, want %v, %v", tt.host, tt.path, tt.body, h, tt.throttled, tt.wait)
 		}
+		if Silent(resp) && tt.throttled {
+			t.Errorf("%s%s: a refusal counts as silent", tt.host, tt.path)
+		}
 		if unasked := b.read > 0; unasked != (tt.host != "shop.example" && strings.Contains(tt.path, "/graphql")) {
 			t.Errorf("%s%s: the body was read: %v", tt.host, tt.path, unasked)
 		}

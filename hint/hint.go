@@ -187,10 +187,10 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 }
 
 // Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse
-// returns the zero Hint. It looks at the names of fields only. Use it before Parse if most responses are like
-// that, because it is cheaper. It does not know a Parser's own rows, nor what bodies say. resp must not be nil.
+// returns the zero Hint. It looks at the names of fields and at the URL only. Use it before Parse if most responses are like
+// that, because it is cheaper. It does not know a Parser's own rows. resp must not be nil.
 func Silent(resp *http.Response) bool {
-	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header))
+	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header)) && !saysInBody(resp)
 }
 
 // covers reports whether a row of p is about the host that responded. For the built-in rows mentionsLimit is
