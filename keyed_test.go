@@ -454,15 +454,15 @@ func TestFloodOfHosts(t *testing.T) {
 				}
 			}
 		}
-		n := keys(tr)
-		if n > maxKeys {
-			t.Errorf("%d keys, want at most %d", n, maxKeys)
-		}
 		if slowest > 0 {
 			t.Errorf("the first call to a new host was slowed by %v", slowest)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
+		n := keys(tr) // later: a key that somebody has looked at remembers what it had used by then
+		if n > maxKeys {
+			t.Errorf("%d keys, want at most %d", n, maxKeys)
+		}
 		each := float64(after.HeapAlloc-before.HeapAlloc) / float64(n)
 		t.Logf("%d keys, %.0f bytes each, %v of virtual time", n, each, time.Since(begin))
 		if each > 1000 {

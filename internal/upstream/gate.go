@@ -136,43 +136,43 @@ type gate struct {
 type breaker struct {
 	// The closing. Example: at 0 s Retry-After: 10 comes, made 10.3 s by jitter. until and floor are 10.3 s, jitter
 	// 0.3 s, since 0 s. At 2 s somebody pauses the gate for 20 s: until and floor are 22 s, and jitter is 0.
-	cause  Cause
 	until  time.Time     // the next call, which is a probe while probing, may go then
 	jitter time.Duration // the part of until that is our own jitter
 	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
 	since  time.Time     // when this closing began, moved on by the time that was paused by hand
 	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing was known
 	total  time.Duration // the time spent closed before byHand, without pauses by hand
-	brief  bool          // for an overloaded answer: it reopens as it was
-	status uint16        // of the last answer that closed the gate or kept it closed; 0: there was no answer
+	cause  Cause
+	brief  bool   // for an overloaded answer: it reopens as it was
+	status uint16 // of the last answer that closed the gate or kept it closed; 0: there was no answer
 
 	// The probes.
+	probes   uint32 // sent since the closing began
 	probing  bool   // at until only one call goes, and its answer decides
 	probeOut bool   // a probe is on its way
-	probes   uint32 // sent since the closing began
 
 	// The row of failures that may close the gate. Probes are spaced by the age of outageSince, the moment of its
 	// first failure, of the first closing in a row with an advertised time, or of the latest one without.
-	failures      int    // counted failures without a success between
-	failureCall   uint64 // the call of the first of them
-	failuresMixed bool   // there are some of another call
+	failuresMixed bool   // there are some of another call than the first
 	errors        uint8  // 500s since any other answer, at most errorsToCount
 	briefs        uint32 // brief closings since the last other one: their epochs are no reason not to count a failure
+	failureCall   uint64 // the call of the first of the counted ones
 	outageSince   time.Time
+	failures      int32 // counted, without a success between
 
 	// The row of closings for throttled answers. It ends with a success that was sent after the first of them: one
 	// that was sent before says nothing of the time since.
-	advertised   int    // closings in it whose time was advertised
-	unadvertised int    // and whose was not
+	advertised   int32  // closings in it whose time was advertised
+	unadvertised int32  // and whose was not
 	rowEpoch     uint32 // the epoch that the first of them began
 
 	// The reopening.
 	mode       reopening
 	unused     bool      // paced from birth, and no call has started yet
+	allowed    int32     // slowStart, meeting: how many calls may be in flight
+	inFlight   int32     // how many are
+	successes  int32     // slowStart: since it began
 	next       time.Time // paced: when the next call may start
-	allowed    int       // slowStart, meeting: how many calls may be in flight
-	inFlight   int       // how many are
-	successes  int       // slowStart: since it began
 	opened     time.Time // slowStart: when it began
 	servedRate float64   // slowStart: units a second that were answered before the failures; 0: not known
 	firstUntil time.Time // meeting or unused: when that ends, whatever has come

@@ -214,7 +214,7 @@ func (g *gate) failed(r report, now time.Time) (stopped bool) {
 	}
 	g.failures++
 	g.failuresMixed = g.failuresMixed || r.call != g.failureCall
-	if most := cmp.Or(r.most, failuresToClose); g.failures < most || !g.failuresMixed && most > 1 {
+	if most := cmp.Or(r.most, failuresToClose); int(g.failures) < most || !g.failuresMixed && most > 1 {
 		return false
 	}
 	g.epoch++
@@ -273,7 +273,7 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 		return true
 	}
 	g.unadvertised++
-	row := g.unadvertised
+	row := int(g.unadvertised)
 	if r.random {
 		row = 1
 	}

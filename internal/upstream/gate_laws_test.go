@@ -118,7 +118,7 @@ func TestReopeningGrows(t *testing.T) {
 		g.open(zero, rate.Inf)
 		for i, want := range c.want {
 			g.start(1, zero, zero, rate.Inf)
-			if g.observe(report{outcome: Success}, zero, rate.Inf); g.allowed != want {
+			if g.observe(report{outcome: Success}, zero, rate.Inf); int(g.allowed) != want {
 				t.Errorf("flow %v: %d in flight after %d successes, want %d", c.flow, g.allowed, i+1, want)
 			}
 		}

@@ -23,7 +23,7 @@ func (s *State) Check(inFlight int) {
 		inFlight = math.MaxInt
 	}
 	if b := s.gate.breaker; b != nil {
-		if n := b.inFlight; b.mode >= slowStart && (n < 0 || n > inFlight || n > b.allowed && b.mode == slowStart) {
+		if n := int(b.inFlight); b.mode >= slowStart && (n < 0 || n > inFlight || n > int(b.allowed) && b.mode == slowStart) {
 			broken("the reopening counts %d attempts; it allows %d, and %d are under way", n, b.allowed, inFlight)
 		}
 		if b.cause != Open && b.probing && b.probeOut && inFlight == 0 {
