@@ -28,6 +28,7 @@ type client struct {
 	requests, resends                metric.Int64ObservableCounter
 	queued, active, keys             metric.Int64ObservableUpDownCounter
 	remaining, limit, tokens, oldest metric.Float64ObservableGauge
+	limitInstruments
 
 	mu sync.Mutex // of a collection: each reader makes its own
 }
@@ -52,6 +53,7 @@ func (c *client) register(m metric.Meter) error {
 	c.limit = i.gauge("throttle.client.limit", "{unit}/s", "The limit in units per second.")
 	c.tokens = i.gauge("throttle.client.tokens", "{unit}", "Units ready now; negative: a debt.")
 	c.oldest = i.gauge("throttle.client.oldest_wait", "s", "How long the oldest call in line has waited.")
+	c.limitInstruments.register(&i)
 	if i.err == nil {
 		c.registration, i.err = m.RegisterCallback(c.collect, i.observed...)
 	}
@@ -62,9 +64,10 @@ func (c *client) register(m metric.Meter) error {
 type view struct {
 	waiting, inFlight, keys           int64
 	sent, resent                      uint64
-	tokens, config, advertised, found float64       // the least; math.MaxFloat64: none
-	closedFor, oldest                 time.Duration // the longest
-	cause                             string        // of closedFor
+	tokens, config, advertised, found float64               // the least; math.MaxFloat64: none
+	closedFor, oldest                 time.Duration         // the longest
+	cause                             string                // of closedFor
+	limits                            map[string]*limitView // by reason
 }
 
 // collect observes what Transport.Stats and the hooks know now. What has been sent is read before the keys are: what
@@ -100,7 +103,9 @@ func (c *client) collect(_ context.Context, o metric.Observer) error {
 		if v != nil {
 			c.observeNow(o, s, v)
 		}
+		c.observeLimits(o, s, v)
 	})
+	c.observeShared(o, views)
 	return nil
 }
 
@@ -160,6 +165,7 @@ func (v *view) take(k *throttle.KeyStats) {
 	if !k.Oldest.IsZero() {
 		v.oldest = max(v.oldest, time.Since(k.Oldest))
 	}
+	v.takeLimits(k)
 }
 
 // advertised is an advertised quota in units per second: the rate at which calls are spaced for it, or its size by its

@@ -27,6 +27,11 @@
 //	throttle.client.closed.remaining       gauge, s: how much longer the gate is closed, by throttle.reason
 //	throttle.client.limit                  gauge, {unit}/s: by throttle.limit.source: config, advertised or found
 //	throttle.client.tokens                 gauge, {unit}: units ready now; negative: a debt
+//	throttle.client.utilization            gauge, 1: the share of a limit that is used, by throttle.reason
+//	throttle.client.debt                   gauge, {unit}: what a limit has given beyond what it had, by throttle.reason
+//	throttle.client.held_unit.count        up-down counter, {unit}: held of a meter and not settled, by throttle.reason
+//	throttle.client.estimated_units        counter, {unit}: that settled attempts had held, by throttle.reason
+//	throttle.client.settled_units          counter, {unit}: that these have cost, by throttle.reason
 //	throttle.client.oldest_wait            gauge, s: how long the oldest call in line has waited
 //	throttle.client.key.count              up-down counter, {key}: keys that the Transport keeps
 //
@@ -34,17 +39,23 @@
 // throttle.reason is one of throttle.Event. An attempt that does not have to wait is in the counters and not in the
 // histogram. Gauges without a value, such as the limit of a key that has none, are not observed.
 //
+// A limit has the throttle.reason of the calls that wait for it: limit, meter:tokens, or limit:shared, which has no
+// throttle.key. Its utilization is that of throttle.LimitStats: of a bucket what calls took since an earlier collection,
+// of a window the part that is used.
+//
 // The recipe Metrics in examples/recipes serves them to Prometheus, through the exporter of OpenTelemetry, which makes
 // throttle_client_requests_total of throttle.client.requests. docs/grafana.json is a dashboard for that.
 //
 // Waits alone do not show that a limit is nearly used up: calls that are spaced wait for at most one unit's time. Watch
-// tokens, and what is admitted beside the limit.
+// the utilization. What a meter's estimates are worth is the rate of settled_units by that of estimated_units: 0.35 says
+// that two thirds of what is held are held in vain. Attempts that failed and cost nothing are in it.
 //
 // # Keys
 //
 // The first 100 keys ([Options].MaxKeys) have series of their own; all others are counted as "_other". Sums over all keys
 // are exact, also of keys that the Transport has dropped meanwhile: what was sent under a key after the last collection
-// before it was dropped is counted as "_other". Of gauges "_other" has the least tokens and limit and the longest time.
+// before it was dropped is counted as "_other"; what it settled then is not counted. Of gauges "_other" has the least
+// tokens and limit, the longest time, and the largest utilization and debt.
 // A key that is not UTF-8 is shown with U+FFFD; of several that look the same then, the first has the series. With twelve
 // reasons and 101 keys no instrument reaches the limit of 2,000 attribute sets that the SDK has.
 //

@@ -40,8 +40,9 @@ type series struct {
 	record []metric.RecordOption // set, as a slice that need not be made for each measurement
 
 	refused [outcomes]atomic.Uint64 // attempts that were not sent, by outcome
-	sent    tally                   // these two under client.mu
+	sent    tally                   // these three under client.mu
 	resent  tally
+	meters  map[string]*settlement // by reason
 
 	mu   sync.Mutex
 	sets map[word][]metric.AddOption // with one or two attributes more
