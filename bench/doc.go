@@ -49,4 +49,5 @@
 //	go test -bench RoundTrip -count 5              # the cost of a call that need not wait
 //	go test -bench Waiters -benchtime 1x -count 3  # 100,000 callers waiting at once
 //	go test -bench Rate -benchtime 1x              # the share of a rate that is reached in real time
+//	go test -bench TelemetryInTurns -benchtime 2000x # what throttleotel adds to a call, beside otelhttp
 package bench
