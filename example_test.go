@@ -133,6 +133,34 @@ func ExampleTransport_wrong() {
 	// a shared one lets 1 through
 }
 
+// Why does a call wait, until when, and how full are the limits? Ten calls come at once: the bucket has four units, the day
+// has 100.
+func ExampleTransport_Explain() {
+	inVirtualTime(func() {
+		t := &throttle.Transport{
+			Base:       api(),
+			Limiter:    throttle.NewFixedWindow(100, 24*time.Hour),
+			LimiterFor: func(host string) throttle.Limiter { return throttle.NewBucket(1, 4) },
+		}
+		client := &http.Client{Transport: t}
+		var calls sync.WaitGroup
+		for range 10 {
+			calls.Go(func() { client.Get("http://api.example.com/") })
+		}
+		time.Sleep(2500 * time.Millisecond)
+		s, _ := t.Explain("api.example.com")
+		fmt.Printf("%d calls wait for %q, the first one for %v more\n", s.Waiting, s.Reason, time.Until(s.Until))
+		for _, l := range s.Limits {
+			fmt.Printf("%s: %.1f of %.0f are ready, %.0f %% used\n", l.Reason, l.Available, l.Size, 100*l.Utilization)
+		}
+		calls.Wait()
+	})
+	// Output:
+	// 4 calls wait for "limit", the first one for 500ms more
+	// limit: 0.5 of 4 are ready, 60 % used
+	// limit:shared: 94.0 of 100 are ready, 6 % used
+}
+
 // A call that cannot start before its deadline fails at once. Its error says how long it would have waited.
 func ExampleError() {
 	client := &http.Client{
