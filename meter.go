@@ -27,7 +27,7 @@ import (
 // A body is read only as its caller reads it, is not changed, and only where a meter of its key has Settle. If it says that
 // the upstream has throttled the call after all, as an error event does, the gate closes as after a 429.
 type Meter struct {
-	Name    string  // unique in its key: for WithHold, Bill, Stats, and Reason, as "meter:tokens"
+	Name    string  // unique in its key: for WithHold, Bill, Stats, Reason ("meter:tokens"), and the advertised quota that it mirrors
 	Limiter Limiter // of this library; one that several keys share is never exceeded
 
 	// Hold returns the units that an attempt takes before it is sent; nil: 1. WithHold takes precedence. Less than 0 is 0. What

@@ -79,8 +79,8 @@ type Transport struct {
 
 	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost
 	// takes precedence. Both limiters take the same number; Meters count each in their own unit. An advertised
-	// quota without a unit is charged the cost, one in requests is charged 1, and one in any other unit what
-	// calls were seen to use.
+	// quota without a unit is charged the cost, one in requests is charged 1, one that has the name or unit of
+	// a meter what calls cost there, and one in any other unit what calls were seen to use.
 	Cost func(*http.Request) int
 
 	// Meters makes several limits of a key, each in a unit of its own, beside Limiter and LimiterFor; nil, or an empty result:

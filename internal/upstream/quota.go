@@ -110,6 +110,7 @@ type quota struct {
 	refusals bool          // only throttled answers advertise it
 
 	units    float64 // in flight, as we count
+	metered  bool    // it mirrors a meter, which knows perUnit and what is in flight
 	perUnit  float64 // the quota's units for each of ours: 1, but smoothed where only the upstream can count them
 	answered float64 // our units, since leftAt
 
@@ -199,7 +200,14 @@ func (q *quota) remaining(now time.Time) float64 {
 	case !q.rolling:
 		left -= min(q.others*now.Sub(q.leftAt).Seconds(), q.taken) / 2
 	case q.window > 0:
-		left = min(left+q.allows(now.Sub(q.leftAt)), q.size)
+		at := q.leftAt
+		if q.metered {
+			at = q.sentAt // starts since then are counted too
+		}
+		left = min(left+q.allows(now.Sub(at)), q.size)
+	}
+	if q.metered { // what is held by calls that started before has been subtracted by the upstream
+		return left + q.extra(now) - q.starts.since(q.sentAt)
 	}
 	return left + q.extra(now) - q.units*q.perUnit
 }

@@ -17,6 +17,11 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		*q = quota{unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
+	if q.metered = false; a.Charge != nil {
+		if c := a.Charge(&t); c > 0 {
+			q.metered, q.perUnit = true, c
+		}
+	}
 	q.refusals = a.Outcome == Throttled && (first || q.refusals)
 	q.turn(now)
 	q.measure(&t, first, now)
@@ -158,7 +163,7 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 			return
 		}
 	}
-	if q.counted() && q.answered > 0 && left <= q.left {
+	if q.counted() && !q.metered && q.answered > 0 && left <= q.left {
 		q.perUnit = max(1e-3, q.perUnit+((q.left-left)/q.answered-q.perUnit)/8)
 	}
 	taken := q.base - left - q.starts.since(q.began)
