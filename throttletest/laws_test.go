@@ -121,3 +121,35 @@ func TestTwoClientsShareAdvertisedTokens(t *testing.T) {
 		})
 	}
 }
+
+// The laws that hold what is known beforehand: of calls of 5, 30 and 120 s by 64 workers none is throttled, and what is used is what
+// can be: a limit of W seconds, calls of T that hold h and cost a, and units that come back at their end allow min(1, (1 + W/T)·a/h), or more.
+func TestLawsThatHold(t *testing.T) {
+	model := &throttletest.Model{Bytes: 4, Median: 100}
+	const bound = 500
+	for name, c := range map[string]struct {
+		law   usage.Law
+		limit func(n int) throttletest.Limit
+		a, h  float64 // of a call; the mean of the outputs is 141, because they are bounded
+	}{
+		"larger": {usage.OpenAI(), model.HoldsBound, 100 + 141, bound},
+		"sum":    {usage.Bedrock(1), func(n int) throttletest.Limit { return model.HoldsSum(n, 1) }, 100 + 141, 100 + bound},
+		"input":  {usage.Gemini(), model.CountsInput, 100, 100},
+	} {
+		for _, work := range []time.Duration{5 * time.Second, 30 * time.Second, 120 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				can := min(1, (1+60/work.Seconds())*c.a/c.h)
+				perMinute := int(40 / work.Minutes() * c.a / can) // that 40 of the workers can use
+				length := 4*time.Minute + 8*work
+				s := newModelServer(model, work, nil, c.limit(perMinute))
+				load{body: question(bound), workers: 64, until: length}.run(t, metered(s, c.law, float64(perMinute)), s.URL())
+				l := s.Ledger()
+				used := float64(l.Charged(0, length/2, length)) / (length / 2).Minutes() / float64(perMinute)
+				t.Logf("%s, %v: %+v, %.3f of the limit used, %.3f can be", name, work, l.Tally(), used, can)
+				if l.Tally().Throttled > 0 || used < 0.98*can || used > 1.05 {
+					t.Errorf("%s, %v: %+v, %.3f of the limit used, want %.3f", name, work, l.Tally(), used, can)
+				}
+			})
+		}
+	}
+}
