@@ -1,0 +1,126 @@
+package sdks
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/go-throttle/throttle/throttletest"
+)
+
+func newOpenAI(throttled *http.Client, key string) openai.Client {
+	return openai.NewClient(option.WithAPIKey(key), option.WithHTTPClient(throttled),
+		option.WithMaxRetries(0)) // its retries know nothing of the other calls, and wait for 8 s at most
+}
+
+var openAI = api{
+	name: "openai",
+	// 300 calls a minute, as a bucket, and tokens enough for all of them.
+	fake: func() fake {
+		s := throttletest.NewServer(
+			throttletest.Limit{Name: "requests", N: 300, Per: time.Minute},
+			throttletest.Limit{Name: "tokens", N: 100_000, Per: time.Minute, Cost: func(*http.Request) int { return 100 }},
+		)
+		s.Latency, s.Identify, s.Advertise.Dialect = way, byBody, asJSON(openAISays)
+		s.Work = throttletest.Span{Min: 200 * time.Millisecond, Max: 2 * time.Second}
+		s.Body = `{"error":{"message":"Rate limit reached","type":"requests","param":null,"code":"rate_limit_exceeded"}}`
+		s.Handler = answer(func(r *http.Request) string {
+			return `{"id":"c","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}],` +
+				`"usage":{"prompt_tokens":50,"completion_tokens":50,"total_tokens":100}}`
+		})
+		return fake{Server: s, front: streaming(s, openAIStream)}
+	},
+	use: func(throttled *http.Client) caller {
+		client := newOpenAI(throttled, "key")
+		return func(ctx context.Context, i int) error {
+			_, err := client.Chat.Completions.New(ctx, openAIParams(i))
+			return err
+		}
+	},
+	drop: func(throttled *http.Client) dropper {
+		client := newOpenAI(throttled, "key")
+		return func(ctx context.Context) error {
+			stream := client.Chat.Completions.NewStreaming(ctx, openAIParams(0))
+			stream.Next()
+			return stream.Err()
+		}
+	},
+	calls: 1950, workers: 16, ideal: (1950 - 300) * 200 * time.Millisecond, slack: 1.3,
+	silent: true,
+}
+
+func openAIParams(i int) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{
+		Model:    openai.ChatModelGPT4oMini,
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(fmt.Sprint("call ", i))},
+	}
+}
+
+const openAIStream = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hi"}}]}` + "\n\n"
+
+// openAISays is a Dialect: x-ratelimit-limit-requests and its kin, resets as Go durations.
+func openAISays(h http.Header, states []throttletest.State, _ time.Time) {
+	for _, s := range states {
+		h.Set("X-Ratelimit-Limit-"+s.Name, strconv.Itoa(s.Limit))
+		h.Set("X-Ratelimit-Remaining-"+s.Name, strconv.Itoa(s.Remaining))
+		h.Set("X-Ratelimit-Reset-"+s.Name, s.Reset.Round(time.Millisecond).String())
+	}
+}
+
+// streaming lets a fake answer requests for a stream, in their body or by a ctx withStream, with its beginning, and keep it
+// open until the ctx ends.
+func streaming(s *throttletest.Server, beginning string) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		asks := isStream(req.Context())
+		if req.GetBody != nil {
+			body, err := req.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			text, err := io.ReadAll(body)
+			if err != nil {
+				return nil, err
+			}
+			asks = asks || bytes.Contains(text, []byte(`"stream":true`))
+		}
+		resp, err := s.RoundTrip(req)
+		if err == nil && resp.StatusCode == http.StatusOK && asks {
+			resp.Header.Set("Content-Type", "text/event-stream")
+			resp.Body, resp.ContentLength = &stream{strings.NewReader(beginning), req.Context()}, -1
+		}
+		return resp, err
+	})
+}
+
+// A stream is a body that goes on until the ctx of its request ends.
+type stream struct {
+	beginning *strings.Reader
+	ctx       context.Context
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	if s.beginning.Len() > 0 {
+		return s.beginning.Read(p)
+	}
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+func (s *stream) Close() error { return nil }
+
+type streamKey struct{}
+
+// withStream returns a ctx that makes a fake answer with a stream, and isStream reports whether one does.
+func withStream(ctx context.Context) context.Context {
+	return context.WithValue(ctx, streamKey{}, true)
+}
+
+func isStream(ctx context.Context) bool { return ctx.Value(streamKey{}) != nil }
