@@ -10,13 +10,13 @@ import (
 	"github.com/go-throttle/throttle/throttletest"
 )
 
-// elasticsearch.Config has the fields Transport and DisableRetry too, and hands them down to this.
+// elasticsearch.Config has the fields Transport and DisableRetry, and hands them down to this.
 func newElastic(throttled *http.Client, node *url.URL) (*elastictransport.Client, error) {
-	return elastictransport.New(elastictransport.Config{
-		URLs:         []*url.URL{node},
-		Transport:    throttled.Transport,
-		DisableRetry: true, // it would send a 502, 503 or 504 again at once
-	})
+	return elastictransport.NewClient(
+		elastictransport.WithURLs(node),
+		elastictransport.WithTransport(throttled.Transport),
+		elastictransport.WithDisableRetry(), // it would send a 502, 503 or 504 again at once
+	)
 }
 
 var elastic = api{
