@@ -6,7 +6,8 @@
 //   - github.com/go-resty/resty/v2: each of its clients over the Transport.
 //
 // go.mod and go.sum pin the last two; the module proxy has their sources. If a suite cannot be
-// downloaded, a line says that it is skipped.
+// downloaded, a line says that it is skipped. So is ReverseProxy if go itself has downloaded the version of Go in use,
+// because nothing may be laid over the module cache.
 //
 // Each suite runs as it is, over several Transports (see configs), and over Transports with a planted
 // defect that the suite must catch: so a suite that misses the defect, or never sends through the

@@ -179,6 +179,9 @@ func (s *suite) inTree(dir string, over bool) ([]string, error) {
 	}
 	to := pkgs[slices.IndexFunc(pkgs, func(p pkg) bool { return p.ImportPath == s.pattern })]
 	tree := strings.TrimSuffix(to.Dir, filepath.FromSlash(s.pattern))
+	if err := overlayable(tree); err != nil {
+		return nil, err
+	}
 	pkgs = slices.DeleteFunc(pkgs, func(p pkg) bool { return p.Standard })
 	var paths []string // pairs for strings.NewReplacer
 	for _, p := range pkgs {
@@ -212,6 +215,15 @@ func (s *suite) inTree(dir string, over bool) ([]string, error) {
 	overlay := filepath.Join(dir, "overlay.json")
 	b, err := json.Marshal(map[string]any{"Replace": replace})
 	return []string{"-overlay=" + overlay}, errors.Join(err, os.WriteFile(overlay, b, 0o666))
+}
+
+// overlayable returns an error if tree is in the module cache, where the go command puts the versions of Go that it downloads.
+func overlayable(tree string) error {
+	cache, err := goTool("env", "GOMODCACHE")
+	if err == nil && strings.HasPrefix(tree, strings.TrimSpace(string(cache))) {
+		err = fmt.Errorf("%w: nothing may be laid over a Go that was downloaded into the module cache; use an installed one", errSkip)
+	}
+	return err
 }
 
 // edited returns the text of the file at path with new in place of old.
