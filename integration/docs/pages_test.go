@@ -3,7 +3,6 @@ package docs
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,29 +31,13 @@ type page struct {
 func pages(t *testing.T) map[string]*page {
 	t.Helper()
 	all := map[string]*page{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			if slices.Contains([]string{".git", "node_modules", "testdata", "compare-out"}, d.Name()) {
-				return fs.SkipDir
-			}
-			return nil
-		case filepath.Ext(name) != ".md":
-			return nil
+	for _, path := range files(t, ".md") {
+		if !strings.Contains(path, "/testdata/") {
+			all[path] = read(path, []byte(readFile(t, path)))
 		}
-		source, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		path, err := filepath.Rel(root, name)
-		path = filepath.ToSlash(path)
-		all[path] = read(path, source)
-		return err
-	})
-	if err != nil || all["README.md"] == nil {
-		t.Fatalf("%d pages, %v", len(all), err)
+	}
+	if all["README.md"] == nil {
+		t.Fatal("no README.md")
 	}
 	return all
 }
