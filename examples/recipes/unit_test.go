@@ -9,22 +9,18 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // What follows until the next comment is the README's example of a unit test that does not sleep.
 
-type upstream struct{}
-
-func (upstream) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Body: http.NoBody, Request: req}, nil
-}
-
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := &http.Client{Transport: &throttle.Transport{Base: upstream{}, Limiter: throttle.NewBucket(10, 1)}}
+		upstream := throttletest.NewServer() // a Base that answers 200 at once; it can have limits, faults and delays
+		client := &http.Client{Transport: &throttle.Transport{Base: upstream, Limiter: throttle.NewBucket(10, 1)}}
 		start := time.Now()
 		for range 11 {
-			client.Get("http://api.test/")
+			client.Get(upstream.URL())
 		}
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("11 calls at 10 a second took %v, want 1s", took)
