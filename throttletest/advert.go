@@ -145,7 +145,8 @@ func Discord(h http.Header, states []State, now time.Time) {
 	h.Set("X-Ratelimit-Bucket", q.Name)
 }
 
-// OpenAI writes X-RateLimit-Limit, -Remaining and -Reset of each limit, with its Name at the end; "" is "requests".
+// OpenAI writes what OpenAI and those who copy it advertise, for [Advert].Dialect: X-RateLimit-Limit, -Remaining and -Reset of
+// each limit, with its Name at the end; "" is "requests".
 //
 //	X-RateLimit-Limit-Tokens: 100
 //	X-RateLimit-Remaining-Tokens: 60
@@ -159,8 +160,8 @@ func OpenAI(h http.Header, states []State, _ time.Time) {
 	}
 }
 
-// Anthropic writes the same in its own way: the moment at which the limit will be whole, and what remains of tokens to the nearest
-// thousand, which may be more than there is.
+// Anthropic writes the same in the way of Anthropic's API, for [Advert].Dialect: the moment at which the limit will be whole, and
+// what remains of tokens to the nearest thousand, which may be more than there is.
 //
 //	Anthropic-RateLimit-Output-Tokens-Limit: 80000
 //	Anthropic-RateLimit-Output-Tokens-Remaining: 61000

@@ -34,10 +34,10 @@ type Model struct {
 	Seed    uint64  // of the outputs
 }
 
-// Input is how many tokens a request brings.
+// Input is how many tokens a request brings, for a Hold or Cost that counts them.
 func (m *Model) Input(r *http.Request) int { return m.read(r).input }
 
-// Bound is the most tokens that the answer may have.
+// Bound is the most tokens that the answer may have, for a Hold that takes them in advance.
 func (m *Model) Bound(r *http.Request) int { return m.read(r).bound }
 
 // Output is how many tokens the answer has: a random number, the same whenever it is asked about the request.
@@ -52,8 +52,8 @@ func (m *Model) HoldsBound(n int) Limit {
 	return l
 }
 
-// HoldsSum returns a limit as Amazon Bedrock's: it holds the input and the bound of the output, and in the end each token of the
-// output counts burndown times.
+// HoldsSum returns a limit for a fake of Amazon Bedrock: it holds the input and the bound of the output, and in the end each token
+// of the output counts burndown times.
 func (m *Model) HoldsSum(n, burndown int) Limit {
 	l := tokens("tokens", n)
 	l.Cost = func(r *http.Request) int { q := m.read(r); return q.input + q.bound }
@@ -75,7 +75,7 @@ func (m *Model) CountsOutput(n int) Limit {
 	return l
 }
 
-// CountsInput returns a limit of the input alone, as Gemini's, or Anthropic's of input tokens.
+// CountsInput returns a limit of the input alone, for a fake of Gemini, or of Anthropic's input tokens.
 func (m *Model) CountsInput(n int) Limit {
 	l := tokens("input-tokens", n)
 	l.Cost = m.Input
