@@ -104,6 +104,7 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 func (q *quota) first(left float64, until, now time.Time, before float64, inFlight int) {
 	q.begin(now, until, left, now)
 	q.base -= float64(max(0, inFlight-1)) * q.charge(1) // nothing has counted them
+	q.starts = starts{{}}
 	q.note(before, now)
 	q.next, q.shared = now, now.Add(min(q.window/8, shortWindow))
 	if left < 1 && before < q.size*3/4 {

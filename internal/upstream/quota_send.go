@@ -64,20 +64,24 @@ func (q *quota) refill(need float64, now time.Time) time.Time {
 
 // pace is the rate at which starts are spaced at now; +Inf: they are not. See quota for the law.
 func (q *quota) pace(now time.Time) float64 {
-	left, h := q.remaining(now), q.until.Sub(now).Seconds()
-	switch {
-	case q.aloneShort(now):
+	if q.aloneShort(now) {
 		return math.Inf(1)
+	}
+	return q.rate(q.remaining(now), q.until.Sub(now).Seconds(), now)
+}
+
+// rate is the pace if so much is left, h seconds before the reset.
+func (q *quota) rate(left, h float64, now time.Time) float64 {
+	even := (q.size + q.extra(now)) / (q.window + q.spread + q.late()).Seconds()
+	switch {
 	case q.long():
 		return q.use(left, max(1e-3, h))
-	case q.rolling && q.alone(now) && q.sure(now):
-		return q.even(now)
-	case q.rolling && q.alone(now): // what has not been spent shows that the window is shorter
-		return q.even(now) * (1 + max(left, 0)/q.size)
-	case q.rolling && q.window > 0:
+	case q.rolling && q.alone(now) && !q.sure(now): // what has not been spent shows that the window is shorter
+		return even * (1 + max(left, 0)/q.size)
+	case q.rolling && q.alone(now), !q.rolling && (q.until.IsZero() || q.Remaining < 0), q.window == 0:
+		return even
+	case q.rolling:
 		h = q.window.Seconds() * (1 - left/q.size)
-	case q.until.IsZero() || q.Remaining < 0:
-		return q.even(now)
 	case !q.sure(now): // the reset is rounded up, by half a grain on average
 		h = max(h/2, h-resetGrain.Seconds()/2)
 	}
@@ -92,12 +96,6 @@ func (q *quota) pace(now time.Time) float64 {
 // late is how much of the time that a late timer lost may be caught up with. Example: starts are 1 ms apart in a window of
 // 1 s, and the timer comes 3 ms late: the next three go at once, and nothing of the window is lost.
 func (q *quota) late() time.Duration { return min(q.window/100, 2*limit.MaxLate) }
-
-// even is the rate at which a window is used up evenly; +Inf while none is known. Example: 100 per 10 s and round trips
-// that differ by 50 ms make 9.9 a second: two starts may arrive closer together than they were sent.
-func (q *quota) even(now time.Time) float64 {
-	return (q.size + q.extra(now)) / (q.window + q.spread + q.late()).Seconds()
-}
 
 // use is the rate at which a long window is used that has so much left, h seconds before its reset; +Inf: at once.
 func (q *quota) use(left, h float64) float64 {
@@ -129,7 +127,7 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 func (q *quota) undo(n int) {
 	q.ended(n)
 	q.answered -= q.ours(n) // it has no answer
-	q.starts[len(q.starts)-1].add(-q.charge(n))
+	q.starts[len(q.starts)-1].total -= q.charge(n)
 	q.next, q.step = q.next.Add(-q.step), 0
 }
 
@@ -160,7 +158,7 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 		}
 		base = base.Add(period)
 	case q.rolling || q.until.IsZero():
-		return limit.Latest(start, q.next).Add(long(before / min(q.pace(from), 2*q.even(from))))
+		return limit.Latest(start, q.next).Add(long(before / min(q.pace(from), 2*q.size/q.window.Seconds())))
 	}
 	if over := before + own - left; over > 0 {
 		full := math.Ceil(over/q.size) - 1
@@ -170,7 +168,7 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 	}
 	start = limit.Latest(from, limit.Latest(q.next, start))
 	if !alone {
-		start = start.Add(q.within(max(0, before), left, period))
+		start = start.Add(q.within(before, left, from, period))
 	}
 	return start
 }
@@ -181,86 +179,50 @@ func long(s float64) time.Duration { return time.Duration(min(s*1e9, float64(lim
 // seconds is a time that is given in seconds, as far as it is believed.
 func seconds(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.MaxBelief))) }
 
-// within predicts how long after the first of k units the one behind them starts, of what is left in a window that ends
-// in h. See quota for the law: what is above the floor goes down with the factor-th power of the time that is left.
-//
-// Each step follows from what was left before it, so the first that is not at once comes after a unit below atOnce has
-// gone, and the steps are as long as those in the middle between two units. Example: 20 are left of 20. Six go while
-// three quarters remain, and the seventh with them: 14 is the first that makes a step. To the tenth there are three,
-// as from 14.5 to 11.5.
-func (q *quota) within(k, left float64, end time.Duration) time.Duration {
-	h, even := max(1e-3, end.Seconds()), reserve*q.size/q.window.Seconds()
-	if spare := left - atOnce*q.size; q.long() && q.factor > 1 && spare >= 0 {
-		c := q.charge(1)
-		first := (math.Floor(spare/c) + 1) * c
-		if k -= first; k <= 0 {
-			return 0
-		}
-		left += c/2 - first
-	}
-	t := h * min(1, k/left)
-	if above := left - even*h; q.long() && above > 0 {
-		for lo, hi, i := 0.0, h, 0; i < 20; i++ { // the time that is left then
-			u := (lo + hi) / 2
-			if t = h - u; even*u+above*math.Pow(u/h, q.factor) > left-k {
-				hi = u
-			} else {
-				lo = u
-			}
-		}
+// within predicts how long after the first of k units the one behind them starts, of what is left in a fixed window that
+// ends in h: it makes their steps, at most 256 of them, each at the pace in its middle.
+func (q *quota) within(k, left float64, from time.Time, h time.Duration) time.Duration {
+	t, unit := 0.0, q.charge(1)
+	for step := max(unit, k/256); k > 0; k, left = k-step, left-step {
+		t += min(step, k) / q.rate(left-(step-unit)/2, h.Seconds()-t, from)
 	}
 	return seconds(t)
 }
 
-// A start is one entry of starts: the latest moment, its units, and those of all up to it. The running total makes the
-// units since any moment a difference of two entries, found by bisection.
-type start struct {
-	at           time.Time
-	units, total float64
-}
-
-// add adds units to the entry.
-func (s *start) add(units float64) { s.units, s.total = s.units+units, s.total+units }
-
-// starts is a log of own starts, in order. Example: starts of 3, 2 and 1 units at 1.0, 1.2 and 1.9 s. Since 1.1 s that is
-// 3 units; 5 of the 6 have left a window of 1 s at 2.2 s.
+// starts is a log of own starts: the moments, and the units of all up to each. So the units since any moment are the
+// difference of two entries, found by bisection. The first entry is older than any that is asked for. Example: starts of 3,
+// 2 and 1 units at 1.0, 1.2 and 1.9 s. Since 1.1 s that is 6 − 3 = 3 units; 5 of the 6 have left a window of 1 s at 2.2 s.
 type starts []start
 
-// after is the number of the first start after t.
-func (s starts) after(t time.Time) int {
-	return sort.Search(len(s), func(i int) bool { return s[i].at.After(t) })
+// A start is one entry of starts.
+type start struct {
+	at    time.Time
+	total float64
+}
+
+// upTo is the number of entries until t, at least 1.
+func (s starts) upTo(t time.Time) int {
+	return 1 + sort.Search(len(s)-1, func(i int) bool { return s[i+1].at.After(t) })
 }
 
 // since is the units of all starts after t.
-func (s starts) since(t time.Time) float64 {
-	if i := s.after(t); i < len(s) {
-		return s[len(s)-1].total - s[i].total + s[i].units
-	}
-	return 0
-}
+func (s starts) since(t time.Time) float64 { return s[len(s)-1].total - s[s.upTo(t)-1].total }
 
 // leave is the moment of the start with which so many units after t are reached: when it has left the window, they have.
 func (s starts) leave(units float64, t time.Time) time.Time {
-	for _, e := range s[s.after(t):] {
-		if units -= e.units; units <= 0 {
-			return e.at
-		}
-	}
-	return t
+	units += s[s.upTo(t)-1].total
+	return s[min(len(s)-1, sort.Search(len(s), func(i int) bool { return s[i].total >= units }))].at
 }
 
-// note remembers a start, and forgets those that are two windows old. Those within logGrain of a window are one: 1,000
-// calls a second take 1 ms longer than they might, and no log is longer than 2,048 entries.
+// note remembers a start, and forgets those that are two windows old. Those within logGrain of a window are one, as of the
+// latest: 1,000 calls a second take 1 ms longer than they might, and no log is longer than 2,048 entries.
 func (q *quota) note(units float64, at time.Time) {
 	s := q.starts
-	last := start{}
-	if len(s) > 0 {
-		last = s[len(s)-1]
-	}
-	if len(s) > 0 && at.Sub(last.at) < q.window/logGrain {
-		s[len(s)-1].at = limit.Latest(at, last.at)
-		s[len(s)-1].add(units)
+	last := &s[len(s)-1]
+	total := last.total + units
+	if len(s) > 1 && at.Sub(last.at) < q.window/logGrain {
+		last.at, last.total = limit.Latest(at, last.at), total
 		return
 	}
-	q.starts = append(s[s.after(at.Add(-2*q.window)):], start{at, units, last.total + units})
+	q.starts = append(s[s.upTo(at.Add(-2*q.window))-1:], start{at, total})
 }
