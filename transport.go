@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -245,19 +246,21 @@ type LimitStats struct {
 
 // snapshot is what observers see of a key.
 func snapshot(q *queue.Queue) KeyStats {
+	var few [4]limit.Stats
+	stats, known, all := q.Look(few[:0])
 	var learned []Learned
-	for _, l := range q.Known() {
+	for _, l := range known {
 		learned = append(learned, Learned(l))
 	}
 	var meters []MeterStats
 	for _, m := range q.Meters() {
 		meters = append(meters, MeterStats(m))
 	}
-	var limits []LimitStats
-	for _, l := range q.Limits() {
+	limits := slices.Grow([]LimitStats(nil), len(all))
+	for _, l := range all {
 		limits = append(limits, LimitStats(l))
 	}
-	return KeyStats{q.Key(), QueueStats(q.Stats()), learned, meters, limits}
+	return KeyStats{q.Key(), QueueStats(stats), learned, meters, limits}
 }
 
 // Stats yields a snapshot of every key, in no particular order. Each snapshot is consistent in itself,

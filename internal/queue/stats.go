@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -32,7 +33,20 @@ type Stats struct {
 func (q *Queue) Stats() Stats {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
+	return q.statsLocked(time.Now())
+}
+
+// Look returns a snapshot, what was learned (nil: nothing was), and the limits that the queue's calls pay, all of one moment. The
+// limits are appended to few, so that a caller who looks at many keys has one place for them.
+func (q *Queue) Look(few []limit.Stats) (s Stats, known []upstream.Known, limits []limit.Stats) {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
 	now := time.Now()
+	return q.statsLocked(now), q.up.Learned(now), q.appendLimitsLocked(few, now)
+}
+
+// statsLocked is Stats with the lock.
+func (q *Queue) statsLocked(now time.Time) Stats {
 	sent, throttled := q.up.Counts()
 	s := Stats{
 		InFlight: q.inFlightLocked(),
@@ -67,13 +81,6 @@ func (q *Queue) underLocked() int {
 		n -= q.line.count
 	}
 	return n
-}
-
-// Known is what observers see of what was learned; nil: nothing was.
-func (q *Queue) Known() []upstream.Known {
-	q.common.mu.Lock()
-	defer q.common.mu.Unlock()
-	return q.up.Learned(time.Now())
 }
 
 // Turned is what an answer has done to the gate of its key, in the words of reason.go.

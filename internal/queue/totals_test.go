@@ -41,8 +41,7 @@ func TestTotalsWhileKeysAreDropped(t *testing.T) {
 		}
 		last = sent
 		for _, q := range c.table.All() {
-			q.Stats()
-			q.Limits()
+			q.Look(nil)
 		}
 		select {
 		case <-done:

@@ -78,12 +78,9 @@ func (q *Queue) readLocked(now time.Time) reading {
 	return r
 }
 
-// Limits are what observers see of the limits that the queue's calls pay: its own, those that all keys share, and those of its
-// meters. What is used of the shared ones is known as of the last Table.Totals.
-func (q *Queue) Limits() []limit.Stats {
-	q.common.mu.Lock()
-	defer q.common.mu.Unlock()
-	all, now := make([]limit.Stats, 0, q.limits().Own()), time.Now()
+// appendLimitsLocked adds what observers see of the limits that the queue's calls pay: its own, those that all keys share, and
+// those of its meters. What is used of the shared ones is known as of the last Table.Totals.
+func (q *Queue) appendLimitsLocked(all []limit.Stats, now time.Time) []limit.Stats {
 	var from, r reading
 	if q.own.Own() > 0 || q.meters != nil {
 		r = q.readLocked(now)
