@@ -234,14 +234,14 @@ type KeyStats struct {
 	Limits []LimitStats
 }
 
-// LimitStats is a snapshot of one limit. It is full, so that calls must wait, if less is Available than they take.
+// LimitStats is a snapshot of one limit. Calls wait for it while less is Available than they take.
 type LimitStats struct {
 	Reason      string        // of the calls that wait for it, see Event: "limit", "limit:shared", "meter:tokens"
 	Limit       rate.Limit    // units per second in the long run
 	Size        float64       // units that it has if none is used: a bucket's burst, a window's units
 	Window      time.Duration // a window's length; 0: it is a bucket
 	Available   float64       // units ready now; negative: a debt
-	Utilization float64       // share of it that is used: 1 is all. Of a bucket by this Transport's calls, over 10 s or more
+	Utilization float64       // share that is used; 1: all. Of a bucket: by calls of the key ("limit:shared": of all keys), over 10 s or longer
 }
 
 // snapshot is what observers see of a key.

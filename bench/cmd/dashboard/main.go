@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -113,5 +114,8 @@ func legend(format string, labels map[string]string) string {
 	for key, value := range labels {
 		format = strings.ReplaceAll(format, "{{"+key+"}}", value)
 	}
-	return format
+	return strings.TrimSpace(missing.ReplaceAllString(format, ""))
 }
+
+// missing is a label that a series does not have, which Grafana shows as nothing.
+var missing = regexp.MustCompile(`{{\w+}}`)
