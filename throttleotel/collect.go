@@ -17,7 +17,6 @@ import (
 // counted by hooks as it happens.
 type client struct {
 	t            *throttle.Transport
-	sender       *sender
 	series       *table
 	stopped      atomic.Bool
 	registration metric.Registration
@@ -70,12 +69,12 @@ type view struct {
 	limits                            map[string]*limitView // by reason
 }
 
-// collect observes what Transport.Stats and the hooks know now. What has been sent is read before the keys are: what
-// comes in between is counted under its key alone, and not among the others too.
+// collect observes what the Transport and the hooks know now. Its totals are read before its keys are: what comes in
+// between is counted under its key alone, and not among the others too.
 func (c *client) collect(_ context.Context, o metric.Observer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sent, resent := c.sender.sent.Load(), c.sender.resent.Load()
+	all := c.t.Totals()
 	views := map[*series]*view{}
 	for k := range c.t.Stats() {
 		s := c.series.of(k.Key)
@@ -90,8 +89,8 @@ func (c *client) collect(_ context.Context, o metric.Observer) error {
 	c.series.each(func(s *series) {
 		v := views[s]
 		if s == c.series.other {
-			s.sent.rest(sent, named)
-			s.resent.rest(resent, namedAgain)
+			s.sent.rest(all.Sent, named)
+			s.resent.rest(all.Retried, namedAgain)
 		} else if v != nil {
 			s.sent.follow(v.sent)
 			s.resent.follow(v.resent)

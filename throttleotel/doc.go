@@ -69,6 +69,6 @@
 //
 // # Cost
 //
-// A call that need not wait costs one atomic addition and one look into its context. Nothing is allocated. A collection
-// takes the snapshot of every key, a few milliseconds of one core with 10,000 of them. There is no goroutine.
+// A call that need not wait costs nothing, and one that waits two measurements; nothing is allocated. A collection takes the
+// snapshot of every key, a few milliseconds of one core with 10,000 of them. There is no goroutine.
 package throttleotel

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
-	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -48,9 +47,9 @@ func (o Options) maxKeys() int {
 }
 
 // Instrument makes t's metrics under a name, the attribute throttle.policy, and adds events to the spans of its calls.
-// Call it after the other fields of t are set, and before the first request: it joins functions of its own to t.Hooks
-// and wraps t.Base, so a later assignment to either takes metrics away without an error. stop ends the measurements;
-// it may be called more than once, and t stays usable.
+// Call it after the other fields of t are set, and before the first request: it joins functions of its own to t.Hooks,
+// so a later assignment to that takes metrics away without an error. stop ends the measurements; it may be called more
+// than once, and t stays usable.
 //
 // It is an error if t is nil, was used or instrumented before, if the name is empty or in use with the same
 // MeterProvider, if MaxKeys is negative, or if the meter refuses an instrument. Then t is as it was.
@@ -61,31 +60,33 @@ func Instrument(name string, t *throttle.Transport, o Options) (stop func(), err
 	case used(t):
 		return nil, fmt.Errorf("throttleotel: Instrument(%q): the Transport was used before", name)
 	}
-	if s, ok := t.Base.(*sender); ok {
-		return nil, fmt.Errorf("throttleotel: Instrument(%q): the Transport is instrumented already, as %q", name, s.name)
-	}
 	free, err := claim("client", name, o)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{t: t, sender: &sender{name: name, base: t.Base}, series: newTable(name, o.maxKeys())}
-	base, hooks := t.Base, t.Hooks
-	// The first collection may come at once, and asks for Stats: from then on t must not be changed.
-	t.Base, t.Hooks = c.sender, t.Hooks.Join(c.hooks())
-	if err := c.register(o.meterProvider().Meter(scope)); err != nil {
-		t.Base, t.Hooks = base, hooks
+	if as, already := claimed.LoadOrStore(t, name); already {
 		free()
+		return nil, fmt.Errorf("throttleotel: Instrument(%q): the Transport is instrumented already, as %q", name, as)
+	}
+	c, hooks := &client{t: t, series: newTable(name, o.maxKeys())}, t.Hooks
+	// The first collection may come at once, and asks for Stats: from then on t must not be changed.
+	t.Hooks = t.Hooks.Join(c.hooks())
+	if err := c.register(o.meterProvider().Meter(scope)); err != nil {
+		t.Hooks = hooks
+		free()
+		claimed.Delete(t)
 		return nil, fmt.Errorf("throttleotel: Instrument(%q): %w", name, err)
 	}
 	return sync.OnceFunc(func() {
 		c.stopped.Store(true)
 		_ = c.registration.Unregister() // its only error is that it was unregistered before
 		free()
+		claimed.Delete(t)
 	}), nil
 }
 
 // used reports whether t has served a request, or was asked for Stats or the like, which makes its table of keys. Then
-// its Hooks and Base can no longer be changed. No method says so, because nobody else needs to know.
+// its Hooks can no longer be changed. No method says so, because nobody else needs to know.
 func used(t *throttle.Transport) bool {
 	table := reflect.ValueOf(t).Elem().FieldByName("table")
 	return table.Kind() == reflect.Pointer && !table.IsNil()
@@ -98,7 +99,8 @@ type claimant struct {
 	of, name string
 }
 
-// claimed are the names in use. They belong to the process, as the global providers do.
+// claimed are the names in use, and the Transports that are instrumented. They belong to the process, as the global
+// providers do.
 var claimed sync.Map
 
 // claim takes a name, until free.
@@ -118,26 +120,6 @@ func claim(of, name string, o Options) (free func(), err error) {
 	}
 	return func() { claimed.Delete(who) }, nil
 }
-
-// A sender is the Base of an instrumented Transport. It counts all attempts of all keys, so that what is sent under a key
-// that is dropped before the next collection is not lost.
-type sender struct {
-	name         string
-	base         http.RoundTripper // nil: http.DefaultTransport
-	sent, resent atomic.Uint64
-}
-
-// RoundTrip counts the attempt and sends it.
-func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.sent.Add(1)
-	if throttle.Attempt(req.Context()) > 1 {
-		s.resent.Add(1)
-	}
-	return orDefault(s.base).RoundTrip(req)
-}
-
-// CloseIdleConnections calls the method of that name that the Transport's own Base has, if it has one.
-func (s *sender) CloseIdleConnections() { closeIdle(s.base) }
 
 // orDefault is base, or http.DefaultTransport if it is nil.
 func orDefault(base http.RoundTripper) http.RoundTripper {
