@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // This file sums up all keys, those included that the table has dropped. A key's counts are added to Table.gone in the
@@ -55,7 +57,7 @@ func (t *Table) Totals() Stats {
 		shared.used = pace(from.at, r.at, from.units, r.units)
 	}
 	if p := t.common.pause; p != nil && p.until.After(now) {
-		s.Cause, s.ClosedFor = "paused", p.until.Sub(now)
+		s.Cause, s.ClosedFor = string(upstream.ForPause), p.until.Sub(now)
 	}
 	return s
 }

@@ -21,6 +21,8 @@ import (
 //	                 as they are, so who looks each second does not shorten the time that another one sees
 //	a look, a start  one comes first
 //	a settlement     takes no lock: this look sees it, or the next one does
+//	two Totals       their sums are made without the lock, and the one made last may be noted first: what is used of a shared
+//	                 limit is off by what was sent in between, and right again with the next look
 //
 // Example: observers look each second from 0 s on, and a call a second starts before a Bucket of 2/s. The marks are those of 0
 // and 10 s at 15 s: since the older one 15 units were taken in 15 s, which is half of the limit. At 20 s the mark of 10 s
