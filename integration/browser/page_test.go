@@ -50,10 +50,13 @@ func high(chart string) string {
 // ticks is how many events have come.
 const ticks = `Number(document.documentElement.dataset.ticks)`
 
+// limits is the first line of the table of limits.
+const limits = `[...(document.querySelector("#limits tbody tr") || { cells: [] }).cells].map((c) => c.textContent).join(" | ")`
+
 // A page is opened, its table read, and a key chosen; its charts change when traffic does. Nothing can be changed.
 func TestLive(t *testing.T) {
 	up := new(upstream)
-	tr := &throttle.Transport{Base: up, Key: byHeader}
+	tr := &throttle.Transport{Base: up, Key: byHeader, LimiterFor: func(string) throttle.Limiter { return throttle.NewFixedWindow(1_000_000, 24*time.Hour) }}
 	call(t, tr, "quiet.test", 1)
 	call(t, tr, "busy.test", 2)
 	page := serve(t, throttledebug.Handler(map[string]*throttle.Transport{"api": tr}))
@@ -72,6 +75,7 @@ func TestLive(t *testing.T) {
 	if address := eval[string](t, tab, `location.search`); address != "?key=busy.test&name=api" {
 		t.Errorf("the address says %s", address)
 	}
+	until(t, tab, limits+` === "limit | 1,000,000 in 1 d | 999,998 of 1,000,000 | 0 % | – | –"`)
 	from := eval[int](t, tab, ticks)
 	until(t, tab, fmt.Sprintf(`%s >= %d`, ticks, from+3))
 	if n := eval[int](t, tab, high("chart-calls")); n != 0 {
@@ -93,6 +97,7 @@ func TestLive(t *testing.T) {
 	})
 	until(t, tab, high("chart-calls")+` > 0`)
 	until(t, tab, `Number(document.querySelector("#keys tbody tr").cells[5].textContent.replaceAll(",", "")) > 2`)
+	until(t, tab, limits+`.includes(" of 1,000,000") && !`+limits+`.includes("999,998")`)
 	tr.Pause("busy.test", time.Hour)
 	until(t, tab, high("chart-line")+` > 0`)
 	until(t, tab, `document.querySelector("#why").textContent.includes("gate:paused")`)
