@@ -133,13 +133,13 @@ func (c *call) observe() queue.Outcome {
 	}
 	quiet := c.turn.Quiet()
 	r := queue.Result{Route: queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path}, At: time.Now()}
-	switch {
-	case c.err != nil:
-	case c.t.Hint != nil:
-		r.Hint = c.t.Hint(c.resp, r.At)
-		r.Late = time.Since(r.At)
-	default:
-		r.Hint = hint.Parse(c.resp, r.At)
+	if c.err == nil {
+		parse := c.t.Hint
+		if parse == nil {
+			parse = hint.Parse
+		}
+		r.Hint = parse(c.resp, r.At)
+		r.Late = time.Since(r.At) // it may have read a body
 	}
 	ctx := c.req.Context()
 	outcome := judge(ctx, c.resp, c.err, &r.Hint, r.At.Sub(c.turn.Started()), c.turn.RoundTrip())

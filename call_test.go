@@ -147,6 +147,28 @@ func TestSlowHintDelaysNobodyElse(t *testing.T) {
 	})
 }
 
+// The same holds for the bodies that are read unasked.
+func TestSlowGraphQLDelaysNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := newUpstream(0, func(_ int, req *http.Request) (*http.Response, error) {
+			resp := reply(req, 503, "Content-Type", "application/json")
+			body, write := io.Pipe()
+			resp.Body, resp.ContentLength = body, -1
+			time.AfterFunc(90*time.Millisecond, func() { write.Close() })
+			return resp, nil
+		})
+		tr := &throttle.Transport{Base: up, Limiter: throttle.NewBucket(10, 1), Retry: throttle.Retry{MaxAttempts: 1}}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() { status(tr, t.Context(), "http://api.github.com/graphql") })
+		}
+		all.Wait()
+		if got, want := up.times(), []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}; !slices.Equal(got, want) {
+			t.Errorf("sent at %v, want %v", got, want)
+		}
+	})
+}
+
 // Nor does it take anything from the patience of calls that came while it ran: for them the gate was open until then.
 func TestSlowHintIsNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
