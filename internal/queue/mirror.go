@@ -32,19 +32,29 @@ const settledCalls = 8
 
 // chargeOf is what a call is charged of an advertised quota on average, if it mirrors a meter; 0: it mirrors none. It does if the meter
 // has its name or its unit, and if it is a sum of which the meter is a part: Anthropic's "tokens" stands for the tighter one of
-// "input-tokens" and "output-tokens". A quota of requests is counted by calls, whatever meters there are.
-func (m *Meters) chargeOf(quota *hint.Quota) float64 {
+// "input-tokens" and "output-tokens". Of several meters the one that has the name counts, then the one that has the unit, then the
+// first. A quota of requests is counted by calls, whatever meters there are.
+func (m *Meters) chargeOf(quota *hint.Quota) (charge float64) {
 	if quota.Unit == "" || quota.Unit == "requests" || quota.Unit == "request" {
 		return 0
 	}
+	best := 0
 	for i := range m.each {
+		fit := 0
 		switch name := m.each[i].Name; {
 		case m.each[i].Limits.Rate() == rate.Inf: // it holds nothing back
-		case name == quota.Name, name == quota.Unit, strings.HasSuffix(name, "-"+quota.Unit):
-			return m.meanLocked(i)
+		case name == quota.Name:
+			fit = 3
+		case name == quota.Unit:
+			fit = 2
+		case strings.HasSuffix(name, "-"+quota.Unit):
+			fit = 1
+		}
+		if fit > best {
+			best, charge = fit, m.meanLocked(i)
 		}
 	}
-	return 0
+	return charge
 }
 
 // meanLocked is what an attempt has cost of meter i on average.

@@ -40,6 +40,7 @@ func TestQuotasThatMirrorMeters(t *testing.T) {
 		{two, "", "input-tokens", 1000},
 		{two, "", "output-tokens", 1001},
 		{two, "", "tokens", 1000},
+		{two, "output-tokens", "tokens", 1001}, // the name says more than the unit
 	} {
 		if got := c.m.chargeOf(&hint.Quota{Name: c.name, Unit: c.unit}); got != c.want {
 			t.Errorf("%q of %q: %v, want %v", c.name, c.unit, got, c.want)
