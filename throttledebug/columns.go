@@ -55,7 +55,7 @@ var columns = []column{
 	{id: "limit", title: "Limit", help: "the slowest configured limit", wide: true, up: true,
 		compare: func(a, b *row, _ time.Time) int { return cmp.Compare(a.Limit, b.Limit) },
 		cell:    func(r *row, _ time.Time) string { return known(pace, r.limit) }},
-	{id: "used", title: "Used", help: "how much of a limit is used: of the one of which it is most", wide: true,
+	{id: "used", title: "Used", help: "how much is used of the limit that is used most", wide: true,
 		compare: func(a, b *row, _ time.Time) int { return compareUsed(a, b) },
 		cell:    func(r *row, _ time.Time) string { return known(percent, r.used) }},
 	{id: "gate", title: "Gate", help: "closed: no call goes, for how long, and why", text: true,

@@ -30,7 +30,7 @@
 //	limit=10           at most 10 keys; in state.json only, the others show at most 100
 //
 // The columns are name (the Transport's), key, waiting, oldest, in_flight, sent, throttled, retried, refused, tokens,
-// limit, used, gate and held: those of throttle.KeyStats. used is the Utilization of the limit of which it is most; the
+// limit, used, gate and held: those of throttle.KeyStats. used is the largest Utilization of its limits; the
 // details have it of each limit. Counts are since the key was made, so those of a key that was dropped begin anew; the
 // total of a Transport in state.json does not.
 //

@@ -75,7 +75,7 @@ func (v *view) takeLimits(k *throttle.KeyStats) {
 }
 
 // A settlement follows what a meter of a key, or of all others, has settled. An estimate far below the last one is that of a key
-// that was dropped and has come back; what it has cost is then counted from 0 too. Of the others together, of which
+// that was dropped and has come back; what it has cost is then counted from 0 too. Of the others together, whose
 // keys come and go, it may miss a part, and never counts one twice.
 type settlement struct{ estimated, settled tally }
 

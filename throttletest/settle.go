@@ -27,8 +27,8 @@ func (c charge) wants() int {
 	return c.units
 }
 
-// due is by how much the charge is to be corrected in all until a moment of the work. An example: 300 units in 10 s, of which
-// 2.5 s are over: 75.
+// due is by how much the charge is to be corrected in all until a moment of the work. An example: 300 units in 10 s, after
+// 2.5 s: 75.
 func (c charge) due(at time.Duration, a *Arrival) int {
 	switch more := c.final - c.units; {
 	case at >= a.Done:

@@ -5,7 +5,7 @@
 //
 //	go run ./examples/github
 //
-// The fake admits 200 calls an hour, of which each lasts two seconds here, and says in every answer what remains and
+// The fake admits 200 calls an hour, where an hour lasts two seconds, and says in every answer what remains and
 // when it resets, as GitHub does. What exceeds that gets a 403. Without throttle, go-github finds out after the first refusal
 // and refuses all calls itself until the reset: the caller has to come again. With throttle calls wait.
 //

@@ -312,7 +312,7 @@ func (s *dated) available(now time.Time) float64 {
 	return float64(s.ripeUnits(now) - s.debt)
 }
 
-// size implements state: the burst of the limit that all processes share, of which this one has a part in hand.
+// size implements state: the burst of the limit that all processes share; this one has a part of it in hand.
 func (s *dated) size() (units float64, window time.Duration) { return float64(s.burst), 0 }
 
 // fresh implements state: a limiter made anew finds the same units where these have come from. One that still

@@ -31,7 +31,7 @@ import (
 const settledCalls = 8
 
 // chargeOf is what a call is charged of an advertised quota on average, if it mirrors a meter; 0: it mirrors none. It does if the meter
-// has its name or its unit, and if it is a sum of which the meter is a part: Anthropic's "tokens" stands for the tighter one of
+// has its name or its unit, and if it is a sum that the meter is a part of: Anthropic's "tokens" stands for the tighter one of
 // "input-tokens" and "output-tokens". Of several meters the one that has the name counts, then the one that has the unit, then the
 // first. A quota of requests is counted by calls, whatever meters there are.
 func (m *Meters) chargeOf(quota *hint.Quota) (charge float64) {

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// This file is the end of an attempt of which there is nothing to say: nearly all attempts at an upstream without
+// This file is the end of an attempt that says nothing new: nearly all attempts at an upstream without
 // trouble are such. Without slots they take the lock once, in Arrive, and each 16th once more, because its round trip
 // is measured.
 
