@@ -40,8 +40,9 @@ func (l load) run(t *testing.T, rt http.RoundTripper, url string) {
 				req, _ := http.NewRequestWithContext(t.Context(), "POST", url+l.path, strings.NewReader(l.body))
 				resp, err := rt.RoundTrip(req)
 				if err != nil {
-					t.Error(err)
-					return
+					t.Log(err)
+					time.Sleep(time.Second)
+					continue
 				}
 				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 					t.Error(err)
@@ -65,7 +66,11 @@ func newModelServer(model *throttletest.Model, work time.Duration, dialect throt
 func metered(base http.RoundTripper, law usage.Law, n float64) *throttle.Transport {
 	limiter := throttle.NewBucket(rate.Limit(n/60), int(n*0.99))
 	return &throttle.Transport{Base: base, Meters: func(string) []throttle.Meter {
-		return []throttle.Meter{{Name: law.Name, Limiter: limiter, Hold: law.Hold, Settle: law.Settle, Failures: law.Failures}}
+		m := throttle.Meter{Name: law.Name, Limiter: limiter, Hold: law.Hold, Settle: law.Settle, Failures: law.Failures}
+		if law.Learns() {
+			m.Hold, m.Learn, m.Streams = law.Most, true, law.Streams
+		}
+		return []throttle.Meter{m}
 	}}
 }
 
@@ -122,34 +127,81 @@ func TestTwoClientsShareAdvertisedTokens(t *testing.T) {
 	}
 }
 
-// The laws that hold what is known beforehand: of calls of 5, 30 and 120 s by 64 workers none is throttled, and what is used is what
-// can be: a limit of W seconds, calls of T that hold h and cost a, and units that come back at their end allow min(1, (1 + W/T)·a/h), or more.
-func TestLawsThatHold(t *testing.T) {
-	model := &throttletest.Model{Bytes: 4, Median: 100}
-	const bound = 500
-	for name, c := range map[string]struct {
-		law   usage.Law
-		limit func(n int) throttletest.Limit
-		a, h  float64 // of a call; the mean of the outputs is 141, because they are bounded
-	}{
-		"larger": {usage.OpenAI(), model.HoldsBound, 100 + 141, bound},
-		"sum":    {usage.Bedrock(1), func(n int) throttletest.Limit { return model.HoldsSum(n, 1) }, 100 + 141, 100 + bound},
-		"input":  {usage.Gemini(), model.CountsInput, 100, 100},
-	} {
-		for _, work := range []time.Duration{5 * time.Second, 30 * time.Second, 120 * time.Second} {
-			synctest.Test(t, func(t *testing.T) {
-				can := min(1, (1+60/work.Seconds())*c.a/c.h)
-				perMinute := int(40 / work.Minutes() * c.a / can) // that 40 of the workers can use
-				length := 4*time.Minute + 8*work
-				s := newModelServer(model, work, nil, c.limit(perMinute))
-				load{body: question(bound), workers: 64, until: length}.run(t, metered(s, c.law, float64(perMinute)), s.URL())
-				l := s.Ledger()
-				used := float64(l.Charged(0, length/2, length)) / (length / 2).Minutes() / float64(perMinute)
-				t.Logf("%s, %v: %+v, %.3f of the limit used, %.3f can be", name, work, l.Tally(), used, can)
-				if l.Tally().Throttled > 0 || used < 0.98*can || used > 1.05 {
-					t.Errorf("%s, %v: %+v, %.3f of the limit used, want %.3f", name, work, l.Tally(), used, can)
-				}
-			})
+// used is the share of a limit of tokens that was charged within two thirds of a length. It returns at the end of that.
+func used(s *throttletest.Server, perMinute int, length time.Duration) float64 {
+	charged := func(at time.Duration) (sum int) {
+		time.Sleep(at - s.Elapsed())
+		for _, a := range s.Ledger() {
+			sum += a.Units[0]
 		}
+		return sum
+	}
+	before := charged(length / 3)
+	return float64(charged(length)-before) / (length - length/3).Minutes() / float64(perMinute)
+}
+
+// A lawCase is a limit, the law that a client knows of it, and what a call of 100 tokens and so many at most costs there.
+type lawCase struct {
+	law   usage.Law
+	path  string
+	limit func(n int) throttletest.Limit
+	bound int
+	cost  float64                          // on average
+	least func(work time.Duration) float64 // of the limit is to be used
+}
+
+// check runs 64 workers whose calls take 5, 30 and 120 s, and whose answers have 100 tokens in the middle.
+func (c lawCase) check(t *testing.T, name string, throttled func(n int) int) {
+	for _, work := range []time.Duration{5 * time.Second, 30 * time.Second, 120 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			perMinute := int(40 / work.Minutes() * c.cost) // that 40 of the workers can use
+			length := 4*time.Minute + 24*work
+			s := newModelServer(lawModel, work, nil, c.limit(perMinute))
+			var share float64
+			var all sync.WaitGroup
+			all.Go(func() { share = used(s, perMinute, length) })
+			load{path: c.path, body: question(c.bound), workers: 64, until: length}.run(t, metered(s, c.law, float64(perMinute)), s.URL())
+			all.Wait()
+			n, least := s.Ledger().Tally(), c.least(work)
+			t.Logf("%s, %v: %+v, %.3f of the limit used", name, work, n, share)
+			if n.Throttled > throttled(n.Total()) || share < least || share > 1.05 {
+				t.Errorf("%s, %v: %+v, %.3f of the limit used, want %.3f", name, work, n, share, least)
+			}
+		})
+	}
+}
+
+// lawModel is the upstream of these tests. Its outputs are 141 tokens on average if they are bounded at 500, and 157 at 1,000.
+var lawModel = &throttletest.Model{Bytes: 4, Median: 100, Seed: 4}
+
+// The laws that hold what is known beforehand: no call is throttled, and what is used is what can be. A limit of a minute, calls of T
+// seconds that hold h and cost a, and units that come back at their end allow min(1, (1 + 60/T)·a/h), or more.
+func TestLawsThatHold(t *testing.T) {
+	can := func(share float64) func(time.Duration) float64 {
+		return func(work time.Duration) float64 { return 0.95 * min(1, (1+60/work.Seconds())*share) }
+	}
+	sum := func(n int) throttletest.Limit { return lawModel.HoldsSum(n, 1) }
+	for name, c := range map[string]lawCase{
+		"larger": {usage.OpenAI(), "/v1/chat/completions", lawModel.HoldsBound, 1000, 257, can(257. / 1000)},
+		"sum":    {usage.Bedrock(1), "/v1/chat/completions", sum, 500, 241, can(241. / 600)},
+		"input":  {usage.Gemini(), "/v1/chat/completions", lawModel.CountsInput, 500, 100, can(1)},
+	} {
+		c.check(t, name, func(int) int { return 0 })
+	}
+}
+
+// The laws that count what nobody knows beforehand: while the answer streams, or at its end. At most one of 1,000 calls is throttled,
+// and the limit is used although calls use 28 % of their bound: they hold what calls usually cost, or what they use in 10 s if
+// they are charged as they stream. Under a limit that counts at the end alone no more calls begin than its burst could pay.
+func TestLawsThatCount(t *testing.T) {
+	_, out := usage.Anthropic()
+	atEnd := usage.OpenAI()
+	atEnd.Holds, atEnd.Failures = usage.HoldsNothing, false
+	burst := func(work time.Duration) float64 { return min(0.95, 0.65*60/work.Seconds()) }
+	for name, c := range map[string]lawCase{
+		"streams": {out, "/v1/messages", lawModel.CountsOutput, 500, 141, func(time.Duration) float64 { return 0.95 }},
+		"at end":  {atEnd, "/v1/chat/completions", lawModel.CountsAtEnd, 500, 241, burst},
+	} {
+		c.check(t, name, func(n int) int { return n / 1000 })
 	}
 }

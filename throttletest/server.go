@@ -53,8 +53,9 @@ type Server struct {
 	err      error     // what is wrong with the fields
 	rng      *rand.Rand
 	accounts []*Account
-	due      []*exchange // what is on its way here or at work, the next one last
-	streams  []*exchange // what is at work and charged meanwhile
+	due      []*exchange   // what is on its way here or at work, the next one last
+	streams  []*exchange   // what is at work and charged meanwhile
+	streamed time.Duration // until when
 	attempts map[string]int
 	ledger   []*Arrival
 	socket   socket // of Start

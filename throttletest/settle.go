@@ -15,6 +15,9 @@ import (
 //
 // What is charged above the limit is a debt: nothing more is admitted until it has been worked off.
 
+// streamStep is the longest that is streamed without being charged.
+const streamStep = time.Second / 4
+
 // settles reports whether the charge is corrected when the work is done.
 func (c charge) settles() bool { return c.limit.Settle != nil && c.limit.Kind != InFlight }
 
@@ -82,9 +85,18 @@ func (s *Server) doneLocked(x *exchange) {
 //
 // An example: 64 streams of 30 tokens a second each, and a request that arrives half a second after the last event: 960 tokens
 // are charged first.
+//
+// If nothing has happened for long it goes in steps, because a bucket that is charged late has been full meanwhile and has earned
+// nothing.
 func (s *Server) streamLocked(at time.Duration) {
-	for _, x := range s.streams {
-		x.correctLocked(at)
+	if len(s.streams) == 0 {
+		s.streamed = at
+	}
+	for s.streamed < at {
+		s.streamed = min(at, s.streamed+streamStep)
+		for _, x := range s.streams {
+			x.correctLocked(s.streamed)
+		}
 	}
 }
 

@@ -92,6 +92,25 @@ func (l Law) Hold(req *http.Request) int {
 	}
 }
 
+// Most returns the most that req may be charged, as far as can be known before it is sent: its input by the estimate of
+// [Law.Hold] and the bound of its output, Default if it sets none, by their weights in Counts. It is at least what Hold
+// returns, and at most 2³¹-1. It reads the body as Hold does.
+func (l Law) Most(req *http.Request) int {
+	r, bound := readRequest(req), 0.0
+	if l.Counts.Output > 0 {
+		if bound = float64(r.bound); r.bound < 0 {
+			bound = float64(l.Default)
+		}
+	}
+	return max(clamp(max(0, l.Counts.Input)*r.input+l.Counts.Output*bound), l.Hold(req))
+}
+
+// Learns reports whether the provider charges output that it does not hold. Then a client need not hold all that a request
+// may cost: what requests usually cost is enough, as Meter.Learn of package throttle has it, with Most in place of Hold.
+func (l Law) Learns() bool {
+	return l.Counts.Output > 0 && (l.Holds == HoldsNothing || l.Holds == HoldsInput)
+}
+
 // Bound returns the bound of the output that req sets (max_tokens and its kin), and false if it sets none. It
 // reads the body as [Law.Hold] does.
 func Bound(req *http.Request) (int, bool) {

@@ -123,6 +123,36 @@ func TestHoldUnreadable(t *testing.T) {
 	}
 }
 
+// The most that a request may be charged, and whether less is held of it.
+func TestMost(t *testing.T) {
+	in, out := Anthropic()
+	for _, c := range []struct {
+		name   string
+		law    Law
+		body   string
+		want   int
+		learns bool
+	}{
+		{"anthropic in", in, text(400, `,"max_tokens":500`), 100, false},
+		{"anthropic out", out, text(400, `,"max_tokens":500`), 500, true},
+		{"no bound", out, text(400, ``), 0, true},
+		{"the default", defaulted(out, 4096), text(400, ``), 4096, true},
+		{"groq", Groq(), text(400, `,"max_tokens":500`), 600, true},
+		{"openai", OpenAI(), text(400, `,"max_tokens":500`), 600, false},
+		{"bedrock", Bedrock(5), text(400, `,"max_tokens":500`), 2600, false},
+		{"gemini", Gemini(), text(400, `,"max_tokens":500`), 100, false},
+		{"points", Shopify(), `{"query":"{shop{name}}"}`, 1, false},
+		{"beyond all models", out, `{"max_tokens":9e18}`, math.MaxInt32, true},
+	} {
+		if got := c.law.Most(ask(c.body)); got != c.want || c.law.Learns() != c.learns {
+			t.Errorf("%s: %d, %v, want %d, %v", c.name, got, c.law.Learns(), c.want, c.learns)
+		}
+	}
+	if got := out.Most(nil); got != 0 {
+		t.Errorf("nil: %d", got)
+	}
+}
+
 func TestBound(t *testing.T) {
 	if n, ok := Bound(ask(`{"max_tokens":12}`)); n != 12 || !ok {
 		t.Errorf("%d, %v", n, ok)

@@ -12,12 +12,18 @@ import (
 type Cost func(held int, u usage.Usage) int
 
 // Holds is what an attempt holds of several meters, by number. Settle corrects one of them, and of several words the first
-// counts; Held is how much that was, and Open reports whether one is not settled.
+// counts; Cut does so for a body that has not said all. Pass says that so much of the body was read. Held is how much
+// was held, and Open reports whether one is not settled.
 type Holds interface {
 	Settle(i, n int)
+	Cut(i, n int)
+	Pass(bytes, events int)
 	Held(i int) int
 	Open() bool
 }
+
+// An example of what Holds is asked: a body of 3,000 bytes in 20 events comes in 20 Reads, so Pass is called 20 times. It says 200 tokens at
+// its end: Settle. If its reader leaves after half of it, and 120 tokens had been said by then: Cut.
 
 // A Tab is what one attempt has to settle after its response has come: by what the body says, if it has one that is read,
 // and by the Bill of its caller, if there is one.
@@ -47,6 +53,8 @@ type Tab struct {
 	stop     func() bool // ends the watch on the request's ctx
 	stopBill func() bool // the same of the Bill's; nil: it has none
 
+	line bool // the last byte that was read has ended a line; known to who reads
+
 	mu     sync.Mutex
 	billed bool           // a Bill may have a word yet
 	watch  *usage.Watcher // of the body; nil: nothing is known
@@ -73,11 +81,24 @@ func (t *Tab) Read(p []byte) (int, error) {
 	if r, refused := t.see(p[:n]); refused {
 		t.refused(r)
 	}
+	t.holds.Pass(n, t.events(p[:n]))
 	if err != nil {
 		t.stop()
 		t.End()
 	}
 	return n, err
+}
+
+// events counts the events of a stream that end in p: empty lines. One whose end is cut between two Reads counts too. Bodies that
+// are no streams have few of them, which does no harm.
+func (t *Tab) events(p []byte) (n int) {
+	for _, b := range p {
+		if b == '\n' && t.line {
+			n++
+		}
+		t.line = b == '\n'
+	}
+	return n
 }
 
 // Close implements io.Closer. It settles after the body's own Close, in its panic too.
@@ -143,10 +164,12 @@ func (t *Tab) unbill() bool {
 func (t *Tab) settle(last bool) {
 	for i, cost := range t.costs {
 		switch held := t.holds.Held(i); {
-		case cost != nil && t.known && (last || t.seen.Final):
+		case cost != nil && t.known && t.seen.Final:
 			t.holds.Settle(i, cost.of(held, t.seen))
+		case cost != nil && t.known && last:
+			t.holds.Cut(i, cost.of(held, t.seen))
 		case last:
-			t.holds.Settle(i, held)
+			t.holds.Cut(i, held)
 		}
 	}
 	t.Settled()

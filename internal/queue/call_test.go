@@ -55,8 +55,8 @@ func (c *client) add(key string) {
 func (c *client) holds(ctx context.Context, turn *Call) {
 	h := turn.NewHolds()
 	for i := range h.Meters().each {
-		if h.Set(i, 1); c.hold != nil {
-			h.Set(i, c.hold(ctx)[i])
+		if h.Set(i, 1, false); c.hold != nil {
+			h.Set(i, c.hold(ctx)[i], false)
 		}
 	}
 }

@@ -51,9 +51,13 @@ type Holds struct {
 	amounts []int // the cost, then what is held of each meter; fixed before it is asked
 	attempt int   // the attempts sent before
 	taken   time.Time
+	waits   bool // it is counted among those that wait; the queue's lock guards it
 
 	mu   sync.Mutex
 	open uint64 // the meters whose hold is not settled, in bits; none too until they are taken
+	read length // of the body, for learn.go
+
+	claims []claim // of each meter; nil: none learns
 
 	few [1 + fewMeters]int // where amounts begins, if there are few meters
 }
@@ -64,7 +68,7 @@ type Holds struct {
 // What few meters hold whose answers are not read is used again (see Call.SettleAsHeld), by one call at a time: then it is none.
 func (m *Meters) newHolds(cost, attempt int) *Holds {
 	if h := m.spare.Swap(nil); h != nil {
-		h.amounts[0], h.attempt = cost, attempt
+		h.amounts[0], h.attempt, h.read = cost, attempt, length{}
 		return h
 	}
 	h := &Holds{meters: m, attempt: attempt}
@@ -73,15 +77,26 @@ func (m *Meters) newHolds(cost, attempt int) *Holds {
 	} else {
 		h.amounts = make([]int, n)
 	}
-	h.amounts[0] = cost
+	if h.amounts[0] = cost; m.learns {
+		h.claims = make([]claim, len(m.each))
+	}
 	return h
 }
 
 // Meters are those that it holds.
 func (h *Holds) Meters() *Meters { return h.meters }
 
-// Set says how much is to be held of meter i; less than nothing is nothing. It is called before the attempt asks for its turn.
-func (h *Holds) Set(i, n int) { h.amounts[1+i] = max(0, int(units(n))) }
+// Set says how much is to be held of meter i; less than nothing is nothing. If the meter learns that is the most, and what is held
+// is learned, unless it was given by the caller. It is called before the attempt asks for its turn.
+func (h *Holds) Set(i, n int, given bool) {
+	n = max(0, int(units(n)))
+	if l := h.meters.learners[i]; l != nil {
+		if h.claims[i] = (claim{limit: n, given: given}); !given {
+			n = l.hold(n, h.meters.each[i].Streams)
+		}
+	}
+	h.amounts[1+i] = n
+}
 
 // Held is how much is, or was, held of meter i.
 func (h *Holds) Held(i int) int { return h.amounts[1+i] }
@@ -128,24 +143,50 @@ func (h *Holds) endLocked(which uint64) (ended uint64) {
 // Settle says that the attempt has cost n units of meter i; less than nothing is nonsense and counts as what was held. Only
 // the first word about a meter counts. Those who wait for the units are looked at anew.
 func (h *Holds) Settle(i, n int) {
-	if h.end(1<<i) == 0 {
+	charged, read, ok := h.endOne(i)
+	switch {
+	case !ok:
 		return
-	}
-	if n < 0 {
+	case n < 0:
 		n = h.Held(i)
+	case h.meters.learners[i] != nil:
+		h.meters.learners[i].note(h.claims[i].limit, int(units(n)), time.Since(h.taken), read)
 	}
-	h.meters.ended[i].off.Add(int64(units(n)) - int64(h.Held(i)))
-	h.meters.each[i].Limits.Settle(h.taken, h.Held(i), int(units(n)))
+	h.correct(i, charged, n)
+}
+
+// Cut is Settle of an answer that has not said all. Nothing is learned from it, and what was charged while it came stays.
+func (h *Holds) Cut(i, n int) {
+	if charged, _, ok := h.endOne(i); ok {
+		h.correct(i, charged, max(n, charged))
+	}
+}
+
+// endOne is end of meter i. charged is what was charged for it until then, and read how much of the body was read.
+func (h *Holds) endOne(i int) (charged int, read length, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if charged, ok = h.Held(i), h.endLocked(1<<i) != 0; h.claims != nil {
+		charged += h.claims[i].more
+	}
+	return charged, h.read, ok
+}
+
+// correct makes n units of what meter i was charged.
+func (h *Holds) correct(i, charged, n int) {
+	n = int(units(n))
+	h.meters.ended[i].off.Add(int64(n) - int64(h.Held(i)))
+	h.meters.each[i].Limits.Settle(h.taken, charged, n)
 }
 
 // Fail settles what is open of an attempt that got no answer, or one that does not count, such as a 429: as nothing, or as
 // what was held where the upstream charges for failures.
 func (h *Holds) Fail() {
 	for i, one := range h.meters.each {
-		if one.Failures {
-			h.Settle(i, h.Held(i))
-		} else {
-			h.Settle(i, 0)
+		if charged, _, ok := h.endOne(i); ok && one.Failures {
+			h.correct(i, charged, h.Held(i))
+		} else if ok {
+			h.correct(i, charged, 0)
 		}
 	}
 }

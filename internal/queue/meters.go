@@ -24,19 +24,23 @@ type Meter struct {
 	Name     string
 	Limits   *limit.Set // limiters of the library alone
 	Failures bool       // an attempt without an answer, or with one that does not count, costs what it held
+	Learn    bool       // what calls usually cost is held, and what Set says is the cap
+	Streams  bool       // with Learn: the rest is charged while the body passes
 }
 
 // Meters are those of a key. They are made with it, and only what is counted in them changes. What the key's calls pay by cost is part of them, because all of it is paid in one step.
 type Meters struct {
-	each    []Meter
-	reasons []string // what a call that waits for one of them is held by
-	key     string   // whose they are, in the table
-	owner   any
-	all     *limit.Bundle         // what a call pays: its cost, then each meter
-	own     *limit.Bundle         // the same without what all keys share
-	ended   []ended               // of each meter, what holds that were settled come to
-	done    atomic.Int64          // attempts that have settled all
-	spare   atomic.Pointer[Holds] // to be used again
+	each     []Meter
+	reasons  []string // what a call that waits for one of them is held by
+	key      string   // whose they are, in the table
+	owner    any
+	learners []*learner            // of each meter; nil: it does not learn
+	learns   bool                  // one of them does
+	all      *limit.Bundle         // what a call pays: its cost, then each meter
+	own      *limit.Bundle         // the same without what all keys share
+	ended    []ended               // of each meter, what holds that were settled come to
+	done     atomic.Int64          // attempts that have settled all
+	spare    atomic.Pointer[Holds] // to be used again
 
 	// The queue's lock guards these. What is held is what was held in all, less what was settled: so a start needs no atomics.
 	held    []int64   // of each meter, the units of holds in all
@@ -56,7 +60,9 @@ type ended struct {
 // NewMeters makes the meters of a key, whose calls pay all by cost, own being the part that no other key's calls do. owner is
 // whatever their user wants to find them by.
 func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
-	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each)), held: make([]int64, len(each)), waiting: make([]int64, len(each)), usual: make([]float64, len(each))}
+	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each))}
+	m.learners = make([]*learner, len(each))
+	m.held, m.waiting, m.usual = make([]int64, len(each)), make([]int64, len(each)), make([]float64, len(each))
 	bundle := func(main *limit.Set) *limit.Bundle {
 		b := new(limit.Bundle)
 		b.Add("", main)
@@ -70,8 +76,10 @@ func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
 	} else {
 		m.own = bundle(own)
 	}
-	for _, one := range each {
-		m.reasons = append(m.reasons, heldByMeter+one.Name)
+	for i, one := range each {
+		if m.reasons = append(m.reasons, heldByMeter+one.Name); one.Learn {
+			m.learners[i], m.learns = new(learner), true
+		}
 	}
 	return m
 }
@@ -95,11 +103,17 @@ func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, 
 	if h == nil {
 		return q.limits().TakeBy(at, now, int(cost))
 	}
+	if h.claims != nil {
+		h.renewLocked(now)
+	}
 	return h.meters.all.TakeBy(at, now, h.amounts)
 }
 
 // payHoldsLocked is payLocked of a call with holds, and as that the whole cost of a call that need not wait.
 func (q *Queue) payHoldsLocked(h *Holds, now time.Time) bool {
+	if h.claims != nil {
+		h.renewLocked(now)
+	}
 	if !h.meters.all.Pay(now, h.amounts) {
 		return false
 	}
@@ -205,6 +219,7 @@ func (m *Meters) waitLocked(h *Holds, by int64) {
 	for i, n := range h.amounts[1:] {
 		m.waiting[i] += by * int64(n)
 	}
+	h.waits = by > 0
 }
 
 // holdsOf is what w wants, which stands in line.

@@ -48,7 +48,7 @@ func TestQuotasThatMirrorMeters(t *testing.T) {
 	}
 	for range settledCalls {
 		h := one.newHolds(1, 0)
-		h.Set(0, 1000)
+		h.Set(0, 1000, false)
 		h.startLocked(h.taken)
 		h.Settle(0, 600)
 		h.Settle(1, 0)
