@@ -188,11 +188,6 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 	}
 	r := RouteOf(a.Host, a.Path)
 	if a.Outcome == Throttled {
-		if b := l.routes[r]; b.own {
-			for _, q := range l.scope(b.scope).quotas {
-				q.throttled()
-			}
-		}
 		return false
 	}
 	l.throttled.wasServed(r)

@@ -30,10 +30,9 @@ const (
 	// long, and so on: units are found after twice the time that they took to come back (TestClockADayAhead).
 	askAgain = 200 * time.Millisecond
 	// A quota that is not repeated is kept for two windows, and for leastKept; one that only throttled answers advertise
-	// also until leastUnits were used, and for dearness times as long as a throttled answer wants to be left alone: one
-	// more is tried then, and may be throttled.
-	leastKept, leastUnits, dearness = 10 * time.Second, 32, 16
-	goneAt                          = 16
+	// also for dearness times as long as a throttled answer wants to be left alone: one more is tried then, and may be
+	// throttled. That one is gone when goneAt times as many as it allows are.
+	leastKept, dearness, goneAt = 10 * time.Second, 16, 16
 	// phases of an estimate by two counters are tried: so what others take is seen from 1/16 of the quota on.
 	phases = 16
 )
@@ -128,7 +127,7 @@ func (q *quota) same(t *hint.Quota) bool {
 func (q *quota) keep() time.Duration {
 	kept := max(2*q.window, q.longest, leastKept)
 	if q.refusals && !q.single {
-		kept = max(kept, seconds(leastUnits/q.size*q.window.Seconds()), dearness*q.dear)
+		kept = max(kept, dearness*q.dear)
 	}
 	return kept
 }
@@ -177,12 +176,6 @@ func (q *quota) ours(n int) float64 {
 		return float64(n)
 	}
 	return 1
-}
-
-// throttled takes in a throttled answer that does not advertise it. If that comes so rarely that nothing is known yet of
-// what remains of this window, it has not returned to the limit.
-func (q *quota) throttled() {
-	q.rolling = q.rolling || q.fresh && !q.refusals && !q.ends.IsZero()
 }
 
 // charge is how many of the quota's units a call of n of ours takes.

@@ -41,7 +41,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	}
 	q.Quota = t
 	if first {
-		q.first(left, until, now, before, a.InFlight)
+		q.first(left, until, now, before)
 	} else {
 		q.detectOthers(left, a.Sent, now)
 		q.update(left, until, a.Sent, now)
@@ -74,11 +74,8 @@ func (q *quota) measure(t *hint.Quota, first bool, now time.Time) {
 		q.rolling = true
 	case t.Reset < limit.MaxBelief:
 		q.longest = max(q.longest, t.Reset)
-		switch q.window = max(q.longest, minWindow); {
-		case q.sure(now):
+		if q.window = max(q.longest, minWindow); q.sure(now) {
 			q.window = min(q.window, time.Second)
-		case q.rolling && q.longest > time.Second: // what remains says if it is longer after all
-			q.window = q.longest.Truncate(time.Second)
 		}
 	}
 }
@@ -101,9 +98,8 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 
 // first takes in the first answer that advertises the quota. Others are taken to be there at first, because they take
 // a moment to be seen. If nothing is left although we have sent less than three quarters of it, others have spent it.
-func (q *quota) first(left float64, until, now time.Time, before float64, inFlight int) {
+func (q *quota) first(left float64, until, now time.Time, before float64) {
 	q.begin(now, until, left, now)
-	q.base -= float64(max(0, inFlight-1)) * q.charge(1) // nothing has counted them
 	q.starts = starts{{}}
 	q.note(before, now)
 	q.next, q.shared = now, now.Add(min(q.window/8, shortWindow))
