@@ -158,7 +158,9 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 		}
 		base = base.Add(period)
 	case q.rolling || q.until.IsZero():
-		return limit.Latest(start, q.next).Add(long(before / min(q.pace(from), 2*q.size/q.window.Seconds())))
+		// What little remains of a rolling quota now makes a pace that does not last: units come back.
+		even := q.size / q.window.Seconds()
+		return limit.Latest(start, q.next).Add(long(before / min(max(q.pace(from), even/2), 2*even)))
 	}
 	if over := before + own - left; over > 0 {
 		full := math.Ceil(over/q.size) - 1

@@ -319,3 +319,12 @@ func TestStepsOfCostlyCalls(t *testing.T) {
 		}
 	}
 }
+
+// A prediction does not take the pace of a moment at which little remains for that of a minute: of a bucket of 60,000 a minute 45
+// calls of 930 need 42 s. Calls that could have been made in time were refused, with 22 minutes predicted.
+func TestPredictionWhereLittleRemains(t *testing.T) {
+	q := &quota{Quota: hint.Quota{Unit: "tokens"}, size: 60_000, window: span(60), rolling: true, shared: at(60), left: 1000, leftAt: zero, perUnit: 930}
+	if wait := q.after(zero, 44, 1).Sub(zero); wait < span(40) || wait > span(90) {
+		t.Errorf("the last of 45 calls is to start after %v, want about 42 s to twice that", wait)
+	}
+}
