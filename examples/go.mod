@@ -3,12 +3,14 @@ module github.com/go-throttle/throttle/examples
 go 1.25.0
 
 require (
+	github.com/anthropics/anthropic-sdk-go v1.13.0
 	github.com/cenkalti/backoff/v4 v4.3.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-throttle/throttle v0.0.0
 	github.com/go-throttle/throttle/throttleotel v0.0.0
 	github.com/go-throttle/throttle/throttleredis v0.0.0
 	github.com/google/go-github/v75 v75.0.0
+	github.com/openai/openai-go/v3 v3.8.1
 	github.com/prometheus/client_golang v1.23.2
 	github.com/redis/go-redis/v9 v9.14.1
 	github.com/schollz/progressbar/v3 v3.19.1
@@ -36,6 +38,10 @@ require (
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.20.1 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/tidwall/gjson v1.18.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.43.0 // indirect
 	go.opentelemetry.io/otel/metric v1.43.0 // indirect
