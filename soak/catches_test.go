@@ -144,9 +144,9 @@ import (
 	"strconv"
 )
 
-var fault, _ = strconv.Atoi(os.Getenv("THROTTLE_FAULT"))
+var plantedFault, _ = strconv.Atoi(os.Getenv("THROTTLE_FAULT"))
 
-func planted(n int) bool { return n == fault }
+func planted(n int) bool { return n == plantedFault }
 `
 	}
 	dir, replace := t.TempDir(), map[string]string{}
