@@ -2,6 +2,7 @@ package sdks
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -25,13 +26,18 @@ func newAWSTransport() *throttle.Transport {
 }
 
 func newAWS(throttled *http.Client, credentials aws.CredentialsProvider) *dynamodbstreams.Client {
-	return dynamodbstreams.NewFromConfig(aws.Config{Region: "eu-central-1", Credentials: credentials, HTTPClient: throttled})
+	return dynamodbstreams.NewFromConfig(aws.Config{
+		Region: "eu-central-1", Credentials: credentials, HTTPClient: throttled,
+		RetryMaxAttempts: 8, // 3 are few for calls of many workers under a limit that nothing advertises
+	})
 }
 
 var awsAPI = api{
 	name: "aws",
+	// 10 calls a second; a refusal is a 400 that says so in its body.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{N: 10})
+		s.Identify, s.Advertise.Dialect = byBody, asJSON(nil)
 		s.Latency, s.Status, s.Body = way, http.StatusBadRequest, `{"__type":"com.amazonaws#ThrottlingException","message":"Rate exceeded"}`
 		s.Handler = answer(func(*http.Request) string { return `{"Streams":[]}` })
 		return fake{Server: s}
@@ -40,11 +46,12 @@ var awsAPI = api{
 		client := newAWS(throttled, aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "secret"}, nil
 		}))
-		return func(ctx context.Context, _ int) error {
-			_, err := client.ListStreams(ctx, &dynamodbstreams.ListStreamsInput{})
+		return func(ctx context.Context, i int) error {
+			_, err := client.ListStreams(ctx, &dynamodbstreams.ListStreamsInput{TableName: aws.String(fmt.Sprint("call ", i))})
 			return err
 		}
 	},
-	transport: newAWSTransport,
-	silent:    true,
+	calls: 1200, workers: 8, ideal: 119 * time.Second, slack: 1.3,
+	transport: newAWSTransport, retries: true,
+	silent: true,
 }
