@@ -168,9 +168,9 @@ func (c *call) observe() queue.Outcome {
 	return r.Outcome
 }
 
-// tell passes on what an answer says of limits to those of the call's limiters that want to know.
+// tell passes on what an answer says of limits to those of the call's limiters, and of its meters', that want to know.
 func (c *call) tell(h hint.Hint) {
-	c.turn.Limiters(func(l any) {
+	c.turn.Limiters(h, func(l any, h hint.Hint) {
 		if o, ok := l.(Observer); ok {
 			o.Observe(h, c.turn.Started())
 		}

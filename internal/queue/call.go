@@ -118,10 +118,6 @@ func (c *Call) Started() time.Time { return c.order.now }
 // RoundTrip is the smoothed round trip when the call arrived; 0: not known.
 func (c *Call) RoundTrip() time.Duration { return c.srtt }
 
-// Limiters visits those that the call pays and that users know by more than their account: the shared ones of
-// a fleet, and those of other kinds. No lock is held: what a queue's calls pay never changes.
-func (c *Call) Limiters(visit func(l any)) { c.entry.queue.limits().Each(visit) }
-
 // Under reports whether an attempt is under way.
 func (c *Call) Under() bool { return c.under }
 

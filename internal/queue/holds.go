@@ -267,7 +267,7 @@ func (c *Call) undoHolds() {
 // An example: the epoch in which the attempt was sent is copied, too. Its body says after 40 s that the upstream refuses. If
 // the gate has been closed and reopened meanwhile, that is a stale answer.
 func (c *Call) Late() Call {
-	late := Call{table: c.table, entry: c.entry, key: c.key, order: c.order}
+	late := Call{table: c.table, entry: c.entry, meters: c.meters, key: c.key, order: c.order}
 	late.order.holds, late.order.wants = nil, late.order.wants&^counted
 	return late
 }

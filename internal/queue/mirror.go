@@ -30,31 +30,72 @@ import (
 // settledCalls is how many attempts must be settled before what they cost says more than what they held.
 const settledCalls = 8
 
-// chargeOf is what a call is charged of an advertised quota on average, if it mirrors a meter; 0: it mirrors none. It does if the meter
-// has its name or its unit, and if it is a sum that the meter is a part of: Anthropic's "tokens" stands for the tighter one of
-// "input-tokens" and "output-tokens". Of several meters the one that has the name counts, then the one that has the unit, then the
-// first. A quota of requests is counted by calls, whatever meters there are.
+// How a meter fits a quota.
+const (
+	byPart = 1 + iota // it counts a part of what the quota does: Anthropic's "tokens" stands for the tighter one of "input-tokens" and "output-tokens"
+	byUnit            // its name is the quota's unit
+	byName
+)
+
+// chargeOf is what a call is charged of an advertised quota on average, if it mirrors a meter; 0: it mirrors none.
 func (m *Meters) chargeOf(quota *hint.Quota) (charge float64) {
-	if quota.Unit == "" || quota.Unit == "requests" || quota.Unit == "request" {
-		return 0
+	if i, fit := m.mirrorOf(quota); fit > 0 {
+		charge = m.meanLocked(i)
 	}
-	best := 0
+	return charge
+}
+
+// mirrorOf is the meter that fits a quota best, of several the first; fit 0: none does. A quota of requests is counted by calls, whatever
+// meters there are.
+//
+// An example: the meters are "input-tokens" and "output-tokens". A quota of the unit "output-tokens" fits the second by its unit, and
+// one of "tokens" the first as a part. A quota named "output-tokens" of the unit "tokens" fits the second by its name.
+func (m *Meters) mirrorOf(quota *hint.Quota) (best, fit int) {
+	if quota.Unit == "" || quota.Unit == "requests" || quota.Unit == "request" {
+		return 0, 0
+	}
 	for i := range m.each {
-		fit := 0
+		its := 0
 		switch name := m.each[i].Name; {
 		case m.each[i].Limits.Rate() == rate.Inf: // it holds nothing back
 		case name == quota.Name:
-			fit = 3
+			its = byName
 		case name == quota.Unit:
-			fit = 2
+			its = byUnit
 		case strings.HasSuffix(name, "-"+quota.Unit):
-			fit = 1
+			its = byPart
 		}
-		if fit > best {
-			best, charge = fit, m.meanLocked(i)
+		if its > fit {
+			best, fit = i, its
 		}
 	}
-	return charge
+	return best, fit
+}
+
+// Limiters visits those that the call pays and that users know by more than their account, the shared ones of a fleet and
+// those of other kinds, with what they may hear of what an answer has said. Those of a meter hear of the quotas that mirror it, whose unit
+// is their own and so not named, and of times not to send. No lock is held: what a queue's calls pay never changes.
+//
+// Example: an answer advertises 40 requests and 9,000 tokens. The limiter of the requests hears of both, that of the meter "tokens" of
+// 9,000 units.
+func (c *Call) Limiters(said hint.Hint, visit func(l any, said hint.Hint)) {
+	c.entry.queue.limits().Each(func(l any) { visit(l, said) })
+	if c.meters == nil {
+		return
+	}
+	for i, one := range c.meters.each {
+		own := said
+		own.Quotas = nil
+		for _, quota := range said.Quotas {
+			if k, fit := c.meters.mirrorOf(&quota); k == i && fit >= byUnit {
+				quota.Unit = ""
+				own.Quotas = append(own.Quotas, quota)
+			}
+		}
+		if own.Throttled || own.RetryAfter > 0 || own.Quotas != nil {
+			one.Limits.Each(func(l any) { visit(l, own) })
+		}
+	}
 }
 
 // meanLocked is what an attempt has cost of meter i on average.
