@@ -97,15 +97,12 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 }
 
 // first takes in the first answer that advertises the quota. Others are taken to be there at first, because they take
-// a moment to be seen. If nothing is left although we have sent less than three quarters of it, others have spent it.
+// a moment to be seen.
 func (q *quota) first(left float64, until, now time.Time, before float64) {
 	q.begin(now, until, left, now)
 	q.starts = starts{{}}
 	q.note(before, now)
 	q.next, q.shared = now, now.Add(min(q.window/8, shortWindow))
-	if left < 1 && before < q.size*3/4 {
-		q.shared = limit.Latest(q.shared, until)
-	}
 }
 
 // detectOthers finds out whether others draw on the quota: they do if less remains than our own starts explain.
@@ -137,7 +134,7 @@ func (q *quota) explained(sent time.Time, trip time.Duration) float64 {
 // or, well before the reset, that the quota is rolling.
 func (q *quota) update(left float64, until, sent, now time.Time) {
 	more := left > q.left+1 && sent.After(q.leftAt)
-	early := now.Before(q.until.Add(-resetGrain)) && left < q.size*3/4
+	early := now.Before(q.until.Add(-resetGrain))
 	switch {
 	case q.rolling:
 		if sent.Before(q.leftAt.Add(-limit.MaxLate)) && left >= q.left {

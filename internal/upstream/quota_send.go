@@ -56,8 +56,6 @@ func (q *quota) refill(need float64, now time.Time) time.Time {
 		return now.Add(max(time.Millisecond, time.Duration(lack/q.size*float64(q.window))))
 	case !q.until.IsZero():
 		return q.until
-	case q.units > 0: // an answer will say sooner
-		return now.Add(time.Second)
 	}
 	return q.leftAt.Add(max(q.window, time.Second))
 }
@@ -86,11 +84,7 @@ func (q *quota) rate(left, h float64, now time.Time) float64 {
 		h = max(h/2, h-resetGrain.Seconds()/2)
 	}
 	h = max(1e-3, h)
-	r := left / h
-	if q.Window > shortWindow { // advertised: no faster than that, whatever remaining and reset say
-		r = min(r, q.size/q.window.Seconds())
-	}
-	return max(r, 2*q.charge(1)/h) // at the latest after half of the time
+	return max(left, 2*q.charge(1)) / h // at the latest after half of the time
 }
 
 // late is how much of the time that a late timer lost may be caught up with. Example: starts are 1 ms apart in a window of
