@@ -829,7 +829,6 @@ func TestStatsAsJSON(t *testing.T) {
 	}
 }
 
-// The zero Transport has no limit and obeys what it is advertised.
 // limited is a Transport whose keys have 2/s with a burst of 4 and 50 tokens a second with a burst of 500, and share 100 a minute.
 // Each call holds 100 tokens.
 func limited(code int) *throttle.Transport {
@@ -923,9 +922,9 @@ func utilization(s throttle.KeyStats) (of []float64) {
 func TestTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hosts = 200
-		sent := 0
+		var sent atomic.Uint64
 		tr := &throttle.Transport{Base: baseFunc(func(req *http.Request) (*http.Response, error) {
-			if sent++; req.URL.Path == "/429" && throttle.Attempt(req.Context()) < 2 {
+			if sent.Add(1); req.URL.Path == "/429" && throttle.Attempt(req.Context()) < 2 {
 				return reply(req, 429, "Retry-After", "1"), nil
 			}
 			return reply(req, 200), nil
@@ -954,8 +953,8 @@ func TestTotals(t *testing.T) {
 		if n > hosts/2 || kept.Sent >= all.Sent {
 			t.Errorf("%d keys are left, with %d of %d attempts", n, kept.Sent, all.Sent)
 		}
-		if all.Sent != uint64(sent) || all.Throttled != hosts || all.Retried != hosts || all.Refused != 2 || all.Limit != 10 || all.Waiting+all.InFlight != 0 {
-			t.Errorf("%d were sent, and the totals are %+v", sent, all)
+		if all.Sent != sent.Load() || all.Throttled != hosts || all.Retried != hosts || all.Refused != 2 || all.Limit != 10 || all.Waiting+all.InFlight != 0 {
+			t.Errorf("%d were sent, and the totals are %+v", sent.Load(), all)
 		}
 		tr.Pause("", time.Minute)
 		for range 2 {
@@ -971,6 +970,7 @@ func TestTotals(t *testing.T) {
 	})
 }
 
+// The zero Transport has no limit and obeys what it is advertised.
 func TestZeroTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, nil)
