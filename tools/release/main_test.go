@@ -28,6 +28,7 @@ func repository(t *testing.T, changes map[string]string) string {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}
+	t.Setenv("GOPROXY", "off") // nobody has these modules
 	was, wasNot := released, untagged
 	t.Cleanup(func() { released, untagged = was, wasNot })
 	released, untagged = []string{".", "more"}, []string{"examples"}
