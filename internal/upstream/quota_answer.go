@@ -18,7 +18,8 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		first = true
 	}
 	if q.metered = false; a.Charge != nil {
-		if c := a.Charge(&t); c > 0 {
+		asked := t // t itself would always be on the heap
+		if c := a.Charge(&asked); c > 0 {
 			q.metered, q.perUnit = true, c
 		}
 	}

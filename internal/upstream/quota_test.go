@@ -328,3 +328,20 @@ func TestPredictionWhereLittleRemains(t *testing.T) {
 		t.Errorf("the last of 45 calls is to start after %v, want about 42 s to twice that", wait)
 	}
 }
+
+// An answer that advertises a known quota allocates one copy of what it says, which is sorted, and nothing else.
+func TestAdvertisedQuotaAllocations(t *testing.T) {
+	s, now := newState(0), zero
+	advertised := []hint.Quota{{Name: "a", Limit: 1000, Remaining: 900, Reset: time.Minute, Window: time.Minute, Source: "RateLimit"}}
+	u := &url.URL{Host: "h"}
+	answer := func() {
+		now = now.Add(100 * time.Millisecond)
+		counted := s.Start(s.Scope(u), 1, now, now)
+		s.Observe(&Answer{Outcome: Success, Counted: counted, Epoch: s.Epoch(), Cost: 1, Sent: now, Trip: time.Millisecond, Host: "h", InFlight: 1,
+			WindowFactor: 4, Hint: hint.Hint{Quotas: advertised}}, now.Add(time.Millisecond))
+	}
+	answer()
+	if n := testing.AllocsPerRun(1000, answer); n > 1 {
+		t.Errorf("%v allocations for an answer", n)
+	}
+}
