@@ -263,8 +263,8 @@ func snapshot(q *queue.Queue) KeyStats {
 	return KeyStats{q.Key(), QueueStats(stats), learned, meters, limits}
 }
 
-// Stats yields a snapshot of every key, in no particular order. Each snapshot is consistent in itself,
-// but they are taken one after the other.
+// Stats yields a snapshot of every key, in no particular order. Each snapshot is of one moment, but for its Meters, and they
+// are taken one after the other.
 func (t *Transport) Stats() iter.Seq[KeyStats] {
 	t.once.Do(t.setup)
 	return func(yield func(KeyStats) bool) {
