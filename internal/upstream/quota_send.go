@@ -44,11 +44,12 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 
 // refill is when need units may be there again: of a rolling quota when the rate has made them, but soon if no
 // call is out whose answer could say; otherwise at the reset. One who is alone waits for a unit more, because what remains
-// is rounded down. Example: 0 of 10 a second remain, which may be 0.1 more or 0.9. The next call goes after 0.2 s.
+// is rounded down, and for what calls have taken whose answers said nothing of it. Example: 0 of 10 a second remain, which may be
+// 0.1 more or 0.9. The next call goes after 0.2 s.
 func (q *quota) refill(need float64, now time.Time) time.Time {
 	switch {
 	case q.rolling && q.units == 0 && q.alone(now):
-		return q.sentAt.Add(q.spread + time.Duration((need-q.left+1)/q.size*float64(q.window)))
+		return q.sentAt.Add(q.spread + time.Duration((need-q.left+q.silent+1)/q.size*float64(q.window)))
 	case q.rolling && q.units == 0: // the reset may be that of one unit
 		return q.leftAt.Add(max(q.pause, min(time.Duration(float64(q.window)/q.size), cmp.Or(max(0, q.Reset), q.window))))
 	case q.rolling && q.window > 0:

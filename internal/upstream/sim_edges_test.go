@@ -228,3 +228,16 @@ func TestEstimateByTwoCounters(t *testing.T) {
 		})
 	}
 }
+
+// An estimate that only every third answer advertises is waited for as well: calls whose answers have said nothing of it
+// count.
+func TestEstimateThatIsSeldomSaid(t *testing.T) {
+	for _, workers := range []int{1, 4, 16} {
+		overSeeds(t, 5, func(t *testing.T, seed uint64) result {
+			s := newSim(shortTrip, seed, throttletest.Limit{Kind: throttletest.SlidingCounter, N: 10, Phase: time.Second / 3})
+			s.Advertise.Dialect, s.Advertise.Every, s.RetryAfter = throttletest.Draft08, 3, throttletest.Exact
+			s.run(t, time.Minute, workers, s.client(0))
+			return s.result(0, time.Minute)
+		}).want(t, 0.74, 0.033)
+	}
+}
