@@ -59,7 +59,7 @@ type Side struct {
 	Name                       string
 	Delivered, Sent, Throttled int
 	Wall                       time.Duration
-	Failure                    error // of the first call that failed
+	Failure                    string // of the first call that failed; "": none did
 }
 
 // Run lets both sides run, prints the table, and returns its lines. After an interrupt there is what was done until then.
@@ -76,8 +76,8 @@ func (s Story) Run(ctx context.Context, out io.Writer) ([]Side, error) {
 		return nil, err
 	}
 	for _, side := range done {
-		if side.Failure != nil {
-			fmt.Fprintln(out, console.Fill(side.Name+", the first failure: "+side.Failure.Error(), s.Columns, "  "))
+		if side.Failure != "" {
+			fmt.Fprintln(out, console.Fill(side.Name+", the first failure: "+side.Failure, s.Columns, "  "))
 		}
 	}
 	if with := done[len(done)-1]; with.Delivered < s.Calls && ctx.Err() == nil {
@@ -96,13 +96,13 @@ func (s Story) run(ctx context.Context, name string) Side {
 	call := s.User(client, name)
 	var next, delivered atomic.Int64
 	var first sync.Once
-	var failure error
+	var failure string
 	start := time.Now()
 	calls.Each(ctx, s.Calls, s.Workers, func() {
 		if err := call(ctx, int(next.Add(1)-1)); err == nil {
 			delivered.Add(1)
 		} else if ctx.Err() == nil {
-			first.Do(func() { failure = err })
+			first.Do(func() { failure = err.Error() }) // now: the text may say how long ago something was
 		}
 	})
 	n := fake.Ledger().Tally()

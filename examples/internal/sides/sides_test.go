@@ -2,7 +2,7 @@ package sides
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -29,7 +29,7 @@ func TestRun(t *testing.T) {
 						return err
 					}
 					if resp.Body.Close(); resp.StatusCode != http.StatusOK {
-						return errors.New(resp.Status)
+						return aging{resp.Status, time.Now()}
 					}
 					return nil
 				}
@@ -37,14 +37,22 @@ func TestRun(t *testing.T) {
 		}
 		var out strings.Builder
 		done, err := s.Run(t.Context(), &out)
-		if err != nil || len(done) != 2 || done[0].Delivered == 30 || done[0].Failure == nil || done[1].Delivered != 30 || done[1].Failure != nil {
+		if err != nil || len(done) != 2 || done[0].Delivered == 30 || done[0].Failure == "" || done[1].Delivered != 30 || done[1].Failure != "" {
 			t.Errorf("%+v, %v", done, err)
 		}
-		if text := out.String(); !strings.Contains(text, "without, the first failure: 429 Too Many Requests") || !strings.Contains(text, "with throttle      30          30") {
+		if text := out.String(); !strings.Contains(text, "without, the first failure: 429 Too Many Requests, 0s ago") || !strings.Contains(text, "with throttle      30          30") {
 			t.Errorf("\n%s", text)
 		}
 	})
 }
+
+// An aging error says how long ago it was, as some of go-github do.
+type aging struct {
+	text string
+	when time.Time
+}
+
+func (e aging) Error() string { return fmt.Sprintf("%s, %v ago", e.text, time.Since(e.when)) }
 
 // What a user writes, in user.go of each example, is at most 25 lines of code.
 func TestUserCode(t *testing.T) {
