@@ -127,6 +127,7 @@ func (c *crowd) print(out io.Writer, columns int, took time.Duration, s inbound.
 		return err
 	}
 	_, err := fmt.Fprintln(out, console.Fill(fmt.Sprintf(
-		"The server has let %d requests in and refused %d. Its table has %d addresses.", s.Admitted, s.Refused, s.Keys), columns, ""))
+		"The burst comes once, on top of the rate, so a short run serves more a second than the rate. "+
+			"The server has let %d requests in and refused %d. Its table has %d addresses.", s.Admitted, s.Refused, s.Keys), columns, ""))
 	return err
 }

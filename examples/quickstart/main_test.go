@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 	if got := rows["bare"]; got.calls != 80 || got.delivered+got.refused != 80 {
 		t.Errorf("bare %+v, want each of the 80 delivered or refused", got)
 	}
-	for _, want := range []string{"throttled: 80 of 80 calls", "throttled: 100 % delivered, 0 x 429"} {
+	for _, want := range []string{"throttled: 80 of 80 calls", "throttled: 100 % delivered, 0 x 429", "by the upstream's burst"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q", want)
 		}
@@ -83,7 +83,7 @@ func TestRunURL(t *testing.T) {
 	if got := server.Ledger().Tally().Throttled; got != 10 {
 		t.Errorf("the upstream refused %d, want 10", got)
 	}
-	if !strings.Contains(out.String(), "unknown") {
+	if !strings.Contains(out.String(), "unknown") || strings.Contains(out.String(), "by the upstream's burst") {
 		t.Error("an ideal time is printed for the bare client, though the upstream's burst is unknown")
 	}
 }

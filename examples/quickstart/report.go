@@ -31,8 +31,20 @@ func printTable(out io.Writer, columns int, results []result) error {
 	for _, r := range results {
 		fmt.Fprintln(out, console.Fill(summary(r), columns, "  "))
 	}
-	_, err := fmt.Fprintln(out, console.Fill("Ideal time: the shortest in which the limit admits all the calls; for a bucket, (calls - burst) / limit.", columns, ""))
+	_, err := fmt.Fprintln(out, console.Fill(idealTime(results), columns, ""))
 	return err
+}
+
+// idealTime explains the column of that name, and why its rows differ, if they do.
+func idealTime(results []result) string {
+	text := "Ideal time: the shortest in which the limit admits all the calls; for a bucket, (calls - burst) / limit."
+	for _, r := range results {
+		if r.name == "bare" && r.ideal >= 0 && r.ideal != results[len(results)-1].ideal {
+			text += " That of the bare client is by the upstream's burst, which is larger than the throttled client's:" +
+				" calls that were sent evenly may arrive in a bunch."
+		}
+	}
+	return text
 }
 
 // summary returns one row in words.
