@@ -126,7 +126,8 @@ func llm() http.RoundTripper {
 
 // Each API key has a limit of 60 requests and of 90,000 tokens a minute. How many tokens a call uses is known only from its
 // response. So each attempt holds as many as the provider will, and the body settles what it has used while it is
-// read. What the provider throttles costs nothing here: see Meter.Failures.
+// read. The law of package usage says both, and that OpenAI charges what it throttles: the second call is throttled once,
+// which costs 4,000.
 func ExampleTransport_tokens() {
 	inVirtualTime(func() {
 		law := usage.OpenAI()
@@ -136,7 +137,7 @@ func ExampleTransport_tokens() {
 			Meters: func(string) []throttle.Meter {
 				return []throttle.Meter{
 					{Name: "requests", Limiter: throttle.NewBucket(1, 60)},
-					{Name: "tokens", Limiter: throttle.NewBucket(90_000.0/60, 9_000), Hold: law.Hold, Settle: law.Settle},
+					{Name: law.Name, Limiter: throttle.NewBucket(90_000.0/60, 9_000), Hold: law.Hold, Settle: law.Settle, Failures: law.Failures},
 				}
 			},
 		}
@@ -167,7 +168,7 @@ func ExampleTransport_tokens() {
 	// Output:
 	// held while its answer is read: 4000
 	// held while its answer is read: 4000
-	// 5,000 of 9,000 tokens are left, 0 are held
+	// 2,000 of 9,000 tokens are left, 0 are held
 }
 
 // An SDK often says what a call has cost, where its body cannot be read or does not say it. A Bill takes that down.
