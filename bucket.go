@@ -37,8 +37,8 @@ type Bucket struct {
 }
 
 // NewBucket returns a full bucket of burst units that gains limit units per second. For a limit in other
-// terms, use [rate.Every](200 * time.Millisecond) or 300.0/60. It panics if limit is negative or NaN, or if
-// burst is below 1 (below 0 under rate.Inf).
+// terms, use [rate.Every](200 * time.Millisecond) or 300.0/60; a float64 variable f needs rate.Limit(f). It
+// panics if limit is negative or NaN, or if burst is below 1 (below 0 under rate.Inf).
 func NewBucket(limit rate.Limit, burst int) *Bucket {
 	b := new(Bucket)
 	b.bucket.Init("NewBucket", limit, burst)

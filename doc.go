@@ -59,7 +59,9 @@
 // # Testing
 //
 // Only package time is used, so in a testing/synctest bubble waits are exact and take no real time. Give
-// the Transport a Base of your own there: the sockets of an httptest.Server do not work in a bubble.
+// the Transport a Base of your own there: a bubble's clock stands still while a goroutine waits for the
+// network, as for an httptest.Server. Make Transports and limiters inside the bubble. Its clock begins in the
+// year 2000, so a limiter that was used outside would wait for decades.
 //
 // [examples/recipes]: https://github.com/go-throttle/throttle/tree/main/examples/recipes
 package throttle
