@@ -110,7 +110,7 @@ func (p *page) get(w http.ResponseWriter, r *http.Request, file string) {
 	default:
 		a, ok := assets[file]
 		if !ok {
-			refuse(w, http.StatusNotFound, "no such page")
+			refuse(w, http.StatusNotFound, "no such page; if the handler is not mounted at /, wrap it in http.StripPrefix")
 			return
 		}
 		w.Header().Set("Content-Type", a.kind)

@@ -29,6 +29,9 @@ func TestMethods(t *testing.T) {
 			t.Errorf("GET %s: %d, want %d", path, w.Code, want)
 		}
 	}
+	if w := get(h, "/debug/throttle/"); !strings.Contains(w.Body.String(), "http.StripPrefix") {
+		t.Errorf("without StripPrefix the page says %q, and not what is missing", w.Body)
+	}
 }
 
 // What a browser sends from another origin is refused, whatever it asks for. Whoever follows a link sees the page.
