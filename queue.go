@@ -46,8 +46,8 @@ func (o *QueueOptions) check() error {
 }
 
 // A Queue is a waiting line before a limiter, with a gate that can stop all calls. A [Transport] keeps
-// one for each key; without HTTP, use it directly. All methods are safe for concurrent use. A Queue starts
-// no goroutine and needs no closing.
+// one for each key; without HTTP, make one with [NewQueue]: the zero Queue panics. All methods are safe for
+// concurrent use. A Queue starts no goroutine and needs no closing.
 //
 // Calls go in the order of their priority ([WithPriority]), then of their arrival; every eighth call is
 // the one that has waited longest. Only the head of the line asks the limiter, so a caller that leaves

@@ -276,8 +276,8 @@ func (t *Transport) Stats() iter.Seq[KeyStats] {
 	}
 }
 
-// Explain returns the snapshot of one key: what its first call waits for and until when (Reason, Until), since when the
-// oldest has waited (Oldest), and how full its limits are (Limits). ok: the key is there.
+// Explain returns the snapshot of a key that Key returns, such as "api.example.com": what its first call waits for and until
+// when (Reason, Until), since when the oldest has waited (Oldest), and how full its limits are (Limits). ok: the key is there.
 func (t *Transport) Explain(key string) (s KeyStats, ok bool) {
 	t.once.Do(t.setup)
 	if q := t.table.Shown(bounded(key)); q != nil {
