@@ -21,6 +21,12 @@
 // The tables of docs/learning.md and docs/fleet.md have results files of their own, results/learning.json and
 // results/fleet.json; each page gives the command.
 //
+// Meters, limits whose costs are known afterwards, have clients of their own. To bring results/meters.json and
+// results/meters.md up to date, from which docs/decisions.md has its figures (virtual time, about five minutes):
+//
+//	go run ./bench/cmd/compare -scenario 'meters-*'
+//	for f in json md; do cp compare-out/compare.$f bench/results/meters.$f; done
+//
 // The marks in the README, lines that begin with "<!-- compare" and "<!-- chart", tell which columns
 // its table has and which panels its charts.
 //

@@ -14,6 +14,7 @@ import (
 type Job struct {
 	Base     http.RoundTripper // what to send over
 	Limits   []Limit           // what the upstream admits; empty: the client has to find out
+	Meter    *Meter            // in scenarios of meters, the one limit that the upstream has
 	InFlight int               // calls that the upstream works on at once; 0: unknown
 	Even     bool              // starts should be spaced evenly
 	Patience time.Duration     // how long a call may take in all
@@ -47,6 +48,7 @@ type Client struct {
 	Retries bool   // it sends a refused or failed call again
 	Bubble  bool   // it can live in a testing/synctest bubble
 	Told    bool   // without a limit it is the same as another client
+	Metered bool   // it is given Job.Meter, and runs in scenarios of meters alone
 	Fleet   bool   // it shares a limit among processes, and runs in scenarios of fleets alone
 	Start   func(Job) (Doer, error)
 

@@ -27,8 +27,9 @@ const Oracle = scenario.OracleName
 type File struct {
 	Made      time.Time  `json:"made"`
 	Machine   Machine    `json:"machine"`
-	Short     bool       `json:"short,omitempty"` // a tenth of the load: says nothing
-	Clients   []string   `json:"clients"`         // all that were to run, in the order of the tables
+	Command   string     `json:"command,omitempty"` // that has made it
+	Short     bool       `json:"short,omitempty"`   // a tenth of the load: says nothing
+	Clients   []string   `json:"clients"`           // all that were to run, in the order of the tables
 	Scenarios []Scenario `json:"scenarios"`
 }
 

@@ -13,6 +13,9 @@ import (
 func (f *File) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Side by side\n\n%s\n\n%s\n", f.where(), Rule)
+	if f.Command != "" {
+		fmt.Fprintf(&b, "\nMade by `%s`.\n", f.Command)
+	}
 	for _, t := range f.Tables() {
 		fmt.Fprintf(&b, "\n## %s, %s\n\n", t.Scenario.Title, clock(t.Mode))
 		if t.Scenario.About != "" {
@@ -30,13 +33,18 @@ func (f *File) Markdown(w io.Writer) error {
 // where tells what the figures hold for.
 func (f *File) where() string {
 	s := fmt.Sprintf("%s; %s.", f.Machine, f.Made.Format("2 January 2006"))
-	if w := f.Machine.Warning(); w != "" {
+	if w := f.Machine.Warning(); w != "" && f.real() {
 		s += " " + w
 	}
 	if f.Short {
 		s += " A tenth of the load: these figures say nothing."
 	}
 	return s
+}
+
+// real reports whether a run was made in real time.
+func (f *File) real() bool {
+	return slices.ContainsFunc(f.Scenarios, func(s Scenario) bool { return len(s.Clients(Real)) > 0 })
 }
 
 func (t Table) markdown(b *strings.Builder) {

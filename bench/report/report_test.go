@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func sample() *File {
 	f := &File{
 		Clients: []string{"bare", "rehttp", "x/time/rate", "throttle", Oracle},
+		Command: "go run ./bench/cmd/compare -scenario 'b*'",
 		Made:    time.Date(2026, 11, 21, 9, 45, 0, 0, time.UTC),
 		Machine: Machine{
 			CPU: "Some CPU", Cores: 2, System: "linux/amd64", Go: "go1.26",

@@ -13,6 +13,7 @@ type config struct {
 	latency throttletest.Span    // each way
 	work    throttletest.Span
 
+	model *throttletest.Model // which answers, in a stream; nil: 200 without a body
 	tell  throttletest.Dialect
 	retry time.Duration // as throttletest.Server.RetryAfter
 }
@@ -22,6 +23,9 @@ func (c config) server(seed int64) *throttletest.Server {
 	s := throttletest.NewServer(c.limits...)
 	s.Faults, s.Latency, s.Work, s.RetryAfter, s.Seed = c.faults, c.latency, c.work, c.retry, uint64(seed)
 	s.Advertise.Dialect, s.Identify = c.tell, whose
+	if c.model != nil {
+		s.Handler, s.Stream = c.model, true
+	}
 	return s
 }
 

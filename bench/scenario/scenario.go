@@ -20,6 +20,7 @@ type Scenario struct {
 	Alone   bool                     // in real time it wants the machine for itself: it measures cost, or high rates
 	Noisy   bool                     // quick, and differs much from run to run: by default it is run three times in real time too
 	Fleet   bool                     // for clients of fleets, and only them. It needs a redis-server, so it runs only if it is asked for by name
+	Metered bool                     // for clients of meters, and only them. It runs in virtual time alone: calls are long
 	Virtual bool                     // it can run in a testing/synctest bubble too
 	Fits    func(client.Client) bool // nil: every client
 	Run     func(context.Context, client.Client, Options) (Result, error)
@@ -59,7 +60,7 @@ type Traffic struct {
 
 // All are the scenarios, in the order of the tables.
 func All() []Scenario {
-	return slices.Concat(backfills(), rates(), outages(), learning(), shared())
+	return slices.Concat(backfills(), rates(), outages(), learning(), shared(), meters())
 }
 
 // Find returns the scenario of a name.

@@ -273,6 +273,25 @@ func TestFleets(t *testing.T) {
 	}
 }
 
+// TestMeters: scenarios of meters run with the clients of meters alone, and in virtual time.
+func TestMeters(t *testing.T) {
+	p, err := configure(t, "-scenario", "meters-*", "-reps", "2").plan(scenarios(), clients())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range p.jobs {
+		if !j.client.Metered || j.mode != report.Virtual {
+			t.Errorf("%s with %s in %s time", j.scenario.Name, j.client.Name, j.mode)
+		}
+	}
+	if want := len(p.scenarios) * len(client.Metered()) * 2; len(p.jobs) != want {
+		t.Errorf("%d runs, want %d", len(p.jobs), want)
+	}
+	if got, want := p.command(), "go run ./bench/cmd/compare -scenario 'meters-*' -reps 2"; got != want {
+		t.Errorf("command is %s, want %s", got, want)
+	}
+}
+
 func TestMatch(t *testing.T) {
 	for _, test := range []struct {
 		patterns, name string

@@ -95,13 +95,14 @@ type config struct {
 	short, list       bool
 	from, out, readme string
 	parallel          int
+	args              []string  // the command line
 	bar               io.Writer // a terminal, for a progress bar; nil: print lines instead
 	columns           int       // how wide to write
 }
 
 // parse reads the command line. With -h it prints what there is to know, and returns flag.ErrHelp.
 func parse(args []string, out io.Writer) (*config, error) {
-	c := &config{columns: columns()}
+	c := &config{columns: columns(), args: args}
 	fs := flag.NewFlagSet("compare", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // what it prints is as wide as it likes
 	fs.StringVar(&c.scenario, "scenario", everything, "which `scenarios`: names or patterns with * and ?, separated by commas; * alone leaves out those of fleets, which need a redis-server")
@@ -153,10 +154,22 @@ func entry(out io.Writer, name, text string, columns int) {
 	fmt.Fprintf(out, "%s\n      %s\n", name, strings.ReplaceAll(text, "\n", "\n      "))
 }
 
+// command is what to type for the same again.
+func (c *config) command() string {
+	words := []string{"go run ./bench/cmd/compare"}
+	for _, arg := range c.args {
+		if strings.ContainsAny(arg, " *?'\"") {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}
+
 // repetitions are how often to run a scenario in a mode.
 func (c *config) repetitions(s scenario.Scenario, mode string) int {
 	switch {
-	case c.mode != "both" && c.mode != mode:
+	case c.mode != "both" && c.mode != mode, mode == report.Real && s.Metered:
 		return 0
 	case c.reps > 0:
 		return c.reps

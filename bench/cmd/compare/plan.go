@@ -20,7 +20,7 @@ import (
 func scenarios() []scenario.Scenario { return slices.Concat(scenario.All(), micro.All(), fleets.All()) }
 
 func clients() []client.Client {
-	return slices.Concat(client.All(), []client.Client{scenario.Oracle()}, fleets.Clients())
+	return slices.Concat(client.All(), []client.Client{scenario.Oracle()}, client.Metered(), fleets.Clients())
 }
 
 // everything is the pattern for all but the scenarios of fleets.
@@ -59,7 +59,7 @@ func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*
 	}
 	for _, s := range p.scenarios {
 		for _, cl := range p.clients {
-			if cl.Fleet != s.Fleet || s.Fits != nil && !s.Fits(cl) {
+			if cl.Fleet != s.Fleet || cl.Metered != s.Metered || s.Fits != nil && !s.Fits(cl) {
 				continue
 			}
 			for rep := range c.repetitions(s, report.Real) {
@@ -171,7 +171,9 @@ func (p *plan) list(out io.Writer) error {
 	fmt.Fprint(out, "Scenarios, and how long one run takes:\n\n")
 	for _, s := range p.scenarios {
 		text := fmt.Sprintf("%s; %v", s.Title, s.Takes)
-		if s.Virtual {
+		if s.Metered {
+			text += ", in virtual time alone"
+		} else if s.Virtual {
 			text += ", in virtual time too"
 		}
 		entry(out, "  "+s.Name, text, p.columns)

@@ -18,6 +18,7 @@ func (p *plan) run(ctx context.Context, out io.Writer) (*report.File, error) {
 	fmt.Fprintln(out, report.Wrap(fmt.Sprintf("%d scenarios, %d clients, %d runs: about %v.",
 		len(p.scenarios), len(p.clients), len(p.jobs), p.estimate().Round(time.Second)), p.columns))
 	f := report.New(p.short)
+	f.Command = p.command()
 	for _, c := range p.clients {
 		f.Clients = append(f.Clients, c.Name)
 	}
