@@ -23,9 +23,6 @@ const (
 	most    = 2000
 	middle  = 200
 	average = 319
-
-	meterWorkers = 64
-	meterBusy    = 40 // workers that the limit can keep busy
 )
 
 // A metered is a limit of tokens a minute, and the law that a client knows of it.
@@ -36,29 +33,38 @@ type metered struct {
 	tell               throttletest.Dialect
 	path               string
 	cost               int // of a call, on average
+	workers            int
 	work               time.Duration
 }
+
+// busy is how many of the workers the limit can keep at work.
+func (m metered) busy() int { return m.workers * 5 / 8 }
 
 func meters() (all []Scenario) {
 	_, output := usage.Anthropic()
 	const chat, messages = "/v1/chat/completions", "/v1/messages"
 	for _, m := range []metered{
 		{"hold", "held at the start", "The limit holds the most that the output may have until the answer has ended, as OpenAI's does.",
-			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 0},
+			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 64, 0},
+		{"small", "held at the start, little", "The same with a limit so small that one call holds a quarter of a minute's.",
+			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 16, 0},
 		{"end", "counted at the end", "The limit holds nothing, and counts input and output when the answer has ended, as Groq's may.",
-			usage.Groq(), (*throttletest.Model).CountsAtEnd, throttletest.OpenAI, chat, asked + average, 0},
+			usage.Groq(), (*throttletest.Model).CountsAtEnd, throttletest.OpenAI, chat, asked + average, 64, 0},
 		{"stream", "counted as they stream", "The limit holds nothing, and counts output while it streams, as Anthropic's does.",
-			output, (*throttletest.Model).CountsOutput, throttletest.Anthropic, messages, average, 0},
+			output, (*throttletest.Model).CountsOutput, throttletest.Anthropic, messages, average, 64, 0},
 		{"input", "of the input alone", "The limit counts the input alone, and nothing is advertised, as with Gemini.",
-			usage.Gemini(), (*throttletest.Model).CountsInput, nil, chat, asked, 0},
+			usage.Gemini(), (*throttletest.Model).CountsInput, nil, chat, asked, 64, 0},
 	} {
 		for _, m.work = range []time.Duration{5 * second, 30 * second} {
+			if m.name == "small" && m.work < 30*second {
+				continue // not small
+			}
 			all = append(all, Scenario{
 				Name:  "meters-" + m.name + "-" + m.work.String(),
 				Title: "Tokens a minute, " + m.title + ", calls of " + m.work.String(),
 				About: fmt.Sprintf("%s %d workers never stop asking, and the limit can keep %d of them busy. Their calls take %v ± half, bring %d tokens, want %d at most, and "+
 					"get %d on average. Used is from the sixth minute on; a wait lasts until the upstream admits the call.",
-					m.about, meterWorkers, meterBusy, m.work, asked, most, average),
+					m.about, m.workers, m.busy(), m.work, asked, most, average),
 				Metrics: []Metric{{"used", "used", "%", +1, 1}, {"throttled", "throttled, of 100 requests", "", -1, 2},
 					{"wait_p50", "wait, p50", "s", -1, 1}, {"wait_p99", "wait, p99", "s", -1, 1}},
 				Takes: 2 * time.Minute, Virtual: true, Metered: true, Run: m.run,
@@ -74,13 +80,13 @@ func (m metered) run(ctx context.Context, c client.Client, o Options) (r Result,
 	if o.Short {
 		to = from + 12*m.work
 	}
-	perMinute := int(meterBusy * float64(m.cost) / m.work.Minutes())
+	perMinute := int(float64(m.busy()*m.cost) / m.work.Minutes())
 	model := &throttletest.Model{Median: middle, Seed: uint64(o.Seed)}
 	config := config{
 		limits: []throttletest.Limit{m.limit(model, perMinute)}, model: model, tell: m.tell, retry: throttletest.Exact,
 		latency: throttletest.Span{Min: 20 * time.Millisecond}, work: throttletest.Span{Min: m.work / 2, Max: m.work * 3 / 2},
 	}
-	s, err := begin(ctx, c, o, config, client.Job{Meter: &client.Meter{Law: m.law, N: perMinute, Mean: m.cost}, Workers: meterWorkers})
+	s, err := begin(ctx, c, o, config, client.Job{Meter: &client.Meter{Law: m.law, N: perMinute, Mean: m.cost}, Workers: m.workers})
 	if err != nil {
 		return r, err
 	}
@@ -115,11 +121,11 @@ func (m metered) ask(s *stage, until time.Duration) map[int]time.Duration {
 	body := head + strings.Repeat("x", 4*asked-len(head)-2) + `"}`
 	stop := time.AfterFunc(until-s.server.Elapsed(), s.cancel)
 	defer stop.Stop()
-	begun := make([][]time.Duration, meterWorkers)
+	begun := make([][]time.Duration, m.workers)
 	for w := range begun {
 		s.wg.Go(func() {
 			for s.ctx.Err() == nil {
-				id := len(begun[w])*meterWorkers + w
+				id := len(begun[w])*m.workers + w
 				begun[w] = append(begun[w], s.server.Elapsed())
 				req, err := http.NewRequestWithContext(s.ctx, http.MethodPost, s.server.URL()+m.path, strings.NewReader(body))
 				if err != nil {
@@ -137,7 +143,7 @@ func (m metered) ask(s *stage, until time.Duration) map[int]time.Duration {
 	all := make(map[int]time.Duration)
 	for w := range begun {
 		for i, at := range begun[w] {
-			all[i*meterWorkers+w] = at
+			all[i*m.workers+w] = at
 		}
 	}
 	return all
