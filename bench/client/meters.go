@@ -56,13 +56,15 @@ func Metered() []Client {
 	return all
 }
 
-// throttleMetered has one meter by the law of the provider, as the documentation of package usage says.
+// throttleMetered has one meter by the law of the provider. Where that holds less than a call may cost, the meter learns
+// what calls cost, as the documentation of Law.Learns says.
 func throttleMetered(job Job) http.RoundTripper {
 	t, law := patientThrottle(job), job.Meter.Law
-	limiter := throttle.NewBucket(job.Meter.rate(), job.Meter.N)
-	t.Meters = func(string) []throttle.Meter {
-		return []throttle.Meter{{Name: law.Name, Limiter: limiter, Hold: law.Hold, Settle: law.Settle, Failures: law.Failures}}
+	m := throttle.Meter{Name: law.Name, Limiter: throttle.NewBucket(job.Meter.rate(), job.Meter.N), Hold: law.Hold, Settle: law.Settle, Failures: law.Failures}
+	if law.Learns() {
+		m.Hold, m.Learn, m.Streams = law.Most, true, law.Streams
 	}
+	t.Meters = func(string) []throttle.Meter { return []throttle.Meter{m} }
 	return t
 }
 
