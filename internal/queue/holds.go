@@ -204,13 +204,16 @@ func (h *Holds) Open() bool {
 // undo gives everything back of an attempt that has got its units and was not sent. Limiters with windows are given units
 // of the window that they were taken from, as for a cost.
 func (h *Holds) undo() {
+	unsent := int64(0)
 	for i, one := range h.meters.each {
 		if h.end(1<<i) != 0 {
+			unsent = 1
 			h.meters.ended[i].undone.Add(int64(h.Held(i)))
 			one.Limits.GiveBack(h.taken, time.Now(), h.Held(i))
 			one.Limits.Wake()
 		}
 	}
+	h.meters.unsent.Add(unsent)
 }
 
 // lacksHolds reports whether the next attempt is to hold something of meters, and it is not known how much: each attempt holds

@@ -40,6 +40,7 @@ type Meters struct {
 	own      *limit.Bundle         // the same without what all keys share
 	ended    []ended               // of each meter, what holds that were settled come to
 	done     atomic.Int64          // attempts that have settled all
+	unsent   atomic.Int64          // those of them that were not sent
 	spare    atomic.Pointer[Holds] // to be used again
 
 	// The queue's lock guards these. What is held is what was held in all, less what was settled: so a start needs no atomics.

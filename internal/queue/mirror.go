@@ -98,9 +98,9 @@ func (c *Call) Limiters(said hint.Hint, visit func(l any, said hint.Hint)) {
 	}
 }
 
-// meanLocked is what an attempt has cost of meter i on average.
+// meanLocked is what an attempt that was sent has cost of meter i on average.
 func (m *Meters) meanLocked(i int) float64 {
-	if n := m.done.Load(); n >= settledCalls {
+	if n := m.done.Load() - m.unsent.Load(); n >= settledCalls {
 		e := &m.ended[i]
 		return float64(e.held.Load()-e.undone.Load()+e.off.Load()) / float64(n)
 	}

@@ -53,6 +53,12 @@ func TestQuotasThatMirrorMeters(t *testing.T) {
 		h.Settle(0, 600)
 		h.Settle(1, 0)
 	}
+	for range settledCalls { // granted, but not sent
+		h := one.newHolds(1, 0)
+		h.Set(0, 1000, false)
+		h.startLocked(h.taken)
+		h.undo()
+	}
 	if got := one.chargeOf(&hint.Quota{Unit: "tokens"}); got != 600 {
 		t.Errorf("%v after calls of 600, want that", got)
 	}
