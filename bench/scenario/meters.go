@@ -15,7 +15,7 @@ import (
 	"github.com/go-throttle/throttle/usage"
 )
 
-// What the calls of these scenarios are, in tokens: asked, of which 4 bytes are one, and an answer of at most so many. The
+// What the calls of these scenarios are, in tokens: asked, where 4 bytes are one, and an answer of at most so many. The
 // logarithm of its length is normal with a deviation of 1, so half of the answers are longer than middle, and the mean of
 // min(length, most) is middle·√e·Φ(ln(most/middle)-1) + most·(1-Φ(ln(most/middle))) = 298 + 21.
 const (

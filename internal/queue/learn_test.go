@@ -11,7 +11,7 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// learning are the meters of a key that learns what calls cost of tokens, of which 1,000,000 are there.
+// learning are the meters of a key that learns what calls cost of 1,000,000 tokens.
 func learning(streams bool) (*Meters, *limit.Bucket) {
 	b := bucket(1e-9, 1_000_000)
 	return NewMeters([]Meter{{Name: "tokens", Limits: setOf(b), Learn: true, Streams: streams}}, nil, new(limit.Set), new(limit.Set)), b
