@@ -105,8 +105,8 @@ func (l Law) Most(req *http.Request) int {
 	return max(clamp(max(0, l.Counts.Input)*r.input+l.Counts.Output*bound), l.Hold(req))
 }
 
-// Learns reports whether the provider charges output that it does not hold. Then a client need not hold all that a request
-// may cost: what requests usually cost is enough, as Meter.Learn of package throttle has it, with Most in place of Hold.
+// Learns reports whether the provider charges output that it does not hold, for Meter.Learn of package throttle. Then a client
+// need not hold all that a request may cost: what requests usually cost is enough. Use Most in place of Hold if it does.
 func (l Law) Learns() bool {
 	return l.Counts.Output > 0 && (l.Holds == HoldsNothing || l.Holds == HoldsInput)
 }
