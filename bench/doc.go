@@ -22,7 +22,7 @@
 // results/fleet.json; each page gives the command.
 //
 // Meters, limits whose costs are known afterwards, have clients of their own. To bring results/meters.json and
-// results/meters.md up to date, from which docs/decisions.md has its figures (virtual time, about five minutes):
+// results/meters.md up to date, from which docs/decisions.md has its figures (virtual time, two minutes):
 //
 //	go run ./bench/cmd/compare -scenario 'meters-*'
 //	for f in json md; do cp compare-out/compare.$f bench/results/meters.$f; done
