@@ -46,7 +46,7 @@ func meters() (all []Scenario) {
 	for _, m := range []metered{
 		{"hold", "held at the start", "The limit holds the most that the output may have until the answer has ended, as OpenAI's does.",
 			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 64, 0},
-		{"small", "held at the start, little", "The same with a limit so small that one call holds a quarter of a minute's.",
+		{"small", "held at the start, little", "The limit holds the most that the output may have until the answer has ended, and is so small that one call holds a quarter of it.",
 			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 16, 0},
 		{"end", "counted at the end", "The limit holds nothing, and counts input and output when the answer has ended, as Groq's may.",
 			usage.Groq(), (*throttletest.Model).CountsAtEnd, throttletest.OpenAI, chat, asked + average, 64, 0},
@@ -132,9 +132,13 @@ func (m metered) ask(s *stage, until time.Duration) map[int]time.Duration {
 					panic(err) // the URL is our own
 				}
 				mark(req, id, w)
+				sent := time.Now()
 				if resp, err := s.doer.Do(req); err == nil {
 					_, _ = io.Copy(io.Discard, resp.Body)
 					_ = resp.Body.Close()
+				}
+				if time.Since(sent) == 0 {
+					time.Sleep(time.Millisecond) // a call refused at once would stop a bubble's clock
 				}
 			}
 		})
