@@ -61,7 +61,9 @@ func TestMeasureIsObserve(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a, b, now := newState(rate.Limit(seed%2*100)), newState(rate.Limit(seed%2*100)), zero
 		for step := range 60 {
-			now = now.Add(span(r.ExpFloat64() / 50))
+			for now = now.Add(span(r.ExpFloat64() / 50)); !mayStart(a, now); {
+				now = now.Add(span(0.01))
+			}
 			start := func(s *State) bool { return s.Start(0, 1, now, now) }
 			answer := Answer{Outcome: Success, Counted: start(a), Epoch: a.Epoch(), Call: uint64(step), Cost: 1, Sent: now, Trip: span(0.001 + r.Float64()/10), InFlight: 1}
 			if start(b); r.IntN(12) == 0 {
