@@ -61,7 +61,7 @@ func TestMeasureIsObserve(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a, b, now := newState(rate.Limit(seed%2*100)), newState(rate.Limit(seed%2*100)), zero
 		for step := range 60 {
-			for now = now.Add(span(r.ExpFloat64() / 50)); !mayStart(a, now); {
+			for now = now.Add(span(r.ExpFloat64() / 50)); !mayStart(a, now) || !mayStart(b, now); {
 				now = now.Add(span(0.01))
 			}
 			start := func(s *State) bool { return s.Start(0, 1, now, now) }
