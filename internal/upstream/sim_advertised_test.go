@@ -140,6 +140,7 @@ func advertisedCells() (cells []advertisedCell) {
 }
 
 func TestAdvertised(t *testing.T) {
+	long(t)
 	for _, c := range advertisedCells() {
 		t.Run(c.name(), func(t *testing.T) {
 			r := overSeeds(t, 1, c.run)

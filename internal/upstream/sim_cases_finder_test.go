@@ -125,6 +125,7 @@ func (neverWaits) Take(context.Context, int) (time.Duration, error) { return 0, 
 
 // Whatever limit is configured, a lower one of the upstream is found.
 func TestLowerLimitIsFoundBesideAnyConfiguredOne(t *testing.T) {
+	long(t)
 	for name, c := range map[string]struct {
 		limiter func() throttle.Limiter
 		most    float64 // throttled

@@ -61,8 +61,9 @@ func TestMeasureIsObserve(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a, b, now := newState(rate.Limit(seed%2*100)), newState(rate.Limit(seed%2*100)), zero
 		for step := range 60 {
-			for now = now.Add(span(r.ExpFloat64() / 50)); !mayStart(a, now) || !mayStart(b, now); {
-				now = now.Add(span(0.01))
+			now = now.Add(span(r.ExpFloat64() / 50))
+			for inA, inB := false, false; !inA || !inB; now = now.Add(span(0.01)) {
+				inA, inB = mayStart(a, now), mayStart(b, now) // both are asked, because to ask may end a closing
 			}
 			start := func(s *State) bool { return s.Start(0, 1, now, now) }
 			answer := Answer{Outcome: Success, Counted: start(a), Epoch: a.Epoch(), Call: uint64(step), Cost: 1, Sent: now, Trip: span(0.001 + r.Float64()/10), InFlight: 1}
