@@ -1,6 +1,7 @@
 package body
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"sync"
@@ -92,14 +93,17 @@ func (t *Tab) Read(p []byte) (int, error) {
 // events counts the events of a stream that end in p: empty lines. One whose end is cut between two Reads counts too. Bodies that
 // are no streams have few of them, which does no harm.
 func (t *Tab) events(p []byte) (n int) {
-	for _, b := range p {
-		if b == '\n' && t.line {
-			n++
-		}
-		t.line = b == '\n'
+	if len(p) == 0 {
+		return 0
 	}
+	if n = bytes.Count(p, emptyLine); t.line && p[0] == '\n' {
+		n++
+	}
+	t.line = p[len(p)-1] == '\n'
 	return n
 }
+
+var emptyLine = []byte("\n\n")
 
 // Close implements io.Closer. It settles after the body's own Close, in its panic too.
 func (t *Tab) Close() error {

@@ -9,8 +9,8 @@ import (
 // more than there can be. The rest is taken, and comes back by itself as units do. It calls no watchers, so it may be called
 // under the line's lock.
 //
-// Without it the limiter would earn while the upstream's is full, and the upstream charges later. Example: a bucket of 1,000, of
-// which calls hold 900. In a minute it earns 600, but only 100 are there: the 900 are still to be charged, and then nothing
+// Without it the limiter would earn while the upstream's is full, and the upstream charges later. Example: a bucket of 1,000 whose
+// calls hold 900. In a minute it earns 600, but only 100 are there: the 900 are still to be charged, and then nothing
 // may be left.
 func (s *Set) Reserve(now time.Time, held int64) {
 	if held <= 0 {
