@@ -16,7 +16,7 @@
 //
 // Flags:
 //
-//	-brief  fewer calls
+//	-brief  fewer calls: little more than the pool has at once, so it shows that all works, not what the limits do
 package main
 
 import (
