@@ -21,12 +21,10 @@ const (
 	longEnough = 2 * time.Second
 	rampKeep   = 0.8
 
-	// A probe raises the rate to w ÷ (1 − t/probeTime): twice as much after half of it, ten times after nine tenths. It
-	// rises slowly at first, so few calls go above the limit. Of a limit that has become ten times as high 73 % are used
-	// in the first 30 s, and 58 % where each doubling took 5 s (TestTenfoldLimitIsFound). At few units a second it takes
-	// probeUnits of them at w instead, or one probe would spend a window of minutes (TestRandomUpstreams).
-	probeTime  = 7 * time.Second
-	probeUnits = 60.0
+	// A probe raises the rate to w ÷ (1 − t/probeTime): twice as much after half of it, ten times after nine tenths.
+	// It rises slowly at first, so few calls go above the limit. Of a limit that has become ten times as high 73 %
+	// are used in the first 30 s, and 58 % where each doubling took 5 s (TestTenfoldLimitIsFound).
+	probeTime = 7 * time.Second
 
 	// A hold lasts until one more probe costs at most throttledShare of the units sent, but not more than longestHold
 	// seconds for that, and until its closing costs at most closedShare of the time. With 0.055 of the time 0.69 % of
@@ -62,7 +60,8 @@ const (
 	// A throttled answer belongs to the last event for so many round trips, or units.
 	sameEvent = 4.0
 
-	leastRate = 0.1 // units a second: what is throttled at random would drive the rate to nothing
+	// leastRate is the lowest rate, in units a second: what is throttled at random would drive it to nothing.
+	leastRate = 0.1
 )
 
 // A findPhase is what a finder does now.
@@ -84,11 +83,11 @@ const (
 //	                          │  └─┘ throttled: cut            │ throttled: cut
 //	                          └────────────────────────────────┘
 //
-// The law is our own; simulation has chosen it and its constants.
-//
 // Example: a limit of 100/s. The ramp begins at 20/s and is throttled at 160/s. About 100/s were accepted
 // meanwhile; 80 % of that are held for five round trips. The probe, which would double the rate in 3.5 s, is throttled
 // at 110/s; the finder holds 0.88 of that, 97/s, for longer, and a larger share once probes have shown that it can.
+//
+// The law is our own; simulation has chosen it and its constants.
 type finder struct {
 	phase findPhase
 	w     float64       // the rate that is held, units per second; where the ramp begins
@@ -104,7 +103,8 @@ type finder struct {
 	row       int     // cuts in short order
 	short     bool    // w is far below top: it is probably too low, so the hold is short
 
-	// What has come since the last cut.
+	// What has come since the last cut, or before the first.
+	burst     float64 // accepted before the first throttled answer
 	units     float64 // accepted since the last cut
 	current   float64 // accepted in this epoch
 	idle      float64 // seconds in which nobody used the rate, since the last cut
@@ -114,24 +114,22 @@ type finder struct {
 	accepted  bool // something was, since the last cut
 	reported  bool // observers know of a rate
 
-	// The event that the last cut was for, or the first one.
-	had   float64   // accepted before it
-	from  time.Time // since then
-	least float64   // the rate that was held in full before the probe that met it; 0: no probe did
-
 	check check // whether all this helps
 }
 
-// newFinder ramps up from w when the gate opens at until, or holds it, for closings as long as cost seconds.
-func newFinder(phase findPhase, w, cost float64, now, until time.Time) *finder {
+// newFinder ramps up from w when the gate opens, or holds it.
+func newFinder(phase findPhase, w float64, now, until time.Time) *finder {
 	f := &finder{
 		phase: phase, w: max(w, leastRate), since: until, next: until, lastCut: now,
-		keep: keepFirst, throttled: 1, usual: 1,
+		keep: keepFirst, throttled: 1, usual: 1, check: newCheck(),
 	}
 	f.top, f.best, f.short = f.w, f.w, true
-	f.plan(cost)
+	f.plan(0)
 	return f
 }
+
+// over reports whether the finder was put aside, and that time is over.
+func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After(f.check.until) }
 
 // rate is the rate at which calls may start at now, in units per second. It begins the probe when the hold is
 // over.
@@ -150,7 +148,7 @@ func (f *finder) rate(now time.Time) float64 {
 	case ramping:
 		return f.w * math.Exp2(min(40, t/float64(rampDouble)))
 	case probing:
-		return f.w / max(1e-9, 1-t/max(float64(probeTime), probeUnits/f.w*1e9))
+		return f.w / max(1e-9, 1-t/float64(probeTime))
 	}
 	return f.w
 }
@@ -185,7 +183,7 @@ func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
 // accept notes that a call of n units, sent then, has been served.
 func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.Duration) {
-	f.note(n, false, sent, now)
+	f.check.note(n, false)
 	switch {
 	case f.phase == aside:
 		if f.check.worse(n, false) {
@@ -199,7 +197,7 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.
 	// What was sent before the first throttled answer is the burst that met it. What was sent after it counts, also in a
 	// later epoch: throttled answers mostly come back sooner than served ones, and the ramp would never end.
 	if f.phase == ramping && !sent.After(f.lastCut) {
-		f.had += n
+		f.burst += n
 		return
 	}
 	f.units += n
@@ -214,7 +212,7 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.
 // event is a new one: something was accepted since the last cut, and that is not just over.
 func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration) (cut bool) {
 	f.throttled++
-	f.note(0, true, sent, now)
+	f.check.note(0, true)
 	if f.phase == aside {
 		if f.check.worse(0, true) {
 			f.goOnSearching(now, until, srtt)
@@ -234,8 +232,6 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 			}
 			f.cut(rs, now, advertised)
 			f.begin(now, until, srtt)
-		} else if !f.accepted && f.had > 0 { // who has served nothing is not slow
-			f.revise(now)
 		}
 		f.current = 0
 	}
@@ -278,13 +274,11 @@ func (f *finder) plan(cost float64) {
 // lets a probe overshoot. That share (keep) grows with each full hold between two probes, and shrinks with each cut
 // of a hold.
 func (f *finder) cut(rs float64, now time.Time, advertised bool) {
-	burst := f.had
-	f.had, f.from, f.least = f.units, f.lastCut.Add(time.Duration(f.idle*1e9)), 0 // as if idle time had not been
-	acc := f.units / max(1e-9, now.Sub(f.from).Seconds())
+	acc := f.units / max(1e-9, now.Sub(f.lastCut).Seconds()-f.idle) // without the time in which nobody used the rate
 	switch f.phase {
 	case ramping:
 		if advertised {
-			c := math.Sqrt(2 * burst * math.Ln2 / rampDouble.Seconds())
+			c := math.Sqrt(2 * f.burst * math.Ln2 / rampDouble.Seconds())
 			x := (math.Sqrt(c*c+4*rs) - c) / 2
 			acc = max(acc, x*x)
 		}
@@ -293,7 +287,7 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 		f.lower(acc, now, advertised)
 	case probing:
 		if !f.short {
-			f.good, f.least = f.w, f.w
+			f.good = f.w
 			f.keep += learn * max(0, keepMost-f.keep)
 		}
 		f.w = leastCut * min(max(rs, f.w*leastCut), max(f.w, f.keep*rs)/leastCut)
@@ -331,20 +325,21 @@ func (f *finder) lower(acc float64, now time.Time, advertised bool) {
 	f.w, f.short = w, w < shortBelow*f.top
 }
 
-// revise lowers the rate while an event goes on: nothing was accepted since it began, so what was accepted before it
-// has to last until now. The hold lasts as long as the event at least: it may be a window's length. Example: 84 calls in
-// 2 minutes, all served at once. A call that is throttled after 10 s makes 20/s 8.6/s, one after a minute 1.4/s.
-func (f *finder) revise(now time.Time) {
-	if w := max(f.least, leastRate, f.had/max(1e-3, now.Sub(f.from).Seconds())); w < f.w {
-		f.w, f.short = w, f.short || f.phase == ramping
-		f.phase = holding
-		f.plan(1 / w)
-	}
-	f.hold = max(f.hold, now.Sub(f.lastCut).Seconds())
-}
-
 // goesOn reports whether an event without an advertised time still goes on. Example: held at 100/s, with round trips
 // of 20 ms, another answer of it comes up to 4·20 ms after the cut.
 func (f *finder) goesOn(now time.Time, srtt time.Duration) bool {
 	return now.Sub(f.lastCut).Seconds() < sameEvent*max(srtt.Seconds(), 1/f.w)
+}
+
+// putAside ends the search until it turns out to be needed.
+func (f *finder) putAside(now time.Time) {
+	f.check.putAside(now)
+	f.phase, f.next, f.step, f.units, f.lastCut = aside, time.Time{}, 0, 0, now
+}
+
+// goOnSearching goes on with the search where it was put aside, from when the gate opens.
+func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
+	f.throttled, f.usual, f.row, f.current, f.next = 1, 1, 0, 0, until
+	f.begin(now, until, srtt)
+	f.since = until
 }

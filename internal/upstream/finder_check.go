@@ -13,13 +13,10 @@ import (
 // So what is throttled while a rate is held is weighed against what is throttled above it, in ramps and probes. If
 // it is as frequent, being slower has not helped: the search is put aside, and all goes at full speed.
 //
-// The first evidence is what was in flight beside the first throttled call (note).
-//
-// Example: one call of a hundred is throttled at random, 640/s are possible. Ten of those in flight beside the first one
-// are served, and the search is put aside at once. If only two are, the ramp ends, and the finder cuts what it
-// holds again and again. With the fourth to sixth cut it is put aside, after a second or two. If the upstream then
-// begins to throttle everything above 100/s, 16 of 20 calls are throttled instead of one of a hundred, and after
-// about ten of them the search goes on.
+// Example: one call of a hundred is throttled at random, 640/s are possible. The ramp ends, and the finder cuts
+// what it holds again and again. With the fourth to sixth cut it is put aside, after a second or two. If the
+// upstream then begins to throttle everything above 100/s, 16 of 20 calls are throttled instead of one of a
+// hundred, and after about ten of them the search goes on.
 
 // The constants of the check, chosen by TestRandomThrottlingHoldsNobodyBack and TestFinder with THROTTLE_FULL=1.
 const (
@@ -30,11 +27,6 @@ const (
 	// 10,000 times as likely that they are moreFrequent times as frequent as before.
 	sure, surer  = 6.9, 9.2 // ln
 	moreFrequent = 3.0
-
-	// beside is what one call says that was in flight beside the first throttled one, ln: under a limit one in two of them
-	// is taken to be throttled. So ten that are served put the search aside. Of 345 random upstreams that throttle at
-	// random 310 are within their bounds, 297 without it (TestRandomUpstreams).
-	beside = 0.7
 
 	// Before the first probe one call in firstShare is supposed to be throttled above a hold.
 	firstShare = 50.0
@@ -55,10 +47,6 @@ type check struct {
 	calls    float64 // answered above holds
 	wrong    float64 // how often the search was put aside and came back
 
-	// When the first throttled call was sent, and when its answer came, with which the search began; zero beside a known
-	// limit, which is not far exceeded.
-	first, began time.Time
-
 	// Since the evidence was last against it, or while the search is aside.
 	throttled, answered float64
 	share               float64   // aside: of answers that are throttled at random, at most
@@ -74,25 +62,14 @@ func (c check) again() check {
 	return check{events: c.events, calls: c.calls, evidence: sure - 2*math.Log(rarer)}
 }
 
-// note counts an answer to a call that was sent then, and weighs those that were in flight beside the first throttled
-// one: nearly all of them are throttled by a limit that is far exceeded, and hardly any at random.
-func (f *finder) note(n float64, throttled bool, sent, now time.Time) {
-	c, early := &f.check, !sent.After(f.check.began)
-	if c.evidence <= 0 && !early {
+// note counts an answer.
+func (c *check) note(n float64, throttled bool) {
+	if c.evidence <= 0 {
 		c.throttled, c.answered = 0, 0
 	}
 	c.answered += n
 	if throttled {
 		c.throttled++
-	}
-	switch {
-	case f.phase == aside || !early || sent.Before(c.first):
-	case throttled:
-		c.evidence -= beside
-	default:
-		if c.evidence += beside; c.evidence >= sure {
-			f.putAside(now)
-		}
 	}
 }
 
@@ -142,20 +119,4 @@ func (c *check) worse(n float64, throttled bool) bool {
 	c.wrong++
 	c.evidence = -sure * c.wrong
 	return true
-}
-
-// over reports whether the finder was put aside, and that time is over.
-func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After(f.check.until) }
-
-// putAside ends the search until it turns out to be needed.
-func (f *finder) putAside(now time.Time) {
-	f.check.putAside(now)
-	f.phase, f.next, f.step, f.units, f.lastCut = aside, time.Time{}, 0, 0, now
-}
-
-// goOnSearching goes on with the search where it was put aside, from when the gate opens.
-func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
-	f.throttled, f.usual, f.row, f.current, f.next = 1, 1, 0, 0, until
-	f.begin(now, until, srtt)
-	f.since = until
 }

@@ -102,34 +102,28 @@ func (s *State) limitTooHigh(a *Answer, current bool, now time.Time) bool {
 
 // search makes a finder at a throttled answer: to ramp up slowly at every unknown host would slow each of the many
 // that have no limit. Its first burst costs at most the calls in flight. Beside a known limit it begins with what
-// was served since the first throttled answer and enough units more, and one that was put aside with what was served since.
+// was served since the first throttled answer, and one that was put aside with what was served since.
 func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 	if s.learned == nil {
 		s.startLearning()
 	}
-	old, w := s.learned.finder, s.watch
-	units, from, chk := s.servedCount(a), now.Add(s.gate.closedTime(now)-a.Known), newCheck()
-	chk.first, chk.began, chk.answered = a.Sent, now, units
-	switch {
+	l, until := s.learned, s.gate.reopens(now)
+	switch old, w := l.finder, s.watch; {
 	case old != nil:
-		units, from, chk = old.units, old.lastCut, old.check.again()
+		l.finder = newFinder(holding, old.units/now.Sub(old.lastCut).Seconds(), now, until)
+		l.finder.check = old.check.again()
 	case w != nil:
-		units, from, chk = units-w.served, w.began, newCheck()
-	}
-	phase, r := holding, units/max(1e-3, now.Sub(from).Seconds())
-	switch {
-	case old != nil:
-	case w != nil: // a few calls say little, so it may be enough units more
-		r += enough / max(1e-3, now.Sub(from).Seconds())
+		l.finder = newFinder(holding, (s.servedCount(a)-w.served)/max(1e-3, now.Sub(w.began).Seconds()), now, until)
 	default:
-		if r = keepWindow * units / (a.Known + wait).Seconds(); wait <= 0 || r < leastWindow {
-			phase, r = ramping, max(rampStart, s.servedRate(a, now))
+		l.finder = newFinder(ramping, max(rampStart, s.servedRate(a, now)), now, until)
+		l.finder.burst = s.servedCount(a)
+		if w := keepWindow * s.servedCount(a) / (a.Known + wait).Seconds(); wait > 0 && w >= leastWindow {
+			l.finder = newFinder(holding, w, now, until)
+			l.finder.plan(wait.Seconds())
 		}
 	}
-	f := newFinder(phase, r, wait.Seconds(), now, s.gate.reopens(now))
-	f.had, f.from, f.check = units, from, chk
-	s.watch, s.learned.finder = nil, f
-	return f
+	s.watch = nil
+	return l.finder
 }
 
 // servedCount is how many attempts have been served, about: those sent, neither throttled nor under way. Failures

@@ -184,29 +184,6 @@ func TestTenfoldLimitIsFound(t *testing.T) {
 	}
 }
 
-// A window of minutes that nobody advertises costs few throttled calls, although a spent one lasts long: what was accepted
-// before has to last until it is over.
-func TestLongWindowIsFound(t *testing.T) {
-	long(t)
-	for _, c := range []struct {
-		limit      throttletest.Limit
-		retryAfter time.Duration
-	}{
-		{throttletest.Limit{Kind: throttletest.Sliding, N: 84, Per: 2 * time.Minute}, time.Second},
-		{throttletest.Limit{Kind: throttletest.Fixed, N: 45, Per: 10 * time.Second}, 0},
-	} {
-		t.Run(fmt.Sprintf("%s/%d/%v/%v", c.limit.Kind, c.limit.N, c.limit.Per, c.retryAfter), func(t *testing.T) {
-			r := overSeeds(t, 5, func(t *testing.T, seed uint64) result {
-				s := newSim(caseTrip, seed, c.limit)
-				s.RetryAfter = c.retryAfter
-				s.run(t, 30*time.Minute, 8, s.client(0))
-				return s.result(0, 30*time.Minute)
-			})
-			r.want(t, 0.65, 0.14)
-		})
-	}
-}
-
 // A limit by concurrency is held as a rate.
 func TestLimitByConcurrency(t *testing.T) {
 	long(t)
