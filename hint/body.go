@@ -29,12 +29,15 @@ var inBodies = []struct {
 	{Dialect{Host: "api.github.com"}, "/graphql"},       // docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api
 }
 
-// saysInBody reports whether resp is that of one of inBodies. The path is compared first, since it ends
-// the search for nearly all responses.
+// saysInBody reports whether resp is that of one of inBodies. The last letters are compared first, since they
+// end the search for nearly all responses.
 func saysInBody(resp *http.Response) bool {
-	if resp.Request == nil || resp.Request.URL == nil {
-		return false
-	}
+	return resp.Request != nil && resp.Request.URL != nil && strings.HasSuffix(strings.TrimSuffix(resp.Request.URL.Path, ".json"), "/graphql") &&
+		ofGraphQL(resp)
+}
+
+// ofGraphQL is saysInBody of a path that may be meant.
+func ofGraphQL(resp *http.Response) bool {
 	for i := range inBodies {
 		if api := &inBodies[i]; strings.HasSuffix(resp.Request.URL.Path, api.path) && api.row.covers(hostOf(resp)) {
 			return true
