@@ -121,6 +121,7 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 			l.finder = newFinder(holding, w, now, until)
 			l.finder.plan(wait.Seconds())
 		}
+		l.finder.check.begin(a.Sent, now, s.servedCount(a))
 	}
 	s.watch = nil
 	return l.finder

@@ -102,6 +102,50 @@ func TestRandomThrottlingUnderOpenLoad(t *testing.T) {
 	}
 }
 
+// What was in flight beside the first throttled call shows whether it was throttled at random, so a run of some seconds is
+// not slowed for most of its time.
+func TestRandomThrottlingIsSeenAtOnce(t *testing.T) {
+	for share, least := range map[float64]float64{0.01: 0.9, 0.05: 0.6} {
+		t.Run(fmt.Sprint(share), func(t *testing.T) {
+			const d, runs = 10 * time.Second, 8
+			used := 0.0
+			for _, seed := range simSeeds(runs) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newSim(caseTrip, seed)
+					s.Faults = []throttletest.Fault{random(share, 0)}
+					s.run(t, d, simWorkers, s.client(0))
+					used += float64(s.Ledger().Between(0, d).Tally().Admitted) / (d.Seconds() * possible) / float64(len(simSeeds(runs)))
+				})
+			}
+			if t.Logf("%.1f %% of what is possible", 100*used); used < least {
+				t.Errorf("want at least %.0f %%", 100*least)
+			}
+		})
+	}
+}
+
+// A limit of less than a call a second is searched for as slowly: a probe does not spend what comes back in a minute.
+func TestSlowLimitIsSearchedForSlowly(t *testing.T) {
+	for _, c := range []struct {
+		limit throttletest.Limit
+		most  float64 // throttled
+	}{
+		{throttletest.Limit{Kind: throttletest.Bucket, N: 47, Per: time.Minute, Burst: 4}, 0.06},
+		{throttletest.Limit{Kind: throttletest.Bucket, N: 120, Per: time.Minute, Burst: 7}, 0.03},
+		{throttletest.Limit{Kind: throttletest.Sliding, N: 10, Per: 5 * time.Second}, 0.03},
+	} {
+		l := c.limit
+		t.Run(fmt.Sprintf("%s/%d/%v", l.Kind, l.N, l.Per), func(t *testing.T) {
+			r := overSeeds(t, 8, func(t *testing.T, seed uint64) result {
+				s := newSim(caseTrip, seed, l)
+				s.run(t, 15*time.Minute, 8, s.client(0))
+				return s.result(0, 15*time.Minute)
+			})
+			r.want(t, 0.9, c.most)
+		})
+	}
+}
+
 // arrive has calls come one by one for d, and gives up those that still wait then.
 func (s *sim) arrive(t *testing.T, rt http.RoundTripper, perSecond int, d time.Duration) {
 	ctx, cancel := context.WithCancel(t.Context())
