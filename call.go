@@ -30,7 +30,7 @@ type call struct {
 	final   bool           // no retry will help, as the response or Retry.Check says
 	backoff Backoff        // nil until the first failure
 	most    int            // attempts; negative: no bound
-	bill    *Bill          // of its ctx; nil: none
+	says    *ctxOrder      // of its ctx
 	tab     *body.Tab      // of the attempt, if there is a Bill
 }
 
@@ -45,11 +45,12 @@ func (c *call) begin() error {
 		return errors.New("throttle: Request.URL is nil")
 	}
 	v := ctxValue(c.req.Context())
+	v.last.Note(nil)
 	cost := v.want.Cost
 	if t.Cost != nil && !v.hasCost {
 		cost = t.Cost(c.req)
 	}
-	if c.most = v.attempts; c.most == 0 {
+	if c.says, c.most = v, v.attempts; c.most == 0 {
 		c.most = t.retry.MaxAttempts
 	}
 	key := ""
@@ -105,7 +106,7 @@ func (c *call) sleep() error {
 func (c *call) send() {
 	c.turn.Sending()
 	if c.sent = true; c.tab != nil {
-		c.bill.bill.Open(c.bill.ctx, c.tab)
+		c.says.bill.bill.Open(c.says.bill.ctx, c.tab)
 	}
 	base := c.t.base()
 	resp, err := base.RoundTrip(c.next)
@@ -221,7 +222,7 @@ func (c *call) report(r *queue.Result, quiet bool) (wait time.Duration) {
 func (c *call) result() (*http.Response, error) {
 	resp, err := c.resp, c.err
 	if resp == nil || err != nil && (c.final || c.gone()) {
-		return nil, err
+		return nil, c.says.last.Note(err)
 	}
 	c.resp = nil
 	if c.turn.Keeps() {
@@ -269,9 +270,9 @@ func (c *call) giveUp(reason error) (*http.Response, error) {
 	if ours && c.err != nil {
 		with := *e
 		with.Err = fmt.Errorf("%w; the last attempt: %w", e.Err, c.err)
-		return nil, &with
+		reason = &with
 	}
-	return nil, reason
+	return nil, c.says.last.Note(reason)
 }
 
 // end releases what the call still holds. It is deferred, so a panic in Base, Check or a hook leaks

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/fault"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
@@ -12,10 +13,11 @@ import (
 // once.
 type ctxOrder struct {
 	want     queue.Want
-	hasCost  bool           // WithCost has set want.Cost; otherwise Transport.Cost may
-	attempts int            // of WithMaxAttempts; 0: as Retry says
-	holds    map[string]int // of WithHold; never changed
-	bill     *Bill          // of WithBill
+	hasCost  bool                // WithCost has set want.Cost; otherwise Transport.Cost may
+	attempts int                 // of WithMaxAttempts; 0: as Retry says
+	holds    map[string]int      // of WithHold; never changed
+	bill     *Bill               // of WithBill
+	last     *fault.Last[*Error] // of WithError
 }
 
 // ctxKey is the key of that value.
@@ -82,6 +84,16 @@ func WithFlow(ctx context.Context, name string) context.Context {
 	v := *ctxValue(ctx)
 	v.want.Flow = bounded(name)
 	return context.WithValue(ctx, ctxKey{}, &v)
+}
+
+// WithError returns a ctx, and a function that explains the error of one call of an SDK: it joins the [*Error] of the newest
+// request under ctx to it, or what Reason says of that request's response. Use it if the *Error is lost on the way: many SDKs
+// return ctx.Err() alone, and http.Client keeps only a text after its Timeout. errors.Is and errors.As find both errors. nil, an
+// error that has an *Error, and one that this package has no part in stay as they are. A Group and a Queue ignore it.
+func WithError(ctx context.Context) (_ context.Context, explain func(error) error) {
+	v := *ctxValue(ctx)
+	v.last = new(fault.Last[*Error])
+	return context.WithValue(ctx, ctxKey{}, &v), v.last.Explain
 }
 
 // attemptKey is the key of the number of the attempt under way.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -277,5 +279,141 @@ func TestFlowNames(t *testing.T) {
 		cancel()
 		log.wg.Wait()
 		conserved(t, q)
+	})
+}
+
+// muteSDK makes a call as SDKs do that lose errors: when its ctx has ended it returns ctx.Err() alone, and otherwise words of its own.
+func muteSDK(ctx context.Context, client *http.Client, url string) error {
+	resp, err := client.Do(request(ctx, "GET", url))
+	if err == nil {
+		err = resp.Body.Close()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return errors.New("sdk: no answer")
+	case resp.StatusCode != 200:
+		return fmt.Errorf("sdk: %s", resp.Status)
+	}
+	return nil
+}
+
+// Whatever an SDK returns, the error names this package if it was this package that let the call wait, refused it, or did not
+// retry it; otherwise it stays as it is.
+func TestWithError(t *testing.T) {
+	const paused = "gate:paused"
+	backoff := func() throttle.Backoff { return constant(0) }
+	for name, c := range map[string]struct {
+		answer  func(n int, req *http.Request) (*http.Response, error) // nil: 200
+		pause   string                                                 // this host
+		before  bool                                                   // another call is under way
+		retry   throttle.Retry
+		queue   throttle.QueueOptions
+		timeout time.Duration // of http.Client
+		ends    time.Duration // of ctx, cancelled
+		want    throttle.Error
+		is      error // of the SDK
+	}{
+		"all is well":        {},
+		"cancelled in line":  {pause: "x", ends: time.Second, want: throttle.Error{Key: "x", Reason: paused, Err: context.Canceled}, is: context.Canceled},
+		"a client's timeout": {pause: "x", timeout: time.Second, want: throttle.Error{Key: "x", Reason: paused, Err: throttle.ErrWaitTooLong}},
+		"a client's timeout in line": {answer: hangs, before: true, queue: throttle.QueueOptions{MaxInFlight: 1}, timeout: time.Second,
+			want: throttle.Error{Key: "x", Reason: "slot", Err: context.DeadlineExceeded}},
+		"refused": {pause: "x", queue: throttle.QueueOptions{MaxWait: 1}, want: throttle.Error{Key: "x", Reason: paused, Err: throttle.ErrWaitTooLong}},
+		"a redirect waits": {pause: "y", ends: time.Second, answer: always(302, "Location", "http://y/"),
+			want: throttle.Error{Key: "y", Reason: paused, Err: context.Canceled}, is: context.Canceled},
+		"a retry waits": {answer: always(429, "Retry-After", "50"), ends: time.Second,
+			want: throttle.Error{Key: "x", Reason: "gate:retry-after", Attempts: 1, Err: context.Canceled}, is: context.Canceled},
+		"no budget": {answer: func(int, *http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+			retry: throttle.Retry{Backoff: backoff, Budget: throttle.Budget{PerCall: 0.1, Max: 0.1}},
+			want:  throttle.Error{Key: "x", Attempts: 1, Err: throttle.ErrRetryBudget}},
+		"all attempts made": {answer: always(503), retry: throttle.Retry{Backoff: backoff, MaxAttempts: 2},
+			want: throttle.Error{Key: "x", Attempts: 2, Err: throttle.ErrMaxAttempts}},
+		"not found":             {answer: always(404)},
+		"no answer":             {answer: func(int, *http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }, retry: throttle.Retry{MaxAttempts: 1}},
+		"cancelled under way":   {answer: hangs, ends: time.Second, is: context.Canceled},
+		"a timeout under way":   {answer: hangs, timeout: time.Second},
+		"under way once more":   {answer: hangsLater, ends: time.Minute, retry: throttle.Retry{Backoff: backoff}, is: context.Canceled},
+		"an earlier one waited": {pause: "earlier", answer: always(404)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, always(200))
+			if c.answer != nil {
+				up.answer = c.answer
+			}
+			tr := &throttle.Transport{Base: up, Retry: c.retry, Queue: c.queue}
+			tr.Pause(c.pause, time.Hour*time.Duration(min(1, len(c.pause))))
+			ctx, explain := throttle.WithError(t.Context())
+			if c.pause == "earlier" {
+				early, cancel := context.WithTimeout(ctx, time.Second)
+				muteSDK(early, &http.Client{Transport: tr}, "http://earlier/")
+				cancel()
+			}
+			if c.before {
+				go muteSDK(t.Context(), &http.Client{Transport: tr, Timeout: time.Hour}, "http://x/")
+				synctest.Wait()
+			}
+			if c.ends > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				time.AfterFunc(c.ends, cancel)
+			}
+			plain := muteSDK(ctx, &http.Client{Transport: tr, Timeout: c.timeout}, "http://x/")
+			err := explain(plain)
+			if c.want.Key == "" {
+				if err != plain || (err != nil) != (name != "all is well") {
+					t.Errorf("%s: %v, want it as it was, %v", name, err, plain)
+				}
+				return
+			}
+			var e *throttle.Error
+			if !errors.As(err, &e) || e.Key != c.want.Key || e.Reason != c.want.Reason || e.Attempts != c.want.Attempts || !errors.Is(e, c.want.Err) {
+				t.Errorf("%s: %v, %+v, want %+v", name, err, e, c.want)
+			}
+			if !errors.Is(err, plain) || c.is != nil && !errors.Is(plain, c.is) || !strings.HasPrefix(err.Error(), plain.Error()+": throttle: ") {
+				t.Errorf("%s: %v, of %v", name, err, plain)
+			}
+			if again := explain(err); again != err {
+				t.Errorf("%s: explained twice: %v", name, again)
+			}
+			if err := explain(nil); err != nil {
+				t.Errorf("%s: nil is explained by %v", name, err)
+			}
+		})
+	}
+}
+
+// hangs is an upstream that does not answer, and hangsLater one that fails at first.
+func hangs(_ int, req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+func hangsLater(n int, req *http.Request) (*http.Response, error) {
+	if n == 1 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return hangs(n, req)
+}
+
+// An SDK may make several requests of one call at once.
+func TestWithErrorOfSeveralRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: newUpstream(0, always(200))}
+		tr.Pause("x", time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		ctx, explain := throttle.WithError(ctx)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := explain(muteSDK(ctx, &http.Client{Transport: tr}, "http://x/")); !errors.As(err, new(*throttle.Error)) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		all.Wait()
 	})
 }

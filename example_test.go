@@ -436,3 +436,35 @@ func ExampleWithCost() {
 	// <nil>
 	// 3 left
 }
+
+// Many SDKs return the error of a ctx that has ended, and nothing of why the call has waited. WithError finds that.
+func ExampleWithError() {
+	inVirtualTime(func() {
+		t := &throttle.Transport{Base: api()}
+		client := &http.Client{Transport: t}
+		sdk := func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, "GET", "http://api.example.com/", nil)
+			if err != nil {
+				return err
+			}
+			if _, err = client.Do(req); ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return err
+		}
+		t.Pause("api.example.com", time.Hour)
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Second, cancel)
+
+		ctx, explain := throttle.WithError(ctx)
+		err := explain(sdk(ctx))
+		fmt.Println(err)
+		var e *throttle.Error
+		if errors.As(err, &e) {
+			fmt.Println(e.Key, "held by", e.Reason)
+		}
+	})
+	// Output:
+	// context canceled: throttle: "api.example.com": context canceled
+	// api.example.com held by gate:paused
+}

@@ -139,10 +139,10 @@ func metersOf(key string, meters []Meter, l queue.Limits) (*queue.Meters, error)
 
 // hold says what the next attempt holds of the meters of its key. It asks the user's functions, so no lock is held.
 func (c *call) hold() {
-	v, h := ctxValue(c.req.Context()), c.turn.NewHolds()
+	h := c.turn.NewHolds()
 	m := h.Meters().Owner().(*metered)
 	for i := range m.meters {
-		n, given := v.holds[m.meters[i].Name]
+		n, given := c.says.holds[m.meters[i].Name]
 		switch {
 		case given:
 		case m.meters[i].Hold == nil:
@@ -152,7 +152,7 @@ func (c *call) hold() {
 		}
 		h.Set(i, n, given)
 	}
-	if c.tab, c.bill = nil, v.bill; v.bill != nil {
+	if c.tab = nil; c.says.bill != nil {
 		c.tab = body.NewTab(h, m.costs)
 	}
 }
@@ -167,8 +167,7 @@ func (c *call) settle() {
 // settleHolds is settle of an attempt that holds something.
 func (c *call) settleHolds(h *queue.Holds) {
 	t, resp := c.tab, c.response()
-	switch {
-	case resp == nil || resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusSwitchingProtocols:
+	if resp == nil || resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusSwitchingProtocols {
 		if h.Fail(); t != nil {
 			t.Settled()
 		}

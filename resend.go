@@ -83,6 +83,7 @@ func (c *call) noteReason(reason error) {
 	if !errors.As(reason, new(*Error)) {
 		reason = newError(c.turn.Key(), 0, c.turn.Attempts(), reason)
 	}
+	c.says.last.Note(reason)
 	req := c.resp.Request
 	c.resp.Request = req.WithContext(context.WithValue(req.Context(), reasonKey{}, reason))
 }

@@ -31,7 +31,7 @@ var anthropicAPI = api{
 			return `{"id":"m","type":"message","role":"assistant","model":"claude","stop_reason":"end_turn",` +
 				`"content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":50,"output_tokens":50}}`
 		})
-		return fake{Server: s, front: streaming(s, anthropicStream)}
+		return fake{Server: s}
 	},
 	use: func(throttled *http.Client) caller {
 		client := newAnthropic(throttled, "key")
@@ -48,7 +48,8 @@ var anthropicAPI = api{
 			return stream.Err()
 		}
 	},
-	calls: 325, workers: 8, ideal: (325 - 50) * 1200 * time.Millisecond, slack: 1.3,
+	stream: anthropicStream,
+	calls:  325, workers: 8, ideal: (325 - 50) * 1200 * time.Millisecond, slack: 1.3,
 	silent: true,
 }
 

@@ -33,7 +33,8 @@ func newAWS(throttled *http.Client, credentials aws.CredentialsProvider) *dynamo
 }
 
 var awsAPI = api{
-	name: "aws",
+	name:   "aws",
+	stream: "{",
 	// 10 calls a second; a refusal is a 400 that says so in its body.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{N: 10})

@@ -20,12 +20,13 @@ func azureOptions(throttled *http.Client) policy.ClientOptions {
 }
 
 var azure = api{
-	name: "azcore",
+	name:   "azcore",
+	stream: "{",
 	fake: func() fake {
 		s := throttletest.NewServer()
 		s.Latency = way
 		s.Handler = answer(func(*http.Request) string { return `{"value":[]}` })
-		return fake{Server: s, front: streaming(s, "{")}
+		return fake{Server: s}
 	},
 	use: func(throttled *http.Client) caller {
 		call := newAzureCall(throttled)
@@ -37,7 +38,7 @@ var azure = api{
 	drop: func(throttled *http.Client) dropper {
 		call := newAzureCall(throttled)
 		return func(ctx context.Context) error {
-			resp, err := call(withStream(ctx))
+			resp, err := call(ctx)
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,8 @@ func newDiscord(throttled *http.Client, token string) (*discordgo.Session, error
 const channels = 20
 
 var discord = api{
-	name: "discord",
+	name:   "discord",
+	stream: "{",
 	// 5 messages in 5 s for each channel, advertised, and 50 calls a second in all, which only a refusal shows.
 	fake: func() fake {
 		s := throttletest.NewServer(

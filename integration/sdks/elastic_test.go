@@ -20,12 +20,13 @@ func newElastic(throttled *http.Client, node *url.URL) (*elastictransport.Client
 }
 
 var elastic = api{
-	name: "elastic",
+	name:   "elastic",
+	stream: "{",
 	fake: func() fake {
 		s := throttletest.NewServer()
 		s.Latency = way
 		s.Handler = answer(func(*http.Request) string { return `{"took":1}` })
-		return fake{Server: s, front: streaming(s, "{")}
+		return fake{Server: s}
 	},
 	use: func(throttled *http.Client) caller {
 		client, err := newElastic(throttled, &url.URL{Scheme: "https", Host: "es.example:9200"})
@@ -46,7 +47,7 @@ var elastic = api{
 			if err != nil {
 				return err
 			}
-			resp, err := searchElastic(withStream(ctx), client)
+			resp, err := searchElastic(ctx, client)
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,8 @@ func newGitHub(throttled *http.Client, token string) *github.Client {
 }
 
 var gitHub = api{
-	name: "github",
+	name:   "github",
+	stream: "{",
 	// 1,000 calls in each window of an hour; a refusal is a 403.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{Name: "core", Kind: throttletest.Fixed, N: 1000, Per: time.Hour})
@@ -26,7 +27,7 @@ var gitHub = api{
 		s.Body = `{"message":"API rate limit exceeded","documentation_url":"https://docs.github.com/rest/rate-limit"}`
 		s.Advertise.Dialect = asJSON(throttletest.GitHub)
 		s.Handler = answer(func(*http.Request) string { return `{"full_name":"o/r"}` })
-		return fake{Server: s, front: streaming(s, "{")}
+		return fake{Server: s}
 	},
 	use: func(throttled *http.Client) caller {
 		client := newGitHub(throttled, "token")
@@ -42,7 +43,7 @@ var gitHub = api{
 			if err != nil {
 				return err
 			}
-			resp, err := client.BareDo(withStream(ctx), req)
+			resp, err := client.BareDo(ctx, req)
 			if err != nil {
 				return err
 			}

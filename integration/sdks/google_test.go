@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/oauth2"
 	"google.golang.org/api/customsearch/v1"
+	"google.golang.org/api/keep/v1"
 	"google.golang.org/api/option"
 
 	"github.com/go-throttle/throttle/throttletest"
@@ -19,7 +20,8 @@ func newGoogle(ctx context.Context, throttled *http.Client, tokens oauth2.TokenS
 }
 
 var google = api{
-	name: "google",
+	name:   "google",
+	stream: "{",
 	fake: func() fake {
 		s := throttletest.NewServer()
 		s.Latency = way
@@ -34,6 +36,19 @@ var google = api{
 			}
 			_, err := service.Cse.List().Cx("cx").Q("throttle").Context(ctx).Do()
 			return err
+		}
+	},
+	drop: func(throttled *http.Client) dropper {
+		service, err := keep.NewService(context.Background(), option.WithHTTPClient(throttled))
+		return func(ctx context.Context) error {
+			if err != nil {
+				return err
+			}
+			resp, err := service.Media.Download("notes/n/attachments/a").Context(ctx).Download()
+			if err != nil {
+				return err
+			}
+			return first(resp.Body)
 		}
 	},
 	silent: true,

@@ -2,7 +2,6 @@ package sdks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,17 +26,19 @@ type api struct {
 	use  func(throttled *http.Client) caller  // an SDK as its recipe makes it
 	drop func(throttled *http.Client) dropper // opens a stream, reads its beginning and forgets it; nil: the SDK has none
 
+	stream string // the beginning of one, not empty
+
 	calls, workers int
 	ideal          time.Duration // the shortest time in which the limit admits so many calls
 	slack          float64       // what the calls may take, in ideal times
 
-	silent    bool                       // of a call whose ctx was cancelled the SDK says only that; Hooks.Refused says more
+	silent    bool                       // of a call whose ctx was cancelled the SDK says only that
 	noTimeout bool                       // the SDK takes a RoundTripper, so there is no http.Client with a timeout
 	transport func() *throttle.Transport // of the recipe; nil: the zero Transport
 	retries   bool                       // the SDK retries itself: more are throttled, and a refusal is tried again until the ctx ends
 }
 
-// A dropper begins to read a stream under ctx, and leaves it open.
+// A dropper begins to read a stream under ctx, which is withStream, and leaves it open.
 type dropper func(ctx context.Context) error
 
 // A fake is an upstream that enforces: a Server, and what stands before it to speak as the API does.
@@ -115,90 +116,6 @@ func send(t *testing.T, call caller, n, workers int) (wall time.Duration, failed
 	return time.Since(start), failures.Load()
 }
 
-// TestEnds: under each SDK a call that waits ends with its ctx or its client's timeout, and says that it was throttle who
-// let it wait; a stream that nobody reads to its end holds its slot until its ctx ends, and no longer.
-func TestEnds(t *testing.T) {
-	for _, a := range append(enforced, others...) {
-		t.Run(a.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tr := new(throttle.Transport)
-				if a.transport != nil {
-					tr = a.transport()
-				}
-				tr.Base, tr.Queue.MaxInFlight = a.fake(), 1
-				var refused error
-				tr.Hooks.Refused = func(_ context.Context, e throttle.Event) { refused = e.Err }
-				throttled := &http.Client{Transport: tr}
-				call := a.use(throttled)
-				if err := call(t.Context(), 1); err != nil {
-					t.Fatalf("the first call: %v", err)
-				}
-				tr.Pause("", time.Hour)
-				ends(t, a, call)
-				if !named(refused) {
-					t.Errorf("the hook saw %v", refused)
-				}
-				if hasty := a.use(&http.Client{Transport: tr, Timeout: time.Minute}); !a.noTimeout {
-					if err := hasty(t.Context(), 4); !named(err) {
-						t.Errorf("a client with a timeout, while paused: %v", err)
-					}
-				}
-				tr.Resume("")
-				if a.drop != nil {
-					drop(t, a.drop(throttled), tr)
-				}
-				if err := call(t.Context(), 5); err != nil {
-					t.Errorf("the last call: %v", err)
-				}
-				if n := inFlight(tr); n != 0 {
-					t.Errorf("%d slots are held at the end", n)
-				}
-			})
-		})
-	}
-}
-
-// ends lets two calls wait that end early: one has a deadline that it cannot meet, one is cancelled.
-func ends(t *testing.T, a api, call caller) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := call(ctx, 2); !named(err) && !(a.retries && errors.Is(err, context.DeadlineExceeded)) {
-		t.Errorf("a deadline, while paused: %v", err)
-	}
-	ctx, cancel = context.WithCancel(t.Context())
-	time.AfterFunc(time.Second, cancel)
-	if err := call(ctx, 3); err == nil || !named(err) && !(a.silent && errors.Is(err, context.Canceled)) {
-		t.Errorf("cancelled, while paused: %v", err)
-	}
-}
-
-// drop opens a stream under a ctx and forgets it. It holds the only slot, so the next call waits for the ctx.
-func drop(t *testing.T, open dropper, tr *throttle.Transport) {
-	ctx, cancel := context.WithCancel(t.Context())
-	if err := open(ctx); err != nil {
-		t.Errorf("a stream: %v", err)
-	}
-	if n := inFlight(tr); n != 1 {
-		t.Errorf("%d slots are held while the stream is open, want 1", n)
-	}
-	cancel()
-	synctest.Wait()
-	if n := inFlight(tr); n != 0 {
-		t.Errorf("%d slots are held after the ctx has ended", n)
-	}
-}
-
-// named reports whether an error says whose it is.
-func named(err error) bool { return err != nil && strings.Contains(err.Error(), "throttle: ") }
-
-// inFlight is how many slots are held.
-func inFlight(tr *throttle.Transport) (n int) {
-	for s := range tr.Stats() {
-		n += s.InFlight
-	}
-	return n
-}
-
 // answer lets a fake answer with what body makes of a request, as JSON.
 func answer(body func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,9 +153,3 @@ func byBody(r *http.Request) (client, call string) {
 
 // way is the latency of the fakes.
 var way = throttletest.Span{Min: 20 * time.Millisecond, Max: 60 * time.Millisecond}
-
-// first reads the beginning of a body, and forgets the rest.
-func first(body io.Reader) error {
-	_, err := body.Read(make([]byte, 1))
-	return err
-}

@@ -1,13 +1,10 @@
 package sdks
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +52,7 @@ var openAI = api{
 			return `{"id":"c","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}],` +
 				`"usage":{"prompt_tokens":50,"completion_tokens":50,"total_tokens":100}}`
 		})
-		return fake{Server: s, front: streaming(s, openAIStream)}
+		return fake{Server: s}
 	},
 	use: func(throttled *http.Client) caller {
 		client := newOpenAI(throttled, "key")
@@ -72,7 +69,8 @@ var openAI = api{
 			return stream.Err()
 		}
 	},
-	calls: 1950, workers: 16, ideal: (1950 - 300) * 200 * time.Millisecond, slack: 1.3,
+	stream: openAIStream,
+	calls:  1950, workers: 16, ideal: (1950 - 300) * 200 * time.Millisecond, slack: 1.3,
 	silent: true,
 }
 
@@ -93,56 +91,6 @@ func openAISays(h http.Header, states []throttletest.State, _ time.Time) {
 		h.Set("X-Ratelimit-Reset-"+s.Name, s.Reset.Round(time.Millisecond).String())
 	}
 }
-
-// streaming lets a fake answer requests for a stream, in their body or by a ctx withStream, with its beginning, and keep it
-// open until the ctx ends.
-func streaming(s *throttletest.Server, beginning string) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		asks := isStream(req.Context())
-		if req.GetBody != nil {
-			body, err := req.GetBody()
-			if err != nil {
-				return nil, err
-			}
-			text, err := io.ReadAll(body)
-			if err != nil {
-				return nil, err
-			}
-			asks = asks || bytes.Contains(text, []byte(`"stream":true`))
-		}
-		resp, err := s.RoundTrip(req)
-		if err == nil && resp.StatusCode == http.StatusOK && asks {
-			resp.Header.Set("Content-Type", "text/event-stream")
-			resp.Body, resp.ContentLength = &stream{strings.NewReader(beginning), req.Context()}, -1
-		}
-		return resp, err
-	})
-}
-
-// A stream is a body that goes on until the ctx of its request ends.
-type stream struct {
-	beginning *strings.Reader
-	ctx       context.Context
-}
-
-func (s *stream) Read(p []byte) (int, error) {
-	if s.beginning.Len() > 0 {
-		return s.beginning.Read(p)
-	}
-	<-s.ctx.Done()
-	return 0, s.ctx.Err()
-}
-
-func (s *stream) Close() error { return nil }
-
-type streamKey struct{}
-
-// withStream returns a ctx that makes a fake answer with a stream, and isStream reports whether one does.
-func withStream(ctx context.Context) context.Context {
-	return context.WithValue(ctx, streamKey{}, true)
-}
-
-func isStream(ctx context.Context) bool { return ctx.Value(streamKey{}) != nil }
 
 // TestTokens: the meters of the page hold what OpenAI will hold, and the answers settle them.
 func TestTokens(t *testing.T) {

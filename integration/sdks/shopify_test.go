@@ -41,7 +41,8 @@ func queryShopify(ctx context.Context, throttled *http.Client, shop, token, quer
 }
 
 var shopify = api{
-	name: "shopify",
+	name:   "shopify",
+	stream: "{",
 	// 100 points a second, and 2,000 at once. Every answer is a 200.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{N: 100, Burst: 2000, Cost: func(r *http.Request) int { return shopifyCost(r.Body) }})

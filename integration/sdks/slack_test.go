@@ -16,7 +16,8 @@ func newSlack(throttled *http.Client, token string) *slack.Client {
 }
 
 var slackAPI = api{
-	name: "slack",
+	name:   "slack",
+	stream: "{",
 	// 50 calls in any minute; a refusal says after how many whole seconds to come again, and nothing else does.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{Kind: throttletest.Sliding, N: 50, Per: time.Minute})

@@ -20,7 +20,8 @@ func newStripe(throttled *http.Client, key string) *stripe.Client {
 }
 
 var stripeAPI = api{
-	name: "stripe",
+	name:   "stripe",
+	stream: "{",
 	// 25 calls a second; a refusal says nothing. The SDK gives each POST an Idempotency-Key, by which the ledger tells calls apart.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{N: 25})
@@ -34,6 +35,16 @@ var stripeAPI = api{
 		return func(ctx context.Context, i int) error {
 			_, err := client.V1Customers.Create(ctx, &stripe.CustomerCreateParams{Name: stripe.String("Jenny")})
 			return err
+		}
+	},
+	drop: func(throttled *http.Client) dropper {
+		client := newStripe(throttled, "sk_test_key")
+		return func(ctx context.Context) error {
+			pdf, err := client.V1Quotes.PDF(ctx, "qt_1", nil)
+			if err != nil {
+				return err
+			}
+			return first(pdf.LastResponse.Body)
 		}
 	},
 	calls: 3000, workers: 16, ideal: (3000 - 25) * 40 * time.Millisecond, slack: 1.3,

@@ -1,5 +1,5 @@
 // Package fault says what the error of an attempt shows: whether the upstream is to blame for it, and whether the request has
-// left this side.
+// left this side. Last keeps an error for a caller to whom it does not come.
 //
 // It knows the errors of net, crypto/tls and net/http, and looks through whatever they are wrapped in. What it does not
 // know is taken for the upstream's fault, after a request that may have arrived: the careful answer to both.
