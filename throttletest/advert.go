@@ -3,6 +3,7 @@ package throttletest
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,8 +138,27 @@ func GitHub(h http.Header, states []State, now time.Time) {
 //	X-RateLimit-Reset: 1700000012.500
 //	X-RateLimit-Reset-After: 12.500
 //	X-RateLimit-Bucket: core
+//
+// A limit of the Name "global" is one for all calls. Only its own refusals mention it, and say no more than this:
+//
+//	X-RateLimit-Scope: global
+//	X-RateLimit-Global: true
+//
+// All other refusals have the scope user. Both are known by their Retry-After, so set [Server].RetryAfter.
 func Discord(h http.Header, states []State, now time.Time) {
-	q := tightest(states)
+	own := slices.DeleteFunc(slices.Clone(states), func(q State) bool { return q.Name == "global" })
+	refused := h.Get("Retry-After") != ""
+	switch {
+	case refused && len(own) < len(states) && !slices.ContainsFunc(own, func(q State) bool { return q.Remaining == 0 }):
+		h.Set("X-Ratelimit-Scope", "global")
+		h.Set("X-Ratelimit-Global", "true")
+		return
+	case refused:
+		h.Set("X-Ratelimit-Scope", "user")
+	case len(own) == 0:
+		return
+	}
+	q := tightest(own)
 	reset := now.Add(q.Reset)
 	trio(h, "X-Ratelimit-", q, strconv.FormatFloat(float64(reset.UnixMilli())/1000, 'f', 3, 64))
 	h.Set("X-Ratelimit-Reset-After", strconv.FormatFloat(q.Reset.Seconds(), 'f', 3, 64))

@@ -88,6 +88,40 @@ func TestWhatIsAdvertised(t *testing.T) {
 	}
 }
 
+// A limit of Discord's that is called global shows only in its own refusals, which say nothing else.
+func TestDiscordGlobal(t *testing.T) {
+	const bucket, remaining, scope, all = "X-RateLimit-Bucket", "X-RateLimit-Remaining", "X-RateLimit-Scope", "X-RateLimit-Global"
+	s := throttletest.NewServer(
+		throttletest.Limit{Name: "b", Kind: throttletest.Fixed, N: 2, Per: time.Hour, Key: func(r *http.Request) string { return r.URL.Path }},
+		throttletest.Limit{Name: "global", Kind: throttletest.Fixed, N: 4, Per: time.Hour},
+	)
+	s.Advertise.Dialect, s.RetryAfter = throttletest.Discord, throttletest.Exact
+	for _, c := range []struct {
+		path   string
+		status int
+		want   map[string]string
+	}{
+		{"/1", 200, map[string]string{bucket: "b", remaining: "1"}},
+		{"/1", 200, map[string]string{bucket: "b", remaining: "0"}},
+		{"/1", 429, map[string]string{bucket: "b", remaining: "0", scope: "user"}},
+		{"/2", 200, map[string]string{bucket: "b", remaining: "1"}},
+		{"/3", 200, map[string]string{bucket: "b", remaining: "1"}},
+		{"/4", 429, map[string]string{scope: "global", all: "true"}},
+	} {
+		status, h := get(t, s, s.URL()+c.path)
+		for _, field := range []string{bucket, remaining, scope, all} {
+			if h.Get(field) != c.want[field] || status != c.status {
+				t.Errorf("%s: %d, %s is %q, want %+v", c.path, status, field, h.Get(field), c)
+			}
+		}
+	}
+	s = throttletest.NewServer(throttletest.Limit{Name: "global", Kind: throttletest.Fixed, N: 1})
+	s.Advertise.Dialect = throttletest.Discord
+	if _, h := get(t, s, s.URL()); h.Get(bucket)+h.Get(remaining) != "" {
+		t.Errorf("a global limit alone says %v", h)
+	}
+}
+
 // A request hears of the limits that it falls under, by the Server's clock at its arrival.
 func TestAdvertisedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

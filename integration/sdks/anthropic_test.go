@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -24,7 +23,7 @@ var anthropicAPI = api{
 	// 50 calls a minute, as a bucket.
 	fake: func() fake {
 		s := throttletest.NewServer(throttletest.Limit{Name: "Requests", N: 50, Per: time.Minute})
-		s.Latency, s.Identify, s.Advertise.Dialect, s.RetryAfter = way, byBody, asJSON(anthropicSays), throttletest.Exact
+		s.Latency, s.Identify, s.Advertise.Dialect, s.RetryAfter = way, byBody, asJSON(throttletest.Anthropic), throttletest.Exact
 		s.Work = throttletest.Span{Min: 200 * time.Millisecond, Max: 4 * time.Second}
 		s.Body = `{"type":"error","error":{"type":"rate_limit_error","message":"Number of requests has exceeded your rate limit"}}`
 		s.Handler = answer(func(r *http.Request) string {
@@ -62,13 +61,3 @@ func anthropicParams(i int) anthropic.MessageNewParams {
 
 const anthropicStream = "event: message_start\n" +
 	`data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"usage":{"input_tokens":50,"output_tokens":1}}}` + "\n\n"
-
-// anthropicSays is a Dialect: anthropic-ratelimit-requests-limit and its kin, resets as RFC 3339.
-func anthropicSays(h http.Header, states []throttletest.State, now time.Time) {
-	for _, s := range states {
-		prefix := "Anthropic-Ratelimit-" + s.Name + "-"
-		h.Set(prefix+"Limit", strconv.Itoa(s.Limit))
-		h.Set(prefix+"Remaining", strconv.Itoa(s.Remaining))
-		h.Set(prefix+"Reset", now.Add(s.Reset+time.Second-1).UTC().Format(time.RFC3339))
-	}
-}

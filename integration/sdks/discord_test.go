@@ -1,10 +1,8 @@
 package sdks
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -39,11 +37,9 @@ var discord = api{
 			throttletest.Limit{Name: "global", Kind: throttletest.Fixed, N: 50},
 		)
 		s.Latency, s.Identify, s.RetryAfter = way, byBody, throttletest.Exact
-		s.Advertise.Dialect = asJSON(func(h http.Header, states []throttletest.State, now time.Time) {
-			throttletest.Discord(h, states[:1], now)
-		})
+		s.Advertise.Dialect, s.Body = asJSON(throttletest.Discord), `{"message":"You are being rate limited."}`
 		s.Handler = answer(func(r *http.Request) string { return `{"id":"1","channel_id":"7","content":"hi"}` })
-		return fake{Server: s, front: discordFront(s)}
+		return fake{Server: s}
 	},
 	use: func(throttled *http.Client) caller {
 		session, err := newDiscord(throttled, "token")
@@ -62,26 +58,4 @@ var discord = api{
 		}
 	},
 	calls: 30 * channels, workers: channels, ideal: 25 * time.Second, slack: 1.3,
-}
-
-// discordFront makes of refusals what Discord makes of them: a body with the wait, and another header if it is the global
-// limit that refuses.
-func discordFront(s *throttletest.Server) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		resp, err := s.RoundTrip(req)
-		if err != nil || resp.StatusCode != http.StatusTooManyRequests {
-			return resp, err
-		}
-		global := resp.Header.Get("X-Ratelimit-Remaining") != "0"
-		if resp.Header.Set("X-Ratelimit-Scope", "user"); global {
-			for _, name := range []string{"Limit", "Remaining", "Reset", "Reset-After", "Bucket"} {
-				resp.Header.Del("X-Ratelimit-" + name)
-			}
-			resp.Header.Set("X-Ratelimit-Scope", "global")
-			resp.Header.Set("X-Ratelimit-Global", "true")
-		}
-		body := fmt.Sprintf(`{"message":"You are being rate limited.","retry_after":%s,"global":%v}`, resp.Header.Get("Retry-After"), global)
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewBufferString(body)), int64(len(body))
-		return resp, nil
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +44,7 @@ var openAI = api{
 			throttletest.Limit{Name: "requests", N: 300, Per: time.Minute},
 			throttletest.Limit{Name: "tokens", N: 100_000, Per: time.Minute, Cost: func(*http.Request) int { return 100 }},
 		)
-		s.Latency, s.Identify, s.Advertise.Dialect = way, byBody, asJSON(openAISays)
+		s.Latency, s.Identify, s.Advertise.Dialect = way, byBody, asJSON(throttletest.OpenAI)
 		s.Work = throttletest.Span{Min: 200 * time.Millisecond, Max: 2 * time.Second}
 		s.Body = `{"error":{"message":"Rate limit reached","type":"requests","param":null,"code":"rate_limit_exceeded"}}`
 		s.Handler = answer(func(r *http.Request) string {
@@ -82,15 +81,6 @@ func openAIParams(i int) openai.ChatCompletionNewParams {
 }
 
 const openAIStream = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hi"}}]}` + "\n\n"
-
-// openAISays is a Dialect: x-ratelimit-limit-requests and its kin, resets as Go durations.
-func openAISays(h http.Header, states []throttletest.State, _ time.Time) {
-	for _, s := range states {
-		h.Set("X-Ratelimit-Limit-"+s.Name, strconv.Itoa(s.Limit))
-		h.Set("X-Ratelimit-Remaining-"+s.Name, strconv.Itoa(s.Remaining))
-		h.Set("X-Ratelimit-Reset-"+s.Name, s.Reset.Round(time.Millisecond).String())
-	}
-}
 
 // TestTokens: the meters of the page hold what OpenAI will hold, and the answers settle them.
 func TestTokens(t *testing.T) {
