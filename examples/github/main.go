@@ -15,13 +15,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/examples/internal/sides"
 	"github.com/go-throttle/throttle/throttletest"
 )
@@ -30,14 +28,7 @@ import (
 const hour, perHour = 2 * time.Second, 200
 
 func main() {
-	p := console.New("github", "Github looks up repositories with go-github, with and without throttle.")
-	brief := p.Flags.Bool("brief", false, "fewer calls")
-	p.Main(func(ctx context.Context, out io.Writer) error {
-		s := story(*brief)
-		s.Columns = console.Columns()
-		_, err := s.Run(ctx, out)
-		return err
-	})
+	sides.Main("github", "Github looks up repositories with go-github, with and without throttle.", story)
 }
 
 // story is the run: calls of four hours and a half, or with brief of two and a half.

@@ -16,14 +16,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/examples/internal/sides"
 	"github.com/go-throttle/throttle/throttletest"
 )
@@ -32,14 +30,7 @@ import (
 const size, restored, average = 1000, 500, 40
 
 func main() {
-	p := console.New("graphql", "Graphql asks a shop of Shopify's, with and without throttle.")
-	brief := p.Flags.Bool("brief", false, "fewer calls")
-	p.Main(func(ctx context.Context, out io.Writer) error {
-		s := story(*brief)
-		s.Columns = console.Columns()
-		_, err := s.Run(ctx, out)
-		return err
-	})
+	sides.Main("graphql", "Graphql asks a shop of Shopify's, with and without throttle.", story)
 }
 
 // story is the run: 150 queries, or with brief 75.

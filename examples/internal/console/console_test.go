@@ -75,7 +75,7 @@ func TestPurpose(t *testing.T) {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	call := regexp.MustCompile(`console\.New\("(\w+)", "(.*)"\)`)
+	call := regexp.MustCompile(`(?:console\.New|sides\.Main)\("(\w+)", "(.*?)"[,)]`)
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {

@@ -62,6 +62,18 @@ type Side struct {
 	Failure                    string // of the first call that failed; "": none did
 }
 
+// Main is the program of a story: it reads the flags, lets both sides run, and exits. The flag -brief asks for a story of fewer calls.
+func Main(name, purpose string, story func(brief bool) Story) {
+	p := console.New(name, purpose)
+	brief := p.Flags.Bool("brief", false, "fewer calls")
+	p.Main(func(ctx context.Context, out io.Writer) error {
+		s := story(*brief)
+		s.Columns = console.Columns()
+		_, err := s.Run(ctx, out)
+		return err
+	})
+}
+
 // Run lets both sides run, prints the table, and returns its lines. After an interrupt there is what was done until then.
 func (s Story) Run(ctx context.Context, out io.Writer) ([]Side, error) {
 	rows := [][]string{{"client", "calls", "delivered", "sent", "throttled", "time", "ideal time"}}
