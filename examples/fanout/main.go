@@ -15,6 +15,7 @@
 //	-rate    how many may start per second, evenly spaced
 //	-urgent  one task in so many is urgent
 //	-work    how long each task takes
+//	-brief   at most 10,000 tasks
 package main
 
 import (
@@ -48,7 +49,13 @@ func main() {
 	p.Flags.Float64Var(&cfg.rate, "rate", 20_000, "how many may start per second, evenly spaced")
 	p.Flags.IntVar(&cfg.urgent, "urgent", 10, "one task in so many is urgent")
 	p.Flags.DurationVar(&cfg.work, "work", time.Millisecond, "how long each task takes")
-	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
+	brief := p.Flags.Bool("brief", false, "at most 10,000 tasks")
+	p.Main(func(ctx context.Context, out io.Writer) error {
+		if *brief {
+			cfg.tasks = min(cfg.tasks, 10_000)
+		}
+		return run(ctx, cfg, out)
+	})
 }
 
 // run submits the tasks, lets them go, and prints what it saw, if need be of those that have started.

@@ -28,6 +28,7 @@
 //	-n        how many calls
 //	-workers  how many of them may be under way at once
 //	-tell     how the embedded upstream advertises its limit: draft-8, x-ratelimit or none
+//	-brief    at most 40 calls
 package main
 
 import (
@@ -82,7 +83,13 @@ func main() {
 	p.Flags.IntVar(&cfg.calls, "n", 60, "how many calls")
 	p.Flags.IntVar(&cfg.workers, "workers", 4, "how many of them may be under way at once")
 	p.Flags.StringVar(&cfg.tell, "tell", draft8, "how the embedded upstream advertises its limit: draft-8, x-ratelimit or none")
-	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
+	brief := p.Flags.Bool("brief", false, "at most 40 calls")
+	p.Main(func(ctx context.Context, out io.Writer) error {
+		if *brief {
+			cfg.calls = min(cfg.calls, 40)
+		}
+		return run(ctx, cfg, out)
+	})
 }
 
 // run makes the calls, shows them, and prints the table, after an interrupt too.

@@ -19,6 +19,7 @@
 //	-calls    how many calls each client sends
 //	-workers  how many of them may be under way at once
 //	-bare     with -url: send the calls through the bare client too, at full speed; ask its owner first
+//	-brief    at most 100 calls
 package main
 
 import (
@@ -56,7 +57,13 @@ func main() {
 	p.Flags.IntVar(&cfg.calls, "calls", 400, "how many calls each client sends")
 	p.Flags.IntVar(&cfg.workers, "workers", 32, "how many of them may be under way at once")
 	p.Flags.BoolVar(&cfg.bare, "bare", false, "with -url: send the calls through the bare client too, at full speed; ask its owner first")
-	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
+	brief := p.Flags.Bool("brief", false, "at most 100 calls")
+	p.Main(func(ctx context.Context, out io.Writer) error {
+		if *brief {
+			cfg.calls = min(cfg.calls, 100)
+		}
+		return run(ctx, cfg, out)
+	})
 }
 
 // run measures the clients one after the other and prints the table, after an interrupt what there is of it.

@@ -69,7 +69,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestPurpose: what the programs are for fits one line.
+// TestPurpose: what the programs are for fits one line, and each of them can be run in brief.
 func TestPurpose(t *testing.T) {
 	files, err := filepath.Glob("../../*/main.go")
 	if err != nil || len(files) < 4 {
@@ -84,6 +84,9 @@ func TestPurpose(t *testing.T) {
 		m := call.FindSubmatch(text)
 		if m == nil || len(m[2]) > 80 || string(m[1]) != filepath.Base(filepath.Dir(name)) {
 			t.Errorf("%s: %q, want its name and a line of at most 80 columns", name, m)
+		}
+		if !regexp.MustCompile(`"brief"|sides\.Main`).Match(text) || !regexp.MustCompile(`(?m)^//\t-brief `).Match(text) {
+			t.Errorf("%s: it has no flag -brief, or does not say so", name)
 		}
 	}
 }
