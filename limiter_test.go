@@ -31,14 +31,17 @@ func TestConstructorsAndSettersPanicWithReason(t *testing.T) {
 		"throttle: NewBucket: limit NaN must":                        func() { throttle.NewBucket(rate.Limit(math.NaN()), 1) },
 		"throttle: NewLeaky: limit -0.5 must":                        func() { throttle.NewLeaky(-0.5) },
 		"throttle: NewFixedWindow: n 0 must be at least 1":           func() { throttle.NewFixedWindow(0, time.Second) },
-		"throttle: NewFixedWindow: per 0s must be above 0":           func() { throttle.NewFixedWindow(1, 0) },
+		"throttle: NewFixedWindow: per 0s must be at least 100µs":    func() { throttle.NewFixedWindow(1, 0) },
 		"throttle: NewSlidingWindow: n -2 must":                      func() { throttle.NewSlidingWindow(-2, time.Second) },
+		"write 60*time.Second":                                       func() { throttle.NewSlidingWindow(10, 60) },
+		"throttle: NewFixedWindow: per 86.4µs must":                  func() { throttle.NewFixedWindow(10_000, 24*60*60) },
+		"throttle: SetLimit: per 5ns must":                           func() { throttle.NewFixedWindow(1, time.Second).SetLimit(1, 5) },
 		"throttle: NewSlidingWindow: per -1s must":                   func() { throttle.NewSlidingWindow(1, -time.Second) },
 		"throttle: SetLimit: limit -3 must":                          func() { throttle.NewBucket(1, 1).SetLimit(-3) },
 		"throttle: SetLimit: limit NaN must":                         func() { throttle.NewLeaky(1).SetLimit(rate.Limit(math.NaN())) },
-		"throttle: SetLimit: n 0 must":                               func() { throttle.NewFixedWindow(1, 1).SetLimit(0, time.Second) },
-		"throttle: SetLimit: n -1 must":                              func() { throttle.NewSlidingWindow(1, 1).SetLimit(-1, time.Second) },
-		"throttle: SetLimit: per 0s must":                            func() { throttle.NewSlidingWindow(1, 1).SetLimit(1, 0) },
+		"throttle: SetLimit: n 0 must":                               func() { throttle.NewFixedWindow(1, time.Second).SetLimit(0, time.Second) },
+		"throttle: SetLimit: n -1 must":                              func() { throttle.NewSlidingWindow(1, time.Second).SetLimit(-1, time.Second) },
+		"throttle: SetLimit: per 0s must":                            func() { throttle.NewSlidingWindow(1, time.Second).SetLimit(1, 0) },
 		"throttle: SetLimit: burst 0 must":                           func() { throttle.NewBucket(rate.Inf, 0).SetLimit(3) },
 		"throttle: SetBurst: burst 0 must":                           func() { throttle.NewBucket(1, 1).SetBurst(0) },
 		"throttle_test.bare and throttle_test.bare both lack Adjust": func() { throttle.All(bare{}, throttle.NewLeaky(1), bare{}) },
@@ -140,12 +143,12 @@ func TestTakeAndAllowDoNotAllocate(t *testing.T) {
 		"bucket":  throttle.NewBucket(1e8, 1e6),
 		"big":     throttle.NewBucket(1e9, 1),
 		"leaky":   throttle.NewLeaky(1e9),
-		"fixed":   throttle.NewFixedWindow(1e6, time.Nanosecond),
-		"sliding": throttle.NewSlidingWindow(1000, time.Microsecond),
-		"all":     throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewLeaky(1e9), throttle.NewFixedWindow(1e6, time.Microsecond)),
+		"fixed":   throttle.NewFixedWindow(1e6, 100*time.Microsecond),
+		"sliding": throttle.NewSlidingWindow(1000, 100*time.Microsecond),
+		"all":     throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewLeaky(1e9), throttle.NewFixedWindow(1e6, 100*time.Microsecond)),
 	}
 	var held throttle.LimiterVar
-	held.Set(throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewSlidingWindow(1000, time.Microsecond)))
+	held.Set(throttle.All(throttle.NewBucket(1e8, 1e6), throttle.NewSlidingWindow(1000, 100*time.Microsecond)))
 	fast["held"] = &held
 	for name, l := range fast {
 		for range 5000 {
@@ -689,7 +692,7 @@ func zeroLimiters() map[string]func() throttle.Limiter {
 
 // A debt beyond all measure stays one.
 func TestBoundlessDebt(t *testing.T) {
-	for _, per := range []time.Duration{time.Nanosecond, time.Hour, math.MaxInt64} {
+	for _, per := range []time.Duration{100 * time.Microsecond, time.Hour, math.MaxInt64} {
 		for _, l := range []throttle.Limiter{throttle.NewSlidingWindow(3, per), throttle.NewFixedWindow(3, per), throttle.NewBucket(1e-9, 3)} {
 			for range 100 {
 				for _, n := range []int{math.MaxInt, 1 << 40, 1, 2} {

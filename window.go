@@ -19,7 +19,7 @@ import (
 type FixedWindow struct{ window limit.FixedWindow }
 
 // NewFixedWindow returns a limiter of n units per window of length per, as in NewFixedWindow(300, time.Minute).
-// It panics if n is below 1 or per is not above 0.
+// It panics if n is below 1, or per below 100 µs, as a number without its unit is.
 func NewFixedWindow(n int, per time.Duration) *FixedWindow {
 	w := new(FixedWindow)
 	w.window.Init("NewFixedWindow", n, per)
@@ -63,7 +63,7 @@ type SlidingWindow struct{ window limit.SlidingWindow }
 
 // NewSlidingWindow returns a limiter of n units in any interval of length per, as in
 // NewSlidingWindow(300, 61*time.Second).
-// It panics if n is below 1 or per is not above 0.
+// It panics if n is below 1, or per below 100 µs, as a number without its unit is.
 func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
 	w := new(SlidingWindow)
 	w.window.Init("NewSlidingWindow", n, per)

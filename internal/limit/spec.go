@@ -87,7 +87,9 @@ func parseSpec(words []string) (l Spec, err error) {
 		l.Units, err = parseUnits(units, l.Per)
 	case len(kind) == 1 && (kind[0] == "window" || kind[0] == "sliding"):
 		l.Kind = kind[0]
-		l.N, err = parseCount("units", units)
+		if l.N, err = parseCount("units", units); err == nil && l.Per < shortestWindow {
+			err = fmt.Errorf("time %.100q is shorter than a window may be, %v", unit, shortestWindow)
+		}
 		l.Units = float64(l.N)
 	default:
 		err = fmt.Errorf("kind %.100q is none of: burst N, even, sliding, window", strings.Join(kind, " "))

@@ -18,13 +18,17 @@ type window struct {
 	changed bool // SetLimit was called, so the window is not fresh any more
 }
 
+// shortestWindow is the shortest that a window may be. A number of seconds without its unit, up to 86,400, is shorter, and
+// nothing can be timed so finely: the timers of Linux have a slack of 50 µs.
+const shortestWindow = 100 * time.Microsecond
+
 // init panics for nonsense, as time.NewTicker does; caller is the constructor that the message names.
 func (w *window) init(caller string, n int, per time.Duration) {
 	if n < 1 {
 		panic(fmt.Sprintf("throttle: %s: n %d must be at least 1", caller, n))
 	}
-	if per <= 0 {
-		panic(fmt.Sprintf("throttle: %s: per %v must be above 0", caller, per))
+	if per < shortestWindow {
+		panic(fmt.Sprintf("throttle: %s: per %v must be at least %v; a number alone is nanoseconds, so write 60*time.Second", caller, per, shortestWindow))
 	}
 	w.n, w.per = int64(n), min(per, Forever/4) // 36 years, so that sums do not overflow
 }

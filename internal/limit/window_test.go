@@ -400,8 +400,8 @@ func TestUnitsReturnedByALaggingClock(t *testing.T) {
 }
 
 func TestUnitsReturnedLongAfterTheirWindowTakeNoOthersPlace(t *testing.T) {
-	start, n := time.Unix(1000, 0), 1<<30
-	for name, w := range map[string]Account{"fixed": fixed(n, 1), "sliding": sliding(n, 1)} {
+	start, n, per := time.Unix(1000, 0), 1<<46, 100*time.Microsecond
+	for name, w := range map[string]Account{"fixed": fixed(n, per), "sliding": sliding(n, per)} {
 		stateOf(w).consume(start, 1)
 		now := start.Add(100 * time.Second) // 2⁶⁶ units later
 		stateOf(w).consume(now, 1)
