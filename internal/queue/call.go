@@ -209,7 +209,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 	// lasts too long, and only then may the head of those who are left go. Whoever waits does so now: a Hint that
 	// takes 90 ms would put the line's timer off by as much, if the line were looked at as of At.
 	if c.meters != nil {
-		a.Charge = c.meters.chargeOf
+		a.Counter = c.meters.counterOf
 	}
 	before := q.up.Closing(r.At)
 	seen, now := q.up.Observe(&a, r.At), r.At.Add(r.Late)

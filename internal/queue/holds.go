@@ -175,6 +175,7 @@ func (h *Holds) endOne(i int) (charged int, read length, ok bool) {
 // correct makes n units of what meter i was charged.
 func (h *Holds) correct(i, charged, n int) {
 	n = int(units(n))
+	h.meters.mirrors[i].come(h.Held(i)-n, h.taken)
 	h.meters.ended[i].off.Add(int64(n) - int64(h.Held(i)))
 	h.meters.each[i].Limits.Settle(h.taken, charged, n)
 }

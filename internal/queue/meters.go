@@ -39,6 +39,8 @@ type Meters struct {
 	all      *limit.Bundle         // what a call pays: its cost, then each meter
 	own      *limit.Bundle         // the same without what all keys share
 	ended    []ended               // of each meter, what holds that were settled come to
+	mirrors  []mirror              // of each meter, for the advertised quotas that mirror it
+	base     time.Time             // when they were made
 	done     atomic.Int64          // attempts that have settled all
 	unsent   atomic.Int64          // those of them that were not sent
 	spare    atomic.Pointer[Holds] // to be used again
@@ -62,7 +64,12 @@ type ended struct {
 // whatever their user wants to find them by.
 func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
 	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each))}
+	m.base = time.Now()
 	m.learners = make([]*learner, len(each))
+	m.mirrors = make([]mirror, len(each))
+	for i := range m.mirrors {
+		m.mirrors[i].m, m.mirrors[i].i = m, i
+	}
 	m.held, m.waiting, m.usual = make([]int64, len(each)), make([]int64, len(each)), make([]float64, len(each))
 	bundle := func(main *limit.Set) *limit.Bundle {
 		b := new(limit.Bundle)

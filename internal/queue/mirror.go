@@ -2,10 +2,13 @@ package queue
 
 import (
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // This file is about advertised quotas that mirror a meter, as what remains of "tokens" does the meter "tokens". A quota counts calls
@@ -18,6 +21,8 @@ import (
 //	taken by others            in the quota alone
 //	the cost of the next call  in the meter what it holds; in the quota what calls have cost in the end, so that it is not spaced
 //	                           as if nothing came back
+//	what comes back            in both, if the upstream holds what the meter does, see quota_meter.go of package upstream. A meter
+//	                           that learns holds something else, so its quota does not count that
 //
 // Example: 60,000 a minute, and calls that hold 1,000 and cost 600. An answer says that 20,000 remain, and 3 calls have started since:
 // 20,000 − 3·600 are 18,200. Another 25 are in flight that started before; theirs has been subtracted by the upstream.
@@ -37,13 +42,55 @@ const (
 	byName
 )
 
-// chargeOf is what a call is charged of an advertised quota on average, if it mirrors a meter; 0: it mirrors none.
-func (m *Meters) chargeOf(quota *hint.Quota) (charge float64) {
-	if i, fit := m.mirrorOf(quota); fit > 0 {
-		charge = m.meanLocked(i)
+// counterOf is the meter that an advertised quota mirrors; nil: none. It is not allocated.
+func (m *Meters) counterOf(quota *hint.Quota) upstream.Counter {
+	switch i, fit := m.mirrorOf(quota); fit {
+	case 0:
+		return nil
+	case byPart:
+		return partMirror{&m.mirrors[i]}
+	default:
+		return &m.mirrors[i]
 	}
-	return charge
 }
+
+// A mirror is a meter as an advertised quota sees it. Its methods but come are called under the queue's lock.
+type mirror struct {
+	m    *Meters
+	i    int          // of the meter
+	turn atomic.Int64 // when a window of the quota began last, since Meters.base
+	late atomic.Int64 // units that came back although they were held before that: the upstream has not given them back
+}
+
+// Cost is what an attempt that was sent costs on average. Before any has ended it is what attempts hold.
+func (m *mirror) Cost() float64 { return m.m.meanLocked(m.i) }
+// Hold is what attempts hold, smoothed: those that hold more may go a little early, and the meter itself holds them back.
+func (m *mirror) Hold() float64 { return m.m.usual[m.i] }
+
+// Holds: a meter that learns holds less than the upstream counts later, or more.
+func (m *mirror) Holds() bool { return !m.m.each[m.i].Learn }
+
+// Units counts all that was held, also by attempts that were not sent: theirs has come back.
+func (m *mirror) Units() (held, back float64) {
+	e := &m.m.ended[m.i]
+	return float64(m.m.held[m.i]), float64(e.undone.Load() - e.off.Load() - m.late.Load())
+}
+
+// Turn is called with the beginning of each window. Where several quotas mirror the meter the latest window counts, so that less comes
+// back in the longer ones until an answer says otherwise.
+func (m *mirror) Turn(t time.Time) { m.turn.Store(int64(t.Sub(m.m.base))) }
+
+// come notes that an attempt has cost so much less than it held since taken.
+func (m *mirror) come(less int, taken time.Time) {
+	if less > 0 && int64(taken.Sub(m.m.base)) < m.turn.Load() {
+		m.late.Add(int64(less))
+	}
+}
+
+// A partMirror is a meter that counts a part of what a quota does, so it does not know when the quota is charged.
+type partMirror struct{ *mirror }
+
+func (partMirror) Holds() bool { return false }
 
 // mirrorOf is the meter that fits a quota best, of several the first; fit 0: none does. A quota of requests is counted by calls, whatever
 // meters there are.

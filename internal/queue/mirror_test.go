@@ -42,7 +42,7 @@ func TestQuotasThatMirrorMeters(t *testing.T) {
 		{two, "", "tokens", 1000},
 		{two, "output-tokens", "tokens", 1001}, // the name says more than the unit
 	} {
-		if got := c.m.chargeOf(&hint.Quota{Name: c.name, Unit: c.unit}); got != c.want {
+		if got := chargeOf(c.m, &hint.Quota{Name: c.name, Unit: c.unit}); got != c.want {
 			t.Errorf("%q of %q: %v, want %v", c.name, c.unit, got, c.want)
 		}
 	}
@@ -59,7 +59,15 @@ func TestQuotasThatMirrorMeters(t *testing.T) {
 		h.startLocked(h.taken)
 		h.undo()
 	}
-	if got := one.chargeOf(&hint.Quota{Unit: "tokens"}); got != 600 {
+	if got := chargeOf(one, &hint.Quota{Unit: "tokens"}); got != 600 {
 		t.Errorf("%v after calls of 600, want that", got)
 	}
+}
+
+// chargeOf is what a call is charged of a quota; 0: it mirrors no meter.
+func chargeOf(m *Meters, quota *hint.Quota) float64 {
+	if c := m.counterOf(quota); c != nil {
+		return c.Cost()
+	}
+	return 0
 }

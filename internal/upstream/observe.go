@@ -41,9 +41,8 @@ type Answer struct {
 	Known time.Duration
 	// Failures is how many failures in a row close the gate; 0: failuresToClose.
 	Failures int
-	// Charge returns what a call is charged of an advertised quota that mirrors a meter of the key; 0: it mirrors none. Nil: there
-	// are no meters.
-	Charge func(*hint.Quota) float64
+	// Counter returns the meter of the key that an advertised quota mirrors; nil: it mirrors none. Nil: there are no meters.
+	Counter func(*hint.Quota) Counter
 	// WindowFactor is how much faster than evenly long windows are used.
 	WindowFactor float64
 }

@@ -109,13 +109,15 @@ type quota struct {
 	refusals bool          // only throttled answers advertise it
 
 	units    float64 // in flight, as we count
-	metered  bool    // it mirrors a meter, which knows perUnit and what is in flight
+	meter    Counter // that it mirrors, which knows perUnit and what is in flight; nil: none
 	perUnit  float64 // the quota's units for each of ours: 1, but smoothed where only the upstream can count them
 	answered float64 // our units, since leftAt
 
 	starts starts        // own ones in the last two windows
 	next   time.Time     // spaced: when the next call may start
 	step   time.Duration // by which next was moved last
+
+	mirrored // where the meter is exact
 }
 
 // same reports whether an advertised quota is q: it has q's name, unit and window.
@@ -188,18 +190,21 @@ func (q *quota) counted() bool {
 
 // remaining is what may be sent at now without an answer to those in flight.
 func (q *quota) remaining(now time.Time) float64 {
+	if q.exact() {
+		return q.levelAt(now) + q.extra(now)
+	}
 	left := q.left - q.silent
 	switch {
 	case !q.rolling:
 		left -= min(q.others*now.Sub(q.leftAt).Seconds(), q.taken) / 2
 	case q.window > 0:
 		at := q.leftAt
-		if q.metered {
+		if q.meter != nil {
 			at = q.sentAt // starts since then are counted too
 		}
 		left = min(left+q.allows(now.Sub(at)), q.size)
 	}
-	if q.metered { // what is held by calls that started before has been subtracted by the upstream
+	if q.meter != nil { // what is held by calls that started before has been subtracted by the upstream
 		return left + q.extra(now) - q.starts.since(q.sentAt)
 	}
 	return left + q.extra(now) - q.units*q.perUnit
@@ -222,6 +227,9 @@ func (q *quota) turn(now time.Time) {
 func (q *quota) begin(began, until time.Time, left float64, now time.Time) {
 	q.began, q.until, q.left, q.leftAt, q.sentAt = began, until, left, now, began
 	q.base, q.silent, q.taken, q.answered = left-q.units*q.perUnit, 0, 0, 0
+	if q.exact() {
+		q.beginExact(left, began, now)
+	}
 }
 
 // sure reports whether the length of the window is advertised, or taken for a second: no reset was longer than two,

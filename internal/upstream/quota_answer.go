@@ -17,12 +17,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		*q = quota{unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
-	if q.metered = false; a.Charge != nil {
-		asked := t // t itself would always be on the heap
-		if c := a.Charge(&asked); c > 0 {
-			q.metered, q.perUnit = true, c
-		}
-	}
+	q.meet(&t, a)
 	q.refusals = a.Outcome == Throttled && (first || q.refusals)
 	q.turn(now)
 	q.measure(&t, first, now)
@@ -41,9 +36,12 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		until = now.Add(max(minWindow, min(t.Reset, limit.MaxBelief)))
 	}
 	q.Quota = t
-	if first {
+	switch {
+	case first:
 		q.first(left, until, now, before)
-	} else {
+	case q.exact():
+		q.updateExact(left, until, a.Sent, now)
+	default:
 		q.detectOthers(left, a.Sent, now)
 		q.update(left, until, a.Sent, now)
 	}
@@ -78,6 +76,7 @@ func (q *quota) measure(t *hint.Quota, first bool, now time.Time) {
 		if q.window = max(q.longest, minWindow); q.sure(now) {
 			q.window = min(q.window, time.Second)
 		}
+		q.measureWhole(t)
 	}
 }
 
@@ -100,9 +99,9 @@ func (q *quota) leftBy(t *hint.Quota, first bool) float64 {
 // first takes in the first answer that advertises the quota. Others are taken to be there at first, because they take
 // a moment to be seen.
 func (q *quota) first(left float64, until, now time.Time, before float64) {
-	q.begin(now, until, left, now)
 	q.starts = starts{{}}
 	q.note(before, now)
+	q.begin(now, until, left, now)
 	q.next, q.shared = now, now.Add(min(q.window/8, shortWindow))
 }
 
@@ -158,7 +157,7 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 			return
 		}
 	}
-	if q.counted() && !q.metered && q.answered > 0 && left <= q.left {
+	if q.counted() && q.meter == nil && q.answered > 0 && left <= q.left {
 		q.perUnit = max(1e-3, q.perUnit+((q.left-left)/q.answered-q.perUnit)/8)
 	}
 	taken := q.base - left - q.starts.since(q.began)

@@ -21,6 +21,10 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 	}
 	q.turn(now)
 	held, need := q.closedUntil, min(q.charge(n), q.size)
+	if q.exact() {
+		need = q.hold()
+		q.fold(now)
+	}
 	switch {
 	case spaced && q.aloneShort(now):
 		since := now.Add(-q.window - q.spread)
@@ -50,7 +54,7 @@ func (q *quota) refill(need float64, now time.Time) time.Time {
 	switch {
 	case q.rolling && q.units == 0 && q.alone(now):
 		return q.sentAt.Add(q.spread + time.Duration((need-q.left+q.silent+1)/q.size*float64(q.window)))
-	case q.rolling && q.units == 0: // the reset may be that of one unit
+	case q.rolling && q.units == 0 && !q.exact(): // the reset may be that of one unit
 		return q.leftAt.Add(max(q.pause, min(time.Duration(float64(q.window)/q.size), cmp.Or(max(0, q.Reset), q.window))))
 	case q.rolling && q.window > 0:
 		lack := need - q.remaining(now)
@@ -73,6 +77,8 @@ func (q *quota) pace(now time.Time) float64 {
 func (q *quota) rate(left, h float64, now time.Time) float64 {
 	even := (q.size + q.extra(now)) / (q.window + q.spread + q.late()).Seconds()
 	switch {
+	case q.exact() && q.rolling && !now.Before(q.shared) && left >= q.hold()+max(q.hold(), roomy*q.size): // the meter holds calls back
+		return math.Inf(1)
 	case q.long():
 		return q.use(left, max(1e-3, h))
 	case q.rolling && q.alone(now) && !q.sure(now): // what has not been spent shows that the window is shorter
@@ -109,7 +115,11 @@ func (q *quota) use(left, h float64) float64 {
 func (q *quota) take(n int, at time.Time, spaced bool) {
 	u := q.charge(n)
 	q.step = 0
-	if r := q.pace(at); spaced && !math.IsInf(r, 1) {
+	r := q.pace(at)
+	if q.exact() { // which has counted this call
+		r = q.rate(q.remaining(at)+q.meter.Hold(), q.until.Sub(at).Seconds(), at)
+	}
+	if spaced && !math.IsInf(r, 1) {
 		q.step = seconds(u / r)
 		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)
 	}
@@ -195,6 +205,7 @@ type starts []start
 type start struct {
 	at    time.Time
 	total float64
+	count // the meter's, if it is exact
 }
 
 // upTo is the number of entries until t, at least 1.
@@ -216,10 +227,14 @@ func (s starts) leave(units float64, t time.Time) time.Time {
 func (q *quota) note(units float64, at time.Time) {
 	s := q.starts
 	last := &s[len(s)-1]
-	total := last.total + units
+	next := start{at: at, total: last.total + units}
+	if q.exact() {
+		next.count = q.countNow()
+	}
 	if len(s) > 1 && at.Sub(last.at) < q.window/logGrain {
-		last.at, last.total = limit.Latest(at, last.at), total
+		next.at = limit.Latest(at, last.at)
+		*last = next
 		return
 	}
-	q.starts = append(s[s.upTo(at.Add(-2*q.window))-1:], start{at, total})
+	q.starts = append(s[s.upTo(at.Add(-2*q.window))-1:], next)
 }
