@@ -32,13 +32,15 @@ type Bundle struct {
 	names  []string               // of the Sets, for errors; "": it has none
 	all    Set                    // the accounts of all of them, in the order of their ranks
 	stands atomic.Pointer[stands] // which of the Sets an account of all stands in
-	plain  []share                // of all, if each is a Bucket that stands in one of the Sets, and they are few; nil: it is not so plain
+	plain  []share                // of all, if each is a Bucket that stands in one of the Sets; nil: it is not so plain
 }
 
-// A share is a Bucket that pays the amount of that number.
+// A share is a Bucket that pays the amount of that number, and under the locks of all what it was before it paid.
 type share struct {
 	bucket *Bucket
 	amount int
+	count  float64
+	last   time.Time
 }
 
 // stands says for each account of a flat list in which of the Sets it stands. It is kept with the list that it was made for,
@@ -60,7 +62,7 @@ func (b *Bundle) Add(name string, s *Set) {
 // shares makes plain. An example: requests by a Bucket, and two meters that are Buckets of their own: three shares, of the
 // amounts 0, 1 and 2. If both meters are one Bucket, its amount is a sum, and Pay goes the long way.
 func (b *Bundle) shares() (plain []share) {
-	if b.all.dyn != nil || len(b.all.accounts) > maxPlain {
+	if b.all.dyn != nil {
 		return nil
 	}
 	in := b.placeLocked(&b.all).in // without Vars it needs no lock
@@ -69,7 +71,7 @@ func (b *Bundle) shares() (plain []share) {
 		if !ok || len(in[i]) != 1 {
 			return nil
 		}
-		plain = append(plain, share{bucket, in[i][0]})
+		plain = append(plain, share{bucket: bucket, amount: in[i][0]})
 	}
 	return plain
 }
@@ -84,32 +86,32 @@ func (b *Bundle) Pay(now time.Time, amounts []int) bool {
 	return err == nil && !m.After(now)
 }
 
-// maxPlain is the most Buckets that are asked without a detour. More than that are rare, and what is left in each of them is
-// computed on the stack.
-const maxPlain = 8
-
-// payPlain is Pay of Buckets alone. All are locked and asked, in the order of their ranks, before the first one pays.
+// payPlain is Pay of Buckets alone. All are locked, in the order of their ranks, before the first one pays.
 //
-// An example: buckets of 1, 500 and 40 units, and the amounts 1, 300 and 50. The first two have them, and would be left with
-// 0 and 200; the third has not. Nothing is written, and TakeBy finds the moment when it has.
+// An example: buckets of 1, 500 and 40 units, and the amounts 1, 300 and 50. The first two have them, and are left with 0 and
+// 200; the third has not. The first two are again what they were, and TakeBy finds the moment when all three have theirs.
 func (b *Bundle) payPlain(now time.Time, amounts []int) bool {
 	for i := range b.plain {
 		b.plain[i].bucket.g.mu.Lock()
 	}
 	defer b.unlockPlain()
-	var left [maxPlain]float64 // in each
 	for i := range b.plain {
 		p := &b.plain[i]
-		ok := false
-		if left[i], ok = p.bucket.s.without(now, amounts[p.amount]); !ok {
+		s := &p.bucket.s
+		p.count, p.last = s.count, s.last
+		if !s.pay(now, amounts[p.amount]) {
+			b.unpay(i)
 			return false
 		}
 	}
-	for i := range b.plain {
-		s := &b.plain[i].bucket.s
-		s.count, s.last = left[i], s.lift(now)
-	}
 	return true
+}
+
+// unpay makes the first n Buckets what they were before they paid. To give units back would round their counts.
+func (b *Bundle) unpay(n int) {
+	for _, p := range b.plain[:n] {
+		p.bucket.s.count, p.bucket.s.last = p.count, p.last
+	}
 }
 
 // unlockPlain unlocks what payPlain has locked.

@@ -83,8 +83,8 @@ func (s *tokens) past(now time.Time) (p past) {
 	if s.limit == rate.Inf {
 		return p
 	}
-	now = s.lift(now)
-	missing := float64(s.burst) - s.at(now)
+	now, count := s.at(now)
+	missing := float64(s.burst) - count
 	p.debt = max(0, missing-float64(s.burst))
 	if used := missing - p.debt; used > 0 {
 		p.uses = []use{{now, now, used}}
@@ -104,7 +104,7 @@ func (s *tokens) carry(now time.Time, p past) {
 		missing = max(0, missing+u.units-next.Sub(u.to).Seconds()*float64(s.limit))
 	}
 	left := float64(s.burst) - min(missing, float64(s.burst)) - p.debt
-	if s.limit != rate.Inf && left < s.at(now) {
+	if _, count := s.at(now); s.limit != rate.Inf && left < count {
 		s.count, s.last = left, now
 	}
 }

@@ -31,31 +31,28 @@ type tokens struct {
 	changed bool       // a setter was called, so the bucket is not fresh any more
 }
 
-// at is the count at that moment, which is not before the clock.
-func (s *tokens) at(at time.Time) float64 {
-	count := s.count + at.Sub(s.last).Seconds()*float64(s.limit)
-	if full := float64(s.burst); count > full {
-		return full
+// at is that moment, or the clock if that is ahead, and the count then. It is asked up to three times for a call that need not
+// wait, so it compares moments once.
+func (s *tokens) at(at time.Time) (time.Time, float64) {
+	passed := at.Sub(s.last)
+	if passed < 0 {
+		at, passed = s.last, 0
 	}
-	return count
+	count := s.count + float64(passed)/float64(time.Second)*float64(s.limit)
+	if full := float64(s.burst); count > full {
+		count = full
+	}
+	return at, count
 }
 
-// pay takes n units as of at, if they are there: the whole cost of a take that need not wait.
+// pay takes n units as of at, if they are there: the whole cost of a take that need not wait. No units are there in a debt too.
 func (s *tokens) pay(at time.Time, n int) bool {
-	at = s.lift(at)
-	count := s.at(at)
-	if n <= 0 || float64(n) > count || s.limit == 0 {
+	at, count := s.at(at)
+	if n < 0 || n > 0 && (float64(n) > count || s.limit == 0) {
 		return false
 	}
 	s.count, s.last = count-float64(n), at
 	return true
-}
-
-// without is the count as of at after n units were taken, and whether they are there. No units are there in a debt too. It
-// changes nothing, because a call that pays several buckets pays none of them if one has too little.
-func (s *tokens) without(at time.Time, n int) (count float64, ok bool) {
-	count = s.at(s.lift(at))
-	return count - float64(n), n == 0 || n > 0 && float64(n) <= count && s.limit > 0
 }
 
 // takeBy tries pay, the common case, first.
@@ -84,8 +81,8 @@ func (s *tokens) check(n int) error {
 
 // consume books n units; a negative n adds units. The next call of at cuts what is above the burst.
 func (s *tokens) consume(at time.Time, n int) {
-	at = s.lift(at)
-	s.count, s.last = s.at(at)-float64(n), at
+	at, count := s.at(at)
+	s.count, s.last = count-float64(n), at
 }
 
 // adjust implements state. A bucket has no window to give units back to: they are added to what it has, and what is
@@ -104,7 +101,7 @@ func (s *tokens) refund(_, now time.Time, _, n int) { s.consume(now, -n) }
 // after uses that under backlog the bucket is never full, so no unit is lost and the units ahead and the
 // call's own simply add up: they are there (ahead + n − count)/limit from now.
 func (s *tokens) after(from time.Time, ahead int64, n int) time.Time {
-	from = s.lift(from)
+	from, count := s.at(from)
 	switch {
 	case n == 0 && (ahead == 0 || s.limit == 0):
 		return from
@@ -112,7 +109,7 @@ func (s *tokens) after(from time.Time, ahead int64, n int) time.Time {
 		return from.Add(Forever)
 	}
 	need := float64(ahead) + float64(min(n, s.burst))
-	return from.Add(span(need-s.at(from), s.limit))
+	return from.Add(span(need-count, s.limit))
 }
 
 // rate implements state.
@@ -120,7 +117,7 @@ func (s *tokens) rate() rate.Limit { return s.limit }
 
 // available implements state. At limit 0 nothing can be taken, but a debt is still seen.
 func (s *tokens) available(now time.Time) float64 {
-	switch count := s.at(s.lift(now)); s.limit {
+	switch _, count := s.at(now); s.limit {
 	case rate.Inf:
 		return float64(rate.Inf)
 	case 0:
@@ -135,13 +132,14 @@ func (s *tokens) size() (units float64, window time.Duration) { return float64(s
 
 // fresh implements state: a full bucket is as new.
 func (s *tokens) fresh(now time.Time) bool {
-	return !s.changed && (s.limit == rate.Inf || s.at(s.lift(now)) >= float64(s.burst))
+	_, count := s.at(now)
+	return !s.changed && (s.limit == rate.Inf || count >= float64(s.burst))
 }
 
 // spent is the time to full: 3 of 5 units there at 10/s are 2 units, and 200 ms.
 func (s *tokens) spent(now time.Time) Spent {
-	now = s.lift(now)
-	missing := float64(s.burst) - s.at(now)
+	now, count := s.at(now)
+	missing := float64(s.burst) - count
 	if missing <= 0 || s.limit == 0 || s.limit == rate.Inf {
 		return Spent{}
 	}
@@ -150,9 +148,9 @@ func (s *tokens) spent(now time.Time) Spent {
 
 // spend takes what is missing at now: the rate times the time until nothing is.
 func (s *tokens) spend(now time.Time, old Spent) {
-	now = s.lift(now)
+	now, count := s.at(now)
 	missing := min(float64(old.Units), old.Until.Sub(now).Seconds()*float64(s.limit))
-	if left := float64(s.burst) - missing; left < s.at(now) && s.limit != rate.Inf {
+	if left := float64(s.burst) - missing; left < count && s.limit != rate.Inf {
 		s.count, s.last = left, now
 	}
 }
