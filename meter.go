@@ -139,10 +139,12 @@ func metersOf(key string, meters []Meter, l queue.Limits) (*queue.Meters, error)
 
 // hold says what the next attempt holds of the meters of its key. It asks the user's functions, so no lock is held.
 func (c *call) hold() {
-	h := c.turn.NewHolds()
-	m := h.Meters().Owner().(*metered)
+	m := c.turn.Ask().Owner().(*metered)
 	for i := range m.meters {
-		n, given := c.says.holds[m.meters[i].Name]
+		n, given := 0, false
+		if c.says.holds != nil { // a look into a map that is not there would take longer than what follows
+			n, given = c.says.holds[m.meters[i].Name]
+		}
 		switch {
 		case given:
 		case m.meters[i].Hold == nil:
@@ -150,38 +152,38 @@ func (c *call) hold() {
 		default:
 			n = m.meters[i].Hold(c.req)
 		}
-		h.Set(i, n, given)
+		c.turn.Hold(i, n, given)
 	}
 	if c.tab = nil; c.says.bill != nil {
-		c.tab = body.NewTab(h, m.costs)
+		c.tab = body.NewTab(c.turn.Holds(), m.costs)
 	}
 }
 
 // settle ends what the last attempt holds, or leaves that to its Bill and to whoever reads its body.
 func (c *call) settle() {
-	if h := c.turn.Holds(); h != nil {
-		c.settleHolds(h)
+	if m := c.turn.Meters(); m != nil {
+		c.settleHolds(m.Owner().(*metered))
 	}
 }
 
 // settleHolds is settle of an attempt that holds something.
-func (c *call) settleHolds(h *queue.Holds) {
+func (c *call) settleHolds(m *metered) {
 	t, resp := c.tab, c.response()
 	if resp == nil || resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusSwitchingProtocols {
-		if h.Fail(); t != nil {
+		if c.turn.Holds().Fail(); t != nil {
 			t.Settled()
 		}
 		return
 	}
 	c.turn.KeepHolds()
-	m, watch := h.Meters().Owner().(*metered), (*usage.Watcher)(nil)
+	watch := (*usage.Watcher)(nil)
 	if m.reads && !c.bodiless(resp) {
 		watch = usage.Watch(resp.Header)
 	}
 	switch {
 	case watch != nil:
 		if t == nil {
-			t = body.NewTab(h, m.costs)
+			t = body.NewTab(c.turn.Holds(), m.costs)
 		}
 		late := &call{t: c.t, turn: c.turn.Late(), req: c.req, resp: resp}
 		resp.Body = t.Watch(c.req.Context(), resp.Body, watch, late.refusedIn)

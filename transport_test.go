@@ -1100,6 +1100,9 @@ func TestRoundTripDoesNotAllocate(t *testing.T) {
 		"key's limiter": {LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(1e9, 1e6) }},
 		"both":          {Limiter: throttle.NewLeaky(1e9), LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(1e9, 1e6) }},
 		"queue":         {Limiter: throttle.NewBucket(1e9, 1e6), Queue: throttle.QueueOptions{MaxWaiting: 100, MaxWait: time.Second}},
+		"two meters": {Meters: func(string) []throttle.Meter {
+			return []throttle.Meter{{Name: "requests", Limiter: throttle.NewBucket(1e9, 1e6)}, {Name: "tokens", Limiter: throttle.NewBucket(1e9, 1e6)}}
+		}},
 	} {
 		tr.Base = stub
 		req := request(t.Context(), "GET", "http://api.example.com:8443/v1/things")

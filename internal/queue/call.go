@@ -32,7 +32,7 @@ const (
 // lock. Then it is to be called again.
 var (
 	ErrNoKey   = errors.New("throttle: no such key")     // the table has no such key: Add it
-	ErrNoHolds = errors.New("throttle: nothing is held") // the key has meters, and the attempt no Holds of them: see NewHolds
+	ErrNoHolds = errors.New("throttle: nothing is held") // the key has meters, and the attempt asks nothing of them: see Ask
 )
 
 // A Want is what calls want of the queue of their key. It must not be changed while they last.
@@ -62,7 +62,7 @@ type Route struct{ Host, Path string }
 //
 //	attempt under way   under; held if there is MaxInFlight    Report ends under
 //	attempt reported    held as before                         Done, or KeepSlot's func when the body is closed
-//	both                order.holds, if the key has meters     Done, or who has them by KeepHolds
+//	both                order.holds or asks, if it has meters  Done, or who has them by KeepHolds
 //	retry decided       held; planned; charged after a failure BackOff ends held, the next Arrive ends planned
 //	resting             planned and charged alone              the next Arrive, or Done if the ctx ends first
 //	in line             planned and charged alone              Sleep's error, then Done
@@ -302,7 +302,7 @@ func (c *Call) Done() {
 	if e == nil {
 		return
 	}
-	if !c.under && !c.planned && !c.held && c.waiter == nil && (c.order.holds == nil || c.kept) {
+	if !c.under && !c.planned && !c.held && c.waiter == nil && (c.order.asks.attempt == 0 || c.kept) {
 		if e.queue.ended.Add(1); !c.table.common.drains.Load() { // in this order, see shutdown.go
 			return
 		}
@@ -323,8 +323,8 @@ func (c *Call) release(e *entry) {
 	if c.planned {
 		c.settleBudget()
 	}
-	if h := c.order.holds; h != nil && !c.kept {
-		h.Fail()
+	if c.order.asks.attempt > 0 && !c.kept {
+		c.Holds().Fail()
 	}
 	c.freeSlot()
 	if e != nil {

@@ -53,10 +53,9 @@ func (c *client) add(key string) {
 
 // holds says what the next attempt of a call holds.
 func (c *client) holds(ctx context.Context, turn *Call) {
-	h := turn.NewHolds()
-	for i := range h.Meters().each {
-		if h.Set(i, 1, false); c.hold != nil {
-			h.Set(i, c.hold(ctx)[i], false)
+	for i := range turn.Ask().each {
+		if turn.Hold(i, 1, false); c.hold != nil {
+			turn.Hold(i, c.hold(ctx)[i], false)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"math"
 	"math/bits"
-	"sync"
 	"time"
 )
 
@@ -11,9 +10,12 @@ import (
 //
 // # States of a hold: what one attempt holds of one meter
 //
-//	asked     Holds is made, without a lock, and stands with its waiter in line.holds while that waits; nothing is taken
-//	held      Holds.startLocked, in the critical section that takes the units
-//	settled   Holds.end, once, under Holds.mu: by the body's end, by hand, as a failure, or undone before it was sent
+//	asked     the call knows how much, see asks. If it has to wait, a Holds stands with its waiter in line.holds; nothing is taken
+//	held      in the critical section that takes the units
+//	settled   Holds.end, once, under Meters.mu: by the body's end, by hand, as a failure, or undone before it was sent
+//
+// A Holds is made when somebody beside the call must know of it: the line, who reads the body, a Bill. A call that goes at once and
+// whose body nobody reads has none, and allocates nothing.
 //
 // # Who settles, and what
 //
@@ -24,7 +26,7 @@ import (
 //
 // # Races
 //
-// Whoever comes first under Holds.mu settles, the others find it settled and do nothing. Holds.mu is held for that alone: the
+// Whoever comes first under Meters.mu settles, the others find it settled and do nothing. It is held for that and for sums: the
 // limiters are corrected after it, and they wake the line, which takes its own lock.
 //
 //	grant, the end of the ctx     the waiter is granted and undone by its own goroutine (Call.Sleep, or Call.Done if an
@@ -49,29 +51,36 @@ const (
 type Holds struct {
 	meters  *Meters
 	amounts []int // the cost, then what is held of each meter; fixed before it is asked
-	attempt int   // the attempts sent before
 	taken   time.Time
 	waits   bool // it is counted among those that wait; the queue's lock guards it
 
-	mu   sync.Mutex
+	// Meters.mu guards these.
 	open uint64 // the meters whose hold is not settled, in bits; none too until they are taken
 	read length // of the body, for learn.go
 
 	claims []claim // of each meter; nil: none learns
 
-	few [1 + fewMeters]int // where amounts begins, if there are few meters
+	few amounts // where amounts begins, if there are few meters
 }
 
-// newHolds makes the holds of an attempt that holds nothing yet of each of its meters. It is one allocation for few meters: what
-// it holds outlives the call, whose stack is gone when the body is read.
+// amounts are the cost and what is held of each of few meters.
+type amounts [1 + fewMeters]int
+
+// asks are what an attempt is to hold of few meters that do not learn, and holds while nobody but the call knows of it. They are
+// part of the call, so they are on its caller's stack.
 //
-// What few meters hold whose answers are not read is used again (see Call.SettleAsHeld), by one call at a time: then it is none.
-func (m *Meters) newHolds(cost, attempt int) *Holds {
-	if h := m.spare.Swap(nil); h != nil {
-		h.amounts[0], h.attempt, h.read = cost, attempt, length{}
-		return h
-	}
-	h := &Holds{meters: m, attempt: attempt}
+// An example: a call asks for 1 request and 300 tokens, and both are there. It holds them, and its answer has no body: keep counts these
+// units as settled. If the answer has a body that is read, Holds takes over what is held, and held is false again. If sending
+// panics, Done makes a Holds too, and lets it Fail.
+type asks struct {
+	attempt int // that they are of, counted from 1; 0: none. Holds in their place are of that attempt, too
+	amounts amounts
+	held    bool // the units were taken, and are not settled
+}
+
+// newHolds makes the holds of an attempt that holds nothing yet of each of its meters. It is one allocation for few meters.
+func (m *Meters) newHolds(cost int) *Holds {
+	h := &Holds{meters: m}
 	if n := 1 + len(m.each); n <= len(h.few) {
 		h.amounts = h.few[:n]
 	} else {
@@ -104,10 +113,14 @@ func (h *Holds) Held(i int) int { return h.amounts[1+i] }
 // startLocked notes that the units were taken as of at, for a call that goes. From here on it is in somebody's hand: that of
 // the call until it is sent, of what reads its body after that.
 func (h *Holds) startLocked(at time.Time) {
-	m := h.meters
-	h.taken, h.open = at, 1<<len(m.each)-1
+	h.taken, h.open = at, 1<<len(h.meters.each)-1
+	h.meters.startLocked(h.amounts)
+}
+
+// startLocked counts an attempt that holds such amounts.
+func (m *Meters) startLocked(amounts []int) {
 	m.begun++
-	for i, n := range h.amounts[1:] {
+	for i, n := range amounts[1:] {
 		m.held[i] += int64(n)
 		if usual := &m.usual[i]; *usual == 0 {
 			*usual = float64(n)
@@ -121,21 +134,20 @@ func (h *Holds) startLocked(at time.Time) {
 // corrects the limiters. Between the two the units count neither as held nor as given back, which only an observer
 // could see.
 func (h *Holds) end(which uint64) (ended uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.meters.mu.Lock()
+	defer h.meters.mu.Unlock()
 	return h.endLocked(which)
 }
 
-// endLocked is end with Holds.mu, or where nobody else knows h. The counts are atomic because other attempts of the key end
-// at the same time, and no lock of the queue's is taken for what only observers see.
+// endLocked is end under Meters.mu.
 func (h *Holds) endLocked(which uint64) (ended uint64) {
 	ended = h.open & which
 	for left := ended; left != 0; left &= left - 1 {
 		i := bits.TrailingZeros64(left)
-		h.meters.ended[i].held.Add(int64(h.Held(i)))
+		h.meters.ended[i].held += int64(h.Held(i))
 	}
 	if h.open &^= ended; h.open == 0 && ended != 0 {
-		h.meters.done.Add(1)
+		h.meters.done++
 	}
 	return ended
 }
@@ -164,8 +176,8 @@ func (h *Holds) Cut(i, n int) {
 
 // endOne is end of meter i. charged is what was charged for it until then, and read how much of the body was read.
 func (h *Holds) endOne(i int) (charged int, read length, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.meters.mu.Lock()
+	defer h.meters.mu.Unlock()
 	if charged, ok = h.Held(i), h.endLocked(1<<i) != 0; h.claims != nil {
 		charged += h.claims[i].more
 	}
@@ -176,7 +188,7 @@ func (h *Holds) endOne(i int) (charged int, read length, ok bool) {
 func (h *Holds) correct(i, charged, n int) {
 	n = int(units(n))
 	h.meters.mirrors[i].come(h.Held(i)-n, h.taken)
-	h.meters.ended[i].off.Add(int64(n) - int64(h.Held(i)))
+	h.meters.count(func() { h.meters.ended[i].off += int64(n) - int64(h.Held(i)) })
 	h.meters.each[i].Limits.Settle(h.taken, charged, n)
 }
 
@@ -197,34 +209,34 @@ func (h *Holds) Keep() { h.end(math.MaxUint64) }
 
 // Open reports whether a hold is not settled.
 func (h *Holds) Open() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.meters.mu.Lock()
+	defer h.meters.mu.Unlock()
 	return h.open != 0
 }
 
 // undo gives everything back of an attempt that has got its units and was not sent. Limiters with windows are given units
 // of the window that they were taken from, as for a cost.
 func (h *Holds) undo() {
-	unsent := int64(0)
-	for i, one := range h.meters.each {
-		if h.end(1<<i) != 0 {
-			unsent = 1
-			h.meters.ended[i].undone.Add(int64(h.Held(i)))
+	m, undone := h.meters, h.end(math.MaxUint64)
+	if undone == 0 {
+		return
+	}
+	m.count(func() {
+		m.unsent++
+		for i := range m.ended {
+			m.ended[i].undone += int64(undone>>i&1) * int64(h.Held(i))
+		}
+	})
+	for i, one := range m.each {
+		if undone>>i&1 == 1 {
 			one.Limits.GiveBack(h.taken, time.Now(), h.Held(i))
 			one.Limits.Wake()
 		}
 	}
-	h.meters.unsent.Add(unsent)
-}
-
-// lacksHolds reports whether the next attempt is to hold something of meters, and it is not known how much: each attempt holds
-// its own.
-func (c *Call) lacksHolds() bool {
-	return c.order.holds == nil || c.order.holds.attempt != c.order.attempts
 }
 
 // Metered reports whether the call's key most likely has meters, at its beginning: the last key that had them was the same.
-// Then NewHolds may be called at once, which saves an Arrive in vain. If it is wrong, Arrive says so.
+// Then Ask may be called at once, which saves an Arrive in vain. If it is wrong, Arrive says so.
 func (c *Call) Metered() bool {
 	m := c.table.metered.Load()
 	if m == nil || m.key != c.key {
@@ -234,26 +246,73 @@ func (c *Call) Metered() bool {
 	return true
 }
 
-// NewHolds makes the holds of the next attempt, after Metered or after Arrive has returned ErrNoHolds. They are to be Set before it is called
-// again.
-func (c *Call) NewHolds() *Holds {
-	c.order.holds, c.kept = c.meters.newHolds(int(c.order.cost), c.order.attempts), false
+// lacksHolds reports whether it is not known how much the next attempt is to hold of meters: each attempt holds its own.
+func (c *Call) lacksHolds() bool { return c.order.asks.attempt != c.order.attempts+1 }
+
+// Ask begins what the next attempt asks of its key's meters, which it returns, after Metered or after Arrive has returned ErrNoHolds.
+// Each of them is to be Hold before Arrive is called again.
+func (c *Call) Ask() *Meters {
+	o, m := &c.order, c.meters
+	o.holds, c.kept = nil, false
+	o.asks.attempt, o.asks.held, o.asks.amounts[0] = o.attempts+1, false, int(o.cost)
+	if m.learns || len(m.each) > fewMeters {
+		o.holds = m.newHolds(int(o.cost))
+	}
+	return m
+}
+
+// Hold says how much the next attempt is to hold of meter i, as Holds.Set does.
+func (c *Call) Hold(i, n int, given bool) {
+	if h := c.order.holds; h != nil {
+		h.Set(i, n, given)
+		return
+	}
+	c.order.asks.amounts[1+i] = max(0, int(units(n)))
+}
+
+// Meters are those that the last attempt holds; nil: its key has none.
+func (c *Call) Meters() *Meters { return c.meters }
+
+// Holds are what the last attempt holds of its Meters, for those who are to know of it.
+func (c *Call) Holds() *Holds {
+	c.order.known(c.meters)
 	return c.order.holds
 }
 
-// Holds are those of the last attempt; nil: its key has no meters.
-func (c *Call) Holds() *Holds { return c.order.holds }
+// known makes Holds of what o asks of m, or holds.
+func (o *order) known(m *Meters) {
+	if o.holds != nil || m == nil {
+		return
+	}
+	h := m.newHolds(int(o.cost))
+	copy(h.amounts, o.asks.amounts[:])
+	if o.asks.held {
+		h.taken, h.open, o.asks.held = o.now, 1<<len(m.each)-1, false
+	}
+	o.holds = h
+}
 
 // KeepHolds leaves it to the caller to settle what the attempt holds. Otherwise Done does, as a failure.
 func (c *Call) KeepHolds() { c.kept = true }
 
-// SettleAsHeld settles what the attempt holds as what it held, and forgets it. Nobody else may know of it: neither who reads the
-// body, nor a Bill.
+// SettleAsHeld settles what the attempt holds as what it held.
 func (c *Call) SettleAsHeld() {
-	h := c.order.holds
-	h.endLocked(math.MaxUint64)
-	c.order.holds = nil
-	c.meters.spare.Store(h)
+	if h := c.order.holds; h != nil {
+		h.Keep()
+		return
+	}
+	c.order.asks.held = false
+	c.meters.keep(c.order.asks.amounts[1:])
+}
+
+// keep counts what an attempt has held of few meters, and has cost.
+func (m *Meters) keep(held []int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.ended {
+		m.ended[i].held += int64(held[i])
+	}
+	m.done++
 }
 
 // undoHolds gives back what an attempt holds that was granted and is not sent: the line has given back the rest, and
@@ -272,6 +331,6 @@ func (c *Call) undoHolds() {
 // the gate has been closed and reopened meanwhile, that is a stale answer.
 func (c *Call) Late() Call {
 	late := Call{table: c.table, entry: c.entry, meters: c.meters, key: c.key, order: c.order}
-	late.order.holds, late.order.wants = nil, late.order.wants&^counted
+	late.order.holds, late.order.asks, late.order.wants = nil, asks{}, late.order.wants&^counted
 	return late
 }

@@ -30,7 +30,7 @@ import (
 // # Races
 //
 // A learner has a lock of its own, the last of all, because settlements take none of the queue's. A Pass and the settlement decide
-// under Holds.mu which comes first: what Pass charges before it is corrected by it, and after it Pass charges nothing.
+// under Meters.mu which comes first: what Pass charges before it is corrected by it, and after it Pass charges nothing.
 
 const (
 	learnedOf   = 256              // calls
@@ -140,7 +140,7 @@ const ridge = 1e-4
 type claim struct {
 	limit int  // the cap
 	given bool // by the caller: nothing else is held
-	more  int  // charged above what is held, while the body passed; under Holds.mu
+	more  int  // charged above what is held, while the body passed; under Meters.mu
 }
 
 // renewLocked prepares the attempt to be asked whether it may go: what it is to hold is what is known by now, because it may have stood
@@ -159,11 +159,10 @@ func (h *Holds) renewLocked(now time.Time) {
 			}
 			h.amounts[1+i] = n
 		}
-		e := &m.ended[i]
-		over := e.held.Load()
-		held := float64(m.held[i] - over)
-		if over > 0 && !one.Streams {
-			held *= min(1, float64(over-e.undone.Load()+e.off.Load())/float64(over))
+		e, _ := m.settled(i)
+		held := float64(m.held[i] - e.held)
+		if e.held > 0 && !one.Streams {
+			held *= min(1, float64(e.cost())/float64(e.held))
 		}
 		one.Limits.Reserve(now, int64(held))
 	}
@@ -186,10 +185,10 @@ func (h *Holds) Pass(bytes, events int) {
 	}
 }
 
-// pass is Pass of meter i under Holds.mu. It returns what was charged, and what is to be from now on.
+// pass is Pass of meter i under Meters.mu. It returns what was charged, and what is to be from now on.
 func (h *Holds) pass(i int, more length) (charged, due int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.meters.mu.Lock()
+	defer h.meters.mu.Unlock()
 	h.read.bytes, h.read.events = h.read.bytes+more.bytes, h.read.events+more.events
 	if h.open&(1<<i) == 0 {
 		return 0, 0

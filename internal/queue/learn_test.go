@@ -19,7 +19,7 @@ func learning(streams bool) (*Meters, *limit.Bucket) {
 
 // start makes an attempt that holds what is learned, with that cap.
 func (m *Meters) start(limit int, given bool) *Holds {
-	h := m.newHolds(0, 0)
+	h := m.newHolds(0)
 	h.Set(0, limit, given)
 	h.renewLocked(time.Now())
 	m.each[0].Limits.TakeBy(time.Now(), time.Now(), h.amounts[1])
@@ -34,7 +34,7 @@ func TestHoldsAreLearned(t *testing.T) {
 		m, _ := learning(false)
 		want := func(what string, limit, n int) {
 			t.Helper()
-			h := m.newHolds(0, 0)
+			h := m.newHolds(0)
 			if h.Set(0, limit, false); h.Held(0) != n {
 				t.Errorf("%s: %d are held of at most %d, want %d", what, h.Held(0), limit, n)
 			}
@@ -58,7 +58,7 @@ func TestHoldsAreLearned(t *testing.T) {
 		}
 		want("never more than the cap", 4096, 4096)
 		want("the last 256 alone, as of the 250th", 8191, 5237)
-		h := m.newHolds(0, 0)
+		h := m.newHolds(0)
 		if h.Set(0, 5000, true); h.Held(0) != 5000 {
 			t.Errorf("%d are held, want the 5000 that were given", h.Held(0))
 		}
@@ -136,7 +136,7 @@ func TestStreamsAreSettledOnce(t *testing.T) {
 	if got := 1_000_000 - int(b.Tokens()+0.5); got != sum {
 		t.Errorf("%d are charged, want %d", got, sum)
 	}
-	if held := m.held[0] - m.ended[0].held.Load(); held != 0 {
+	if held := m.held[0] - m.ended[0].held; held != 0 {
 		t.Errorf("%d are held", held)
 	}
 }

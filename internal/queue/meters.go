@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -34,18 +33,20 @@ type Meters struct {
 	reasons  []string // what a call that waits for one of them is held by
 	key      string   // whose they are, in the table
 	owner    any
-	learners []*learner            // of each meter; nil: it does not learn
-	learns   bool                  // one of them does
-	all      *limit.Bundle         // what a call pays: its cost, then each meter
-	own      *limit.Bundle         // the same without what all keys share
-	ended    []ended               // of each meter, what holds that were settled come to
-	mirrors  []mirror              // of each meter, for the advertised quotas that mirror it
-	base     time.Time             // when they were made
-	done     atomic.Int64          // attempts that have settled all
-	unsent   atomic.Int64          // those of them that were not sent
-	spare    atomic.Pointer[Holds] // to be used again
+	learners []*learner    // of each meter; nil: it does not learn
+	learns   bool          // one of them does
+	all      *limit.Bundle // what a call pays: its cost, then each meter
+	own      *limit.Bundle // the same without what all keys share
+	mirrors  []mirror      // of each meter, for the advertised quotas that mirror it
+	base     time.Time     // when they were made
 
-	// The queue's lock guards these. What is held is what was held in all, less what was settled: so a start needs no atomics.
+	// mu guards what was settled. It is taken after the queue's lock, or without it, and held for sums alone.
+	mu     sync.Mutex
+	ended  []ended // of each meter, what holds that were settled come to
+	done   int64   // attempts that have settled all
+	unsent int64   // those of them that were not sent
+
+	// The queue's lock guards these. What is held is what was held in all, less what was settled: so a start takes no other lock.
 	held    []int64   // of each meter, the units of holds in all
 	begun   int64     // attempts that have held
 	waiting []int64   // the holds of those that wait
@@ -55,9 +56,28 @@ type Meters struct {
 // An ended is what the holds of one meter come to that were settled, in units. An example: 800 were held and have cost 300,
 // 200 were held by a call that was not sent. held is 1,000, off −500, undone 200.
 type ended struct {
-	held   atomic.Int64
-	off    atomic.Int64 // what they have cost beyond that; below 0: less than that
-	undone atomic.Int64 // held by attempts that were not sent
+	held   int64
+	off    int64 // what they have cost beyond that; below 0: less than that
+	undone int64 // held by attempts that were not sent
+}
+
+// sent is what was held by attempts that were sent, and cost what they have cost.
+func (e ended) sent() int64 { return e.held - e.undone }
+func (e ended) cost() int64 { return e.sent() + e.off }
+
+// count calls f under mu, which changes or reads what was settled. An example: undone holds are counted in one step, so no observer sees
+// more of them than were settled.
+func (m *Meters) count(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// settled is what holds of meter i that were settled come to, and how many attempts were sent that have settled all. Both are of one
+// moment: a mean of sums and counts of different moments would be off by a call.
+func (m *Meters) settled(i int) (e ended, calls int64) {
+	m.count(func() { e, calls = m.ended[i], m.done-m.unsent })
+	return e, calls
 }
 
 // NewMeters makes the meters of a key, whose calls pay all by cost, own being the part that no other key's calls do. owner is
@@ -117,17 +137,28 @@ func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, 
 	return h.meters.all.TakeBy(at, now, h.amounts)
 }
 
-// payHoldsLocked is payLocked of a call with holds, and as that the whole cost of a call that need not wait.
-func (q *Queue) payHoldsLocked(h *Holds, now time.Time) bool {
-	if h.claims != nil {
+// payHoldsLocked is payLocked of a call that asks something of meters, and as that the whole cost of a call that need not wait.
+//
+// An example: a call asks for 1 request and 300 tokens, and 250 are there. Nothing is taken, a Holds is made of what it asks, and the call
+// joins the line with it. If 300 are there, it holds them without one.
+func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
+	m, amounts := q.meters, o.asks.amounts[:]
+	if h := o.holds; h == nil {
+		amounts = amounts[:1+len(m.each)]
+	} else if amounts = h.amounts; h.claims != nil {
 		h.renewLocked(now)
 	}
-	if !h.meters.all.Pay(now, h.amounts) {
+	if !m.all.Pay(now, amounts) {
 		return false
 	}
-	h.startLocked(now)
-	q.up.Start(0, h.amounts[0], now, now)
-	q.tookLocked(h.amounts[0])
+	if h := o.holds; h != nil {
+		h.startLocked(now)
+	} else {
+		o.asks.held = true
+		m.startLocked(amounts)
+	}
+	q.up.Start(0, amounts[0], now, now)
+	q.tookLocked(amounts[0])
 	return true
 }
 
@@ -199,7 +230,13 @@ func (q *Queue) freshLocked(now time.Time) bool {
 			}
 		}
 	}
-	return q.own.Fresh(now) && (q.meters == nil || q.meters.begun == q.meters.done.Load())
+	return q.own.Fresh(now) && (q.meters == nil || q.meters.openLocked() == 0)
+}
+
+// openLocked counts the attempts that have not settled all.
+func (m *Meters) openLocked() (open int64) {
+	m.count(func() { open = m.begun - m.done })
+	return open
 }
 
 // holdLocked notes that w, which wants h, stands in line; nil: it wants nothing of any meter.
@@ -304,14 +341,12 @@ func (q *Queue) Meters() (all []MeterStats) {
 func (m *Meters) countsOf(i int, mu sync.Locker) (held, estimate, settled int64) {
 	mu.Lock()
 	defer mu.Unlock()
-	e := &m.ended[i]
-	over := e.held.Load()
-	estimate = over - e.undone.Load()
-	return m.held[i] - over, estimate, estimate + e.off.Load()
+	e, _ := m.settled(i)
+	return m.held[i] - e.held, e.sent(), e.cost()
 }
 
 // takenLocked is how much has been taken of meter i in all: what is held, and what settled holds have cost.
 func (m *Meters) takenLocked(i int) int64 {
-	e := &m.ended[i]
-	return m.held[i] - e.undone.Load() + e.off.Load()
+	e, _ := m.settled(i)
+	return m.held[i] - e.held + e.cost()
 }

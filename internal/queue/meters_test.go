@@ -443,8 +443,8 @@ func conserve(t *testing.T, seed uint64) {
 			}
 			for i, m := range q.Meters() {
 				counted[i] += int(m.Settled)
-				if m.Held != 0 || q.meters.begun != q.meters.done.Load() {
-					t.Errorf("seed %d, key %s: %+v, %d open", seed, key, m, q.meters.begun-q.meters.done.Load())
+				if m.Held != 0 || q.meters.openLocked() != 0 {
+					t.Errorf("seed %d, key %s: %+v, %d open", seed, key, m, q.meters.openLocked())
 				}
 			}
 		}

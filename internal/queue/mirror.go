@@ -64,6 +64,7 @@ type mirror struct {
 
 // Cost is what an attempt that was sent costs on average. Before any has ended it is what attempts hold.
 func (m *mirror) Cost() float64 { return m.m.meanLocked(m.i) }
+
 // Hold is what attempts hold, smoothed: those that hold more may go a little early, and the meter itself holds them back.
 func (m *mirror) Hold() float64 { return m.m.usual[m.i] }
 
@@ -72,8 +73,8 @@ func (m *mirror) Holds() bool { return !m.m.each[m.i].Learn }
 
 // Units counts all that was held, also by attempts that were not sent: theirs has come back.
 func (m *mirror) Units() (held, back float64) {
-	e := &m.m.ended[m.i]
-	return float64(m.m.held[m.i]), float64(e.undone.Load() - e.off.Load() - m.late.Load())
+	e, _ := m.m.settled(m.i)
+	return float64(m.m.held[m.i]), float64(e.undone - e.off - m.late.Load())
 }
 
 // Turn is called with the beginning of each window. Where several quotas mirror the meter the latest window counts, so that less comes
@@ -147,9 +148,8 @@ func (c *Call) Limiters(said hint.Hint, visit func(l any, said hint.Hint)) {
 
 // meanLocked is what an attempt that was sent has cost of meter i on average.
 func (m *Meters) meanLocked(i int) float64 {
-	if n := m.done.Load() - m.unsent.Load(); n >= settledCalls {
-		e := &m.ended[i]
-		return float64(e.held.Load()-e.undone.Load()+e.off.Load()) / float64(n)
+	if e, n := m.settled(i); n >= settledCalls {
+		return float64(e.cost()) / float64(n)
 	}
 	return m.usual[i]
 }

@@ -47,14 +47,14 @@ func TestQuotasThatMirrorMeters(t *testing.T) {
 		}
 	}
 	for range settledCalls {
-		h := one.newHolds(1, 0)
+		h := one.newHolds(1)
 		h.Set(0, 1000, false)
 		h.startLocked(h.taken)
 		h.Settle(0, 600)
 		h.Settle(1, 0)
 	}
 	for range settledCalls { // granted, but not sent
-		h := one.newHolds(1, 0)
+		h := one.newHolds(1)
 		h.Set(0, 1000, false)
 		h.startLocked(h.taken)
 		h.undo()

@@ -32,7 +32,7 @@ const (
 // takes a full table, it is ErrNoKey again.
 func (c *Call) heed(e *entry) {
 	if m := e.queue.meters; m != c.meters {
-		c.meters, c.order.holds = m, nil
+		c.meters, c.order.holds, c.order.asks = m, nil, asks{}
 	}
 }
 

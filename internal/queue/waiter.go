@@ -76,7 +76,8 @@ type order struct {
 	weight   float64   // of want.Flow; 0: it has none
 	url      *url.URL  // its request's, for its route; nil: it has none
 	now      time.Time // when it was granted
-	holds    *Holds    // of the meters of its key; nil: it has none
+	holds    *Holds    // of the meters of its key; nil: it has none, or asks are all that there is
+	asks     asks      // of the same
 	begins   *begins   // of its wait, if Config.Tell asks for that; nil: it has not waited
 	attempts int       // sent before
 	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
