@@ -102,6 +102,12 @@ func (e *event) text(n *node, b []byte, size int) {
 
 // whole returns the number in b, rounded up, so that 0.5 capacity units cost 1; -1 if it is negative, beyond 64 bits or no number.
 func whole(b []byte) int64 {
+	n := int64(0)
+	for i := 0; i < len(b) && i < 18 && b[i]-'0' < 10; i++ { // nearly all are such
+		if n = 10*n + int64(b[i]-'0'); i == len(b)-1 {
+			return n
+		}
+	}
 	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil && b[0] != '+' {
 		return max(-1, n)
 	}

@@ -1,10 +1,5 @@
 package usage
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
-
 // This file reads JSON as it passes, byte by byte, in constant memory. It does not decode a document: it walks
 // the tree of places along with it, hands the values at places with a role to an event, and skips all else.
 //
@@ -72,6 +67,8 @@ func (s *scanner) reset() {
 func (s *scanner) feed(p []byte) {
 	for i := 0; i < len(p); {
 		switch s.state {
+		case atKey:
+			i = s.members(p, i)
 		case inSkip:
 			i = s.skip(p, i)
 		case inSkipString, inString, inKey:
@@ -81,45 +78,93 @@ func (s *scanner) feed(p []byte) {
 		case broken:
 			return
 		default:
-			if c := p[i]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-				s.structure(c)
-			}
-			i++
+			i = s.structure(p, i)
 		}
 	}
 }
 
-// structure reads a byte outside of names and values.
-func (s *scanner) structure(c byte) {
-	switch s.state {
-	case atValue:
-		s.begin(c)
-	case atKey:
-		switch c {
-		case '"':
+// members reads members of objects, as long as they stand in p as most APIs write them: without white space, and names without
+// escapes. It stops where that ends, and feed goes on from there.
+//
+// An example: of {"id":"x","usage":{"prompt_tokens":12},"n": 1} it reads all but the first byte and the last three: the space
+// behind a colon is for structure.
+func (s *scanner) members(p []byte, i int) int {
+	for i < len(p) && p[i] == '"' {
+		end := closing(p, i+1)
+		if end+2 >= len(p) || p[end+1] != ':' {
 			s.state, s.kept = inKey, 0
-		case '}':
-			s.leave(false)
-		default:
-			s.state = broken
+			return i + 1
 		}
-	case atColon:
-		s.state = broken
-		if c == ':' {
-			s.state = atValue
+		s.name(p[i+1 : end])
+		for i = s.value(p, end+2); s.state == atNext && i < len(p) && (p[i] == '}' || p[i] == ']'); i++ {
+			s.leave(p[i] == ']')
 		}
-	case atNext:
+		if s.state == atNext && i < len(p) && p[i] == ',' {
+			s.after(',')
+			i++
+		}
+		if s.state != atKey {
+			return i
+		}
+	}
+	if i < len(p) {
+		return s.structure(p, i)
+	}
+	return i
+}
+
+// value reads the value that begins at p[i], as far as that can be done at once.
+func (s *scanner) value(p []byte, i int) int {
+	s.state = atValue
+	switch c := p[i]; {
+	case c == '"' && s.lost: // as most strings are
+		if end := closing(p, i+1); end < len(p) {
+			s.done()
+			return end + 1
+		}
+	case c >= '0' && c <= '9':
+		s.state, s.kept = inLiteral, 0
+		return s.literal(p, i)
+	}
+	i = s.structure(p, i)
+	if s.state == atValue && i < len(p) && p[i] == '{' { // in an array
+		i = s.structure(p, i)
+	}
+	if s.state == inSkip {
+		return s.skip(p, i)
+	}
+	return i
+}
+
+// structure reads a byte outside of names and values, and returns where it stopped: behind that byte, or before it if a number
+// or a word begins.
+func (s *scanner) structure(p []byte, i int) int {
+	c := p[i]
+	switch {
+	case c == ' ', c == '\n', c == '\r', c == '\t':
+	case s.state == atValue:
+		if s.begin(c); s.state == inLiteral {
+			return i
+		}
+	case s.state == atKey && c == '"':
+		s.state, s.kept = inKey, 0
+	case s.state == atKey && c == '}':
+		s.leave(false)
+	case s.state == atColon && c == ':':
+		s.state = atValue
+	case s.state == atNext:
 		s.after(c)
-	default: // something stands behind the document
+	default: // something stands behind the document, for example
 		s.state = broken
 	}
+	return i + 1
 }
 
 // begin reads the first byte of a value. It enters an object or array only if a place lies within it; the members
 // of an array have the array's own node, because places do not name arrays.
 func (s *scanner) begin(c byte) {
 	n := &s.tree.nodes[s.node]
-	enter := !s.lost && s.depth < len(s.levels) && n.first > 0
+	enter := !s.lost && s.depth < len(s.levels) && n.inner
 	switch c {
 	case '{', '[':
 		if !s.lost && n.role == mark {
@@ -145,8 +190,7 @@ func (s *scanner) begin(c byte) {
 	case '}', ',', ':':
 		s.state = broken
 	default:
-		s.state, s.kept = inLiteral, 1
-		s.buf[0] = c
+		s.state, s.kept = inLiteral, 0
 	}
 }
 
@@ -191,38 +235,50 @@ func (s *scanner) text(p []byte, i int) int {
 		s.escaped = false
 		i++
 	}
-	for i = special(p, i); i < len(p) && p[i] == '\\'; i = special(p, i) {
-		if i += 2; i > len(p) {
-			s.escaped = true
-			i = len(p)
-		}
+	end := closing(p, i)
+	if end < len(p) {
+		s.quote(s.whole(p[from:end]))
+		return end + 1
 	}
-	s.keep(p[from:i])
-	if i == len(p) {
-		return i
-	}
-	s.quote()
-	return i + 1
+	s.keep(p[from:])
+	s.escaped = escaped(p[i:])
+	return end
 }
 
-// quote ends a name or a string.
-func (s *scanner) quote() {
-	switch n := &s.tree.nodes[s.node]; {
+// whole returns what was kept and b, which ends it: at most maxText bytes of both. Mostly b is all.
+func (s *scanner) whole(b []byte) []byte {
+	if s.kept == 0 {
+		s.kept = len(b)
+		return b[:min(len(b), maxText)]
+	}
+	s.keep(b)
+	return s.buf[:min(s.kept, maxText)]
+}
+
+// name takes the name of a member.
+func (s *scanner) name(b []byte) {
+	s.lost = true
+	if len(b) <= maxName {
+		s.node = s.tree.find(s.levels[s.depth-1].node, b)
+		s.lost = s.node == 0
+	}
+}
+
+// quote ends a name or a string, whose first bytes are b.
+func (s *scanner) quote(b []byte) {
+	switch {
 	case s.state == inKey:
-		s.state, s.lost = atColon, true
-		if s.kept <= maxName {
-			s.node = s.tree.find(s.levels[s.depth-1].node, s.buf[:s.kept])
-			s.lost = s.node == 0
-		}
+		s.state = atColon
+		s.name(b)
 	case s.skipped > 0:
 		s.state = inSkip
-	case s.state == inSkipString && !s.lost:
-		s.event.text(n, nil, s.kept)
-		s.done()
-	case s.state == inSkipString:
-		s.done()
 	default:
-		s.event.text(n, s.buf[:min(s.kept, maxText)], s.kept)
+		if s.state == inSkipString {
+			b = nil
+		}
+		if !s.lost {
+			s.event.text(&s.tree.nodes[s.node], b, s.kept)
+		}
 		s.done()
 	}
 }
@@ -242,12 +298,10 @@ func (s *scanner) literal(p []byte, i int) int {
 	for ; i < len(p); i++ {
 		switch p[i] {
 		case ',', '}', ']', ' ', '\n', '\r', '\t', ':', '"', '{', '[':
-			s.keep(p[from:i])
-			if s.kept > maxText {
-				s.kept = 0
-			}
-			if !s.lost {
-				s.event.literal(&s.tree.nodes[s.node], s.buf[:s.kept])
+			if b := s.whole(p[from:i]); !s.lost && s.kept <= maxText {
+				s.event.literal(&s.tree.nodes[s.node], b)
+			} else if !s.lost {
+				s.event.literal(&s.tree.nodes[s.node], nil)
 			}
 			s.done()
 			return i
@@ -257,70 +311,31 @@ func (s *scanner) literal(p []byte, i int) int {
 	return i
 }
 
-// skip reads on in an object or array that is skipped: it counts brackets, and goes over strings.
+// skip reads on in an object or array that is skipped: it counts brackets, and goes over strings. Of what stands between strings it looks
+// at one byte at a time, and at eight where that is a number.
 func (s *scanner) skip(p []byte, i int) int {
-	for i = bracket(p, i); i < len(p); i = bracket(p, i+1) {
+	for i < len(p) {
 		switch p[i] {
 		case '"':
-			if end := special(p, i+1); end < len(p) && p[end] == '"' {
-				i = end
-				continue
+			end := closing(p, i+1)
+			if end == len(p) { // its end is in the next piece
+				s.state, s.kept = inSkipString, 0
+				return i + 1
 			}
-			s.state = inSkipString // with an escape, or its end is in the next piece
-			return i + 1
+			i = end
 		case '{', '[':
 			s.skipped++
-		default:
+		case '}', ']':
 			if s.skipped--; s.skipped == 0 {
 				s.done()
 				return i + 1
 			}
+		case ',', ':':
+		default:
+			i = bracket(p, i+1)
+			continue
 		}
-	}
-	return i
-}
-
-const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
-
-// zero marks the bytes of v that are 0 (v^('"'*ones) has a 0 where v has a quote) by their highest bit, the first of them for certain ("Bit Twiddling
-// Hacks", Determine if a word has a zero byte).
-func zero(v uint64) uint64 { return (v - ones) &^ v & highs }
-
-// special returns where the first quote or backslash stands in p from i on; len(p) if there is none. It looks at
-// eight bytes at a time.
-func special(p []byte, i int) int {
-	for ; len(p)-i >= 8; i += 8 {
-		v := binary.LittleEndian.Uint64(p[i:])
-		if found := zero(v^('"'*ones)) | zero(v^('\\'*ones)); found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-	}
-	for ; i < len(p); i++ {
-		if p[i] == '"' || p[i] == '\\' {
-			break
-		}
-	}
-	return i
-}
-
-// bracket returns where the first quote or bracket stands in p from i on, as special does. A bracket and the
-// brace of its kind differ in one bit, so setting it makes two comparisons enough for four.
-func bracket(p []byte, i int) int {
-	for ; len(p)-i >= 8; i += 8 {
-		v := binary.LittleEndian.Uint64(p[i:])
-		w := v | 0x20*ones
-		if found := zero(v^('"'*ones)) | zero(w^('{'*ones)) | zero(w^('}'*ones)); found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-	}
-	for ; i < len(p); i++ {
-		switch p[i] {
-		case '"', '{', '}', '[', ']':
-			return i
-		}
+		i++
 	}
 	return i
 }

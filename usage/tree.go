@@ -21,6 +21,8 @@ import (
 const (
 	maxName  = 64 // bytes of a member's name, and of an error's code
 	maxDepth = 8  // names of a place
+
+	slots = 1 << 10 // of a tree, so that most names that are no place's are in an empty one
 )
 
 // A role is what a value at a place means.
@@ -52,17 +54,18 @@ func (r role) numeric() bool { return r >= input && r <= rate || r == capacity }
 // textual reports whether values of that role are strings.
 func (r role) textual() bool { return r >= code && r <= delay }
 
-// A node is a place. Its children are a list: first is the first of them, and next the sibling after it.
+// A node is a place.
 type node struct {
-	name        string
-	first, next int16  // 0: none
-	letters     uint64 // of the children's names, see letter
-	role        role
-	sum         bool // values are added up
-	closes      bool // a value that is not null closes a stream
-	open        bool // null says that the stream goes on
-	needs       bool // numbers here are closing ones only with a value that closes
-	codes       *codes
+	name   string
+	parent int16
+	next   int16 // the next node in the same slot; 0: none
+	inner  bool  // it has children
+	role   role
+	sum    bool // values are added up
+	closes bool // a value that is not null closes a stream
+	open   bool // null says that the stream goes on
+	needs  bool // numbers here are closing ones only with a value that closes
+	codes  *codes
 }
 
 // codes are the codes of errors at a place that mean a refusal.
@@ -71,6 +74,7 @@ type codes struct{ throttled, overloaded []string }
 // A tree is all places of some rows. Node 0 is the document itself. It does not change once it has been made.
 type tree struct {
 	nodes []node
+	slots [slots]int16 // the first node of each, see slot; 0: none
 	words finder
 }
 
@@ -150,27 +154,25 @@ func (t *tree) child(parent int16, name string) int16 {
 		return at
 	}
 	at := int16(len(t.nodes))
-	t.nodes = append(t.nodes, node{name: name, next: t.nodes[parent].first})
-	t.nodes[parent].first = at
-	t.nodes[parent].letters |= letter([]byte(name))
+	first := &t.slots[slot(parent, []byte(name))]
+	t.nodes = append(t.nodes, node{name: name, parent: parent, next: *first})
+	t.nodes[parent].inner, *first = true, at
 	return at
 }
 
-// letter stands for the length and the first letter of a name, as one of 64 bits.
-func letter(name []byte) uint64 {
-	if len(name) == 0 {
-		return 1
+// slot is where a child of that name is looked for: by the length, and the first and last letter of the name.
+func slot(parent int16, name []byte) uint {
+	n := uint(len(name))
+	if n == 0 {
+		return uint(parent) % slots
 	}
-	return 1 << ((7*uint(len(name)) + uint(name[0])) % 64)
+	return (uint(parent)*37 + n*5 + uint(name[0])*3 + uint(name[n-1])*64) % slots
 }
 
-// find returns the child of that name; 0 if there is none. Most names are known to be none by their letter alone.
+// find returns the child of that name; 0 if there is none.
 func (t *tree) find(parent int16, name []byte) int16 {
-	if t.nodes[parent].letters&letter(name) == 0 {
-		return 0
-	}
-	at := t.nodes[parent].first
-	for at > 0 && t.nodes[at].name != string(name) {
+	at := t.slots[slot(parent, name)]
+	for at > 0 && (t.nodes[at].parent != parent || t.nodes[at].name != string(name)) {
 		at = t.nodes[at].next
 	}
 	return at

@@ -39,6 +39,7 @@ type Watcher struct {
 	line    int     // bytes of the line so far
 	begun   int     // how many of them are those of field; -1: it is another line
 	last    int     // how many of its data are those of lastWord, with a space before it; -1: it is other data
+	spoken  bool    // the last line with data has said something
 	scanner scanner
 }
 
@@ -103,6 +104,9 @@ func (w *Watcher) Write(p []byte) (int, error) {
 // Of the first piece two lines are searched and found to say nothing, and the beginning of the third is scanned.
 // Of the second the rest of that line is scanned, the document is complete and counts, and the search finds the
 // last line, which makes it final.
+//
+// A line that follows one that has said something is scanned without a search, because streams that have numbers in one event
+// often have them in all.
 
 // lines reads the next piece of a stream: the rest of a line, complete lines, and the beginning of one.
 func (w *Watcher) lines(p []byte) {
@@ -117,12 +121,19 @@ func (w *Watcher) lines(p []byte) {
 		p = p[end+1:]
 	}
 	whole := bytes.LastIndexByte(p, '\n') + 1
-	for lines := p[:whole]; ; {
-		i := w.scanner.tree.words.in(lines)
-		if i < 0 {
-			break
+	for lines := p[:whole]; len(lines) > 0; {
+		if lines[0] == '\n' { // between two events
+			lines = lines[1:]
+			continue
 		}
-		begin, end := bytes.LastIndexByte(lines[:i], '\n')+1, i+bytes.IndexByte(lines[i:], '\n')
+		begin, at := 0, 0
+		if !w.spoken {
+			if at = w.scanner.tree.words.in(lines); at < 0 {
+				break
+			}
+			begin = bytes.LastIndexByte(lines[:at], '\n') + 1
+		}
+		end := at + bytes.IndexByte(lines[at:], '\n')
 		w.part(lines[begin:end])
 		w.end()
 		lines = lines[end+1:]
@@ -133,6 +144,9 @@ func (w *Watcher) lines(p []byte) {
 // part reads the next bytes of a line.
 func (w *Watcher) part(p []byte) {
 	w.line = min(w.line+len(p), maxLine+1) // and no more, so that it cannot overflow
+	if w.begun == 0 && len(p) >= len(field) && string(p[:len(field)]) == field {
+		w.begun, p = len(field), p[len(field):]
+	}
 	for len(p) > 0 && w.begun >= 0 && w.begun < len(field) {
 		if w.begun++; p[0] != field[w.begun-1] {
 			w.begun = -1
@@ -165,36 +179,45 @@ func (w *Watcher) compare(c byte) {
 // end is the end of a line: its document counts if it is complete. A document that goes on in the next line does
 // not, although the standard allows it: no API here sends one, and lines could not be searched one by one.
 func (w *Watcher) end() {
-	w.usage, w.refusal = w.said()
 	if w.begun > 0 {
+		w.spoken = w.add(&w.usage, &w.refusal)
 		w.scanner.reset()
 	}
 	w.line, w.begun, w.last = 0, 0, 0
 }
 
-// said returns what has been said, including the document under way. A JSON body counts as far as it has come, a
-// line only when its document is complete. A body that turns out not to be JSON has said nothing.
+// said returns what has been said, including the document under way.
 func (w *Watcher) said() (Usage, Refusal) {
 	u, r := w.usage, w.refusal
+	w.add(&u, &r)
+	return u, r
+}
+
+// add adds what the document under way says, and reports whether there are numbers in it. A JSON body counts as far as it has
+// come, a line only when its document is complete. A body that turns out not to be JSON has said nothing.
+func (w *Watcher) add(u *Usage, r *Refusal) (any bool) {
 	e, whole := &w.scanner.event, w.scanner.state == complete
 	switch {
 	case w.kind == document:
 		if w.scanner.state == broken {
-			return unknown, Refusal{}
+			*u, *r = unknown, Refusal{}
+			return false
 		}
-		e.addTo(&u)
+		any = e.addTo(u)
 		u.Final = whole
 	case w.kind != stream, w.line > maxLine:
-		return u, r
+		return false
 	case w.last > len(lastWord):
 		u.Final = true
-	case whole && e.addTo(&u):
-		u.Final = u.Final || !e.open && (!e.needs || e.closes)
+	case whole:
+		if any = e.addTo(u); any {
+			u.Final = u.Final || !e.open && (!e.needs || e.closes)
+		}
 	}
-	if whole && r.Code == "" {
-		r = e.refusal()
+	if whole && r.Code == "" && e.code != "" {
+		*r = e.refusal()
 	}
-	return u, r
+	return any
 }
 
 // addTo puts the event's numbers into u, and reports whether there were any. A number that the event does not
@@ -208,13 +231,10 @@ func (e *event) addTo(u *Usage) (any bool) {
 	return any
 }
 
-// refusal returns what the event says of a refusal; the zero Refusal if it is none. If a query wants 202 points
+// refusal returns what the event, which has a code, says of a refusal. If a query wants 202 points
 // where 118 are there and 50 come back in a second, the wait is 1.68 s: then the same query could go. The
 // longest wait is 146 years, so that no sum with it overflows.
 func (e *event) refusal() Refusal {
-	if e.code == "" {
-		return Refusal{}
-	}
 	wait := e.wait
 	if e.rate > 0 && e.wanted > e.available {
 		s := (e.wanted - max(0, e.available)) / e.rate * float64(time.Second)
