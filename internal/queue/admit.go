@@ -48,11 +48,12 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
-	free := o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked()
-	if free && (q.meters == nil && q.payLocked(int(o.cost), now) || q.meters != nil && q.payHoldsLocked(o, now)) {
-		return nil, nil, nil
-	}
-	if o.known(q.meters); !free && q.line == nil {
+	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
+		if q.meters == nil && q.payLocked(int(o.cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
+			return nil, nil, nil
+		}
+		o.known(q.meters)
+	} else if o.known(q.meters); q.line == nil {
 		// Slots, gate, quotas or a foreign limiter may have a say, so the whole of what the head of a
 		// line would be asked is asked here, but for the line. A verdict of ask, later or block falls
 		// through: the call joins the line, even if it is then the head at once.
