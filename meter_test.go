@@ -732,3 +732,39 @@ func (k *bookkeeper) audit(t *testing.T, idle bool) {
 		}
 	}
 }
+
+// A call whose ctx ends at the moment of its grant gives back what it holds: nothing was sent.
+func TestUndoneGrantGivesItsHoldsBack(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			tokens := throttle.NewBucket(10, 10)
+			tr := &throttle.Transport{
+				Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+					return meteredAnswer{status: http.StatusOK}.response(req), nil
+				}),
+				Meters: func(string) []throttle.Meter {
+					return []throttle.Meter{{Name: "tokens", Limiter: tokens, Hold: func(*http.Request) int { return 10 }}}
+				},
+			}
+			send := func(ctx context.Context) error {
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", nil)
+				resp, err := tr.RoundTrip(req)
+				if err == nil {
+					resp.Body.Close()
+				}
+				return err
+			}
+			if err := send(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel) // when the second call is granted
+			if err := send(ctx); err == nil {
+				return // it went before that
+			}
+			if synctest.Wait(); tokens.Tokens() != 10 {
+				t.Fatalf("%v tokens of 10", tokens.Tokens())
+			}
+		})
+	}
+}

@@ -66,8 +66,6 @@ var faults = []fault{
 		`h.meters.each[i].Limits.Settle(h.taken, charged, n)`, `if !PLANTED { RIGHT }`},
 	{"a failed attempt that keeps what it held", "internal/queue", "Holds.Fail",
 		`h.correct(i, charged, 0)`, `if !PLANTED { RIGHT }`},
-	{"a hold lost by a grant that is undone", "internal/queue", "Holds.undo",
-		`one.Limits.GiveBack(h.taken, time.Now(), h.Held(i))`, `if !PLANTED { RIGHT }`},
 	{"an answer that says its cost in vain", "internal/body", "Tab.see",
 		`t.watch.Write(p)`, `if !PLANTED { RIGHT }`},
 	{"calls that wait on when Shutdown's time is over", "internal/queue", "common.endDrain",

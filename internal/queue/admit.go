@@ -77,8 +77,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		return nil, nil, err
 	}
 	q.noteWaitLocked(o, now)
-	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's
-	// stack.
+	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's stack.
 	w := new(waiter)
 	*w = o.waiter
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))

@@ -65,8 +65,7 @@ type ended struct {
 func (e ended) sent() int64 { return e.held - e.undone }
 func (e ended) cost() int64 { return e.sent() + e.off }
 
-// count calls f under mu, which changes or reads what was settled. An example: undone holds are counted in one step, so no observer sees
-// more of them than were settled.
+// count calls f under mu, which changes or reads what was settled: in one step, so that no observer sees a part of it.
 func (m *Meters) count(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,8 +82,7 @@ func (m *Meters) settled(i int) (e ended, calls int64) {
 // NewMeters makes the meters of a key, whose calls pay all by cost, own being the part that no other key's calls do. owner is
 // whatever their user wants to find them by.
 func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
-	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each))}
-	m.base = time.Now()
+	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each)), base: time.Now()}
 	m.learners = make([]*learner, len(each))
 	m.mirrors = make([]mirror, len(each))
 	for i := range m.mirrors {
