@@ -33,9 +33,9 @@ const (
 	// An answer that takes less than quickTrip counts what came back until it was there. Otherwise what comes back meanwhile would be
 	// counted twice, and one call in 1,000 be throttled (TestSmallAdvertisedLimitIsUsed).
 	quickTrip = time.Second
-	// Of a quota without others roomy is left alone, or one more hold. With less, one of two clients in seven never got a turn, and so was
+	// Of a quota without others this share is left alone, or one more hold. With less, one of two clients in seven never got a turn, and so was
 	// never seen (TestTwoClientsShareAdvertisedTokens).
-	roomy = 0.25
+	spare = 0.25
 	// coarsest is the coarsest rounding of what remains that is looked for.
 	coarsest = 10_000
 )

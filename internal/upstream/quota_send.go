@@ -77,7 +77,7 @@ func (q *quota) pace(now time.Time) float64 {
 func (q *quota) rate(left, h float64, now time.Time) float64 {
 	even := (q.size + q.extra(now)) / (q.window + q.spread + q.late()).Seconds()
 	switch {
-	case q.exact() && q.rolling && !now.Before(q.shared) && left >= q.hold()+max(q.hold(), roomy*q.size): // the meter holds calls back
+	case q.exact() && q.rolling && !now.Before(q.shared) && left >= q.hold()+max(q.hold(), spare*q.size): // the meter holds calls back
 		return math.Inf(1)
 	case q.long():
 		return q.use(left, max(1e-3, h))
