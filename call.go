@@ -36,7 +36,8 @@ type call struct {
 
 // begin checks the request, and finds its key, cost and priority.
 func (c *call) begin() error {
-	t := c.t
+	t, v := c.t, ctxValue(c.req.Context())
+	v.last.Note(nil)
 	t.once.Do(t.setup)
 	switch {
 	case t.err != nil:
@@ -44,8 +45,6 @@ func (c *call) begin() error {
 	case c.req.URL == nil:
 		return errors.New("throttle: Request.URL is nil")
 	}
-	v := ctxValue(c.req.Context())
-	v.last.Note(nil)
 	cost := v.want.Cost
 	if t.Cost != nil && !v.hasCost {
 		cost = t.Cost(c.req)

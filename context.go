@@ -89,7 +89,8 @@ func WithFlow(ctx context.Context, name string) context.Context {
 // WithError returns a ctx, and a function that explains the error of one call of an SDK: it joins the [*Error] of the newest
 // request under ctx to it, or what Reason says of that request's response. Use it if the *Error is lost on the way: many SDKs
 // return ctx.Err() alone, and http.Client keeps only a text after its Timeout. errors.Is and errors.As find both errors. nil, an
-// error that has an *Error, and one that this package has no part in stay as they are. A Group and a Queue ignore it.
+// error that has an *Error, and one that this package has no part in stay as they are. A Group and a Queue ignore it. Of
+// requests at the same time the one that ends last counts, and a ctx made from this one by WithError explains alone.
 func WithError(ctx context.Context) (_ context.Context, explain func(error) error) {
 	v := *ctxValue(ctx)
 	v.last = new(fault.Last[*Error])
