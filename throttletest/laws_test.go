@@ -96,7 +96,11 @@ func TestAdvertisedTokensMirrorTheMeter(t *testing.T) {
 			ours := s.Ledger().Where(func(a throttletest.Arrival) bool { return a.Client == "ours" }).Tally()
 			used := float64(s.Ledger().Charged(0, length/2, length)) / (length / 2).Minutes() / perMinute
 			t.Logf("%s: %+v, %.3f of the limit used", name, ours, used)
-			if much := ours.Throttled > ours.Total()/20; used < 0.98 || used > 1.02 || much != (dialect == nil) || dialect != nil && ours.Throttled > ours.Total()/200 {
+			most := 1.02
+			if dialect == nil { // who searches for the limit leaves some of it for later
+				most = 1.1
+			}
+			if much := ours.Throttled > ours.Total()/20; used < 0.98 || used > most || much != (dialect == nil) || dialect != nil && ours.Throttled > ours.Total()/200 {
 				t.Errorf("%s: %+v, %.3f of the limit used", name, ours, used)
 			}
 		})
