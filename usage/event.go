@@ -41,21 +41,31 @@ var silent = event{counts: [points + 1]int64{-1, -1, -1, -1, -1, -1, -1}, capaci
 
 // literal takes a number, or a word such as null, at node n. b is empty if it is too long to be kept.
 func (e *event) literal(n *node, b []byte) {
-	null := string(b) == "null"
-	switch {
-	case n.role == mark:
-		e.marked(n, null)
-	case null, !n.role.numeric(), string(b) == "true", string(b) == "false":
-	case n.role <= points:
-		e.count(n, whole(b))
-	case n.role == capacity:
-		e.capacity = max(e.capacity, whole(b))
-	case n.role == wanted:
-		e.wanted = number(b)
-	case n.role == available:
-		e.available = number(b)
-	case n.role == rate:
-		e.rate = number(b)
+	switch string(b) {
+	case "null":
+		e.marked(n, true)
+	case "true", "false":
+		e.marked(n, false)
+	default:
+		e.number(n, whole(b), number(b))
+	}
+}
+
+// number takes a number at node n, rounded up and as it is.
+func (e *event) number(n *node, up int64, exact float64) {
+	switch n.role {
+	case input, output, cacheRead, cacheWrite, reasoning, points:
+		e.count(n, up)
+	case capacity:
+		e.capacity = max(e.capacity, up)
+	case wanted:
+		e.wanted = exact
+	case available:
+		e.available = exact
+	case rate:
+		e.rate = exact
+	case mark:
+		e.marked(n, false)
 	}
 }
 
@@ -102,12 +112,6 @@ func (e *event) text(n *node, b []byte, size int) {
 
 // whole returns the number in b, rounded up, so that 0.5 capacity units cost 1; -1 if it is negative, beyond 64 bits or no number.
 func whole(b []byte) int64 {
-	n := int64(0)
-	for i := 0; i < len(b) && i < 18 && b[i]-'0' < 10; i++ { // nearly all are such
-		if n = 10*n + int64(b[i]-'0'); i == len(b)-1 {
-			return n
-		}
-	}
 	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil && b[0] != '+' {
 		return max(-1, n)
 	}

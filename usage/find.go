@@ -20,25 +20,26 @@ const (
 // Hacks", Determine if a word has a zero byte).
 func zero(v uint64) uint64 { return (v - ones) &^ v & highs }
 
+// nearby is how far near looks.
+const nearby = 16
+
+// near returns how far behind p[i] the first quote is; nearby or more if it is not that near, or p ends before. Most names and many strings
+// are so short that this is faster than closing. The quote may be escaped: then a backslash stands before it.
+func near(p []byte, i int) int {
+	if i > len(p)-nearby {
+		return nearby
+	}
+	q := (*[nearby]byte)(p[i:])
+	if found := zero(binary.LittleEndian.Uint64(q[:8]) ^ '"'*ones); found != 0 {
+		return bits.TrailingZeros64(found) / 8
+	}
+	return 8 + bits.TrailingZeros64(zero(binary.LittleEndian.Uint64(q[8:])^'"'*ones))/8
+}
+
 // closing returns where a string ends that goes on at p[i]: at the first quote that is not escaped; len(p) if there is none. Escapes
 // that do not stand before a quote, as in a text of many lines, are not looked at.
-//
-// Most names and many strings are so short that eight bytes at a time are faster than bytes.IndexByte, which is for the rest.
 func closing(p []byte, i int) int {
-	begin := i
-	for near := i + 32; i < near && len(p)-i >= 8; {
-		found := zero(binary.LittleEndian.Uint64(p[i:]) ^ '"'*ones)
-		if found == 0 {
-			i += 8
-			continue
-		}
-		i += bits.TrailingZeros64(found) / 8
-		if i == begin || p[i-1] != '\\' || !escaped(p[begin:i]) {
-			return i
-		}
-		i++
-	}
-	for ; ; i++ {
+	for begin := i; ; i++ {
 		n := bytes.IndexByte(p[i:], '"')
 		if n < 0 {
 			return len(p)
@@ -52,6 +53,14 @@ func closing(p []byte, i int) int {
 // escaped reports whether the byte behind b, which is of a string, is escaped: it follows an odd number of backslashes.
 func escaped(b []byte) bool {
 	return (len(b)-len(bytes.TrimRight(b, `\`)))%2 == 1
+}
+
+// blank returns where white space ends that begins at p[i], if there is any.
+func blank(p []byte, i int) int {
+	for i < len(p) && p[i] <= ' ' && 1<<p[i]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t') != 0 {
+		i++
+	}
+	return i
 }
 
 // bracket returns where the first quote or bracket stands in p from i on; len(p) if there is none. A bracket and the

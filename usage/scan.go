@@ -75,65 +75,16 @@ func (s *scanner) feed(p []byte) {
 			i = s.text(p, i)
 		case inLiteral:
 			i = s.literal(p, i)
+		case atValue:
+			if i = blank(p, i); i < len(p) {
+				i = s.value(p, i)
+			}
 		case broken:
 			return
 		default:
 			i = s.structure(p, i)
 		}
 	}
-}
-
-// members reads members of objects, as long as they stand in p as most APIs write them: without white space, and names without
-// escapes. It stops where that ends, and feed goes on from there.
-//
-// An example: of {"id":"x","usage":{"prompt_tokens":12},"n": 1} it reads all but the first byte and the last three: the space
-// behind a colon is for structure.
-func (s *scanner) members(p []byte, i int) int {
-	for i < len(p) && p[i] == '"' {
-		end := closing(p, i+1)
-		if end+2 >= len(p) || p[end+1] != ':' {
-			s.state, s.kept = inKey, 0
-			return i + 1
-		}
-		s.name(p[i+1 : end])
-		for i = s.value(p, end+2); s.state == atNext && i < len(p) && (p[i] == '}' || p[i] == ']'); i++ {
-			s.leave(p[i] == ']')
-		}
-		if s.state == atNext && i < len(p) && p[i] == ',' {
-			s.after(',')
-			i++
-		}
-		if s.state != atKey {
-			return i
-		}
-	}
-	if i < len(p) {
-		return s.structure(p, i)
-	}
-	return i
-}
-
-// value reads the value that begins at p[i], as far as that can be done at once.
-func (s *scanner) value(p []byte, i int) int {
-	s.state = atValue
-	switch c := p[i]; {
-	case c == '"' && s.lost: // as most strings are
-		if end := closing(p, i+1); end < len(p) {
-			s.done()
-			return end + 1
-		}
-	case c >= '0' && c <= '9':
-		s.state, s.kept = inLiteral, 0
-		return s.literal(p, i)
-	}
-	i = s.structure(p, i)
-	if s.state == atValue && i < len(p) && p[i] == '{' { // in an array
-		i = s.structure(p, i)
-	}
-	if s.state == inSkip {
-		return s.skip(p, i)
-	}
-	return i
 }
 
 // structure reads a byte outside of names and values, and returns where it stopped: behind that byte, or before it if a number
@@ -160,37 +111,41 @@ func (s *scanner) structure(p []byte, i int) int {
 	return i + 1
 }
 
-// begin reads the first byte of a value. It enters an object or array only if a place lies within it; the members
-// of an array have the array's own node, because places do not name arrays.
+// begin reads the first byte of a value.
 func (s *scanner) begin(c byte) {
-	n := &s.tree.nodes[s.node]
-	enter := !s.lost && s.depth < len(s.levels) && n.inner
 	switch c {
 	case '{', '[':
-		if !s.lost && n.role == mark {
-			s.event.marked(n, false)
-		}
-		if !enter {
-			s.skipped, s.state = 1, inSkip
-			return
-		}
-		s.levels[s.depth] = level{s.node, c == '['}
-		s.depth++
-		s.state = atKey
-		if c == '[' {
-			s.state = atValue
-		}
+		s.open(c == '[')
 	case ']':
 		s.leave(true)
 	case '"':
 		s.state, s.kept = inSkipString, 0
-		if !s.lost && n.role.textual() {
+		if !s.lost && s.tree.nodes[s.node].role.textual() {
 			s.state = inString
 		}
 	case '}', ',', ':':
 		s.state = broken
 	default:
 		s.state, s.kept = inLiteral, 0
+	}
+}
+
+// open begins an object or array. It enters only what a place lies within; the members of an array have the array's
+// own node, because places do not name arrays.
+func (s *scanner) open(array bool) {
+	n := &s.tree.nodes[s.node]
+	if !s.lost && n.role == mark {
+		s.event.marked(n, false)
+	}
+	if s.lost || !n.inner || s.depth == len(s.levels) {
+		s.skipped, s.state = 1, inSkip
+		return
+	}
+	s.levels[s.depth] = level{s.node, array}
+	s.depth++
+	s.state = atKey
+	if array {
+		s.state = atValue
 	}
 }
 
@@ -257,11 +212,8 @@ func (s *scanner) whole(b []byte) []byte {
 
 // name takes the name of a member.
 func (s *scanner) name(b []byte) {
-	s.lost = true
-	if len(b) <= maxName {
-		s.node = s.tree.find(s.levels[s.depth-1].node, b)
-		s.lost = s.node == 0
-	}
+	s.node = s.tree.find(s.levels[s.depth-1].node, b)
+	s.lost = s.node == 0
 }
 
 // quote ends a name or a string, whose first bytes are b.
@@ -292,9 +244,19 @@ func (s *scanner) keep(p []byte) {
 }
 
 // literal reads on in a number or a word such as null. It ends at the byte behind it, so a number that was cut off
-// does not count: 12 may be the beginning of 1200.
+// does not count: 12 may be the beginning of 1200. Up to 18 digits, which fit in 64 bits, are added up on the way.
 func (s *scanner) literal(p []byte, i int) int {
-	from := i
+	from, n := i, int64(0)
+	for ; i < len(p) && p[i]-'0' < 10; i++ {
+		n = 10*n + int64(p[i]-'0')
+	}
+	if s.kept == 0 && i > from && i-from <= 18 && i < len(p) && (p[i] == ',' || p[i] == '}') { // as nearly all are
+		if !s.lost {
+			s.event.number(&s.tree.nodes[s.node], n, float64(n))
+		}
+		s.done()
+		return i
+	}
 	for ; i < len(p); i++ {
 		switch p[i] {
 		case ',', '}', ']', ' ', '\n', '\r', '\t', ':', '"', '{', '[':
@@ -308,34 +270,5 @@ func (s *scanner) literal(p []byte, i int) int {
 		}
 	}
 	s.keep(p[from:])
-	return i
-}
-
-// skip reads on in an object or array that is skipped: it counts brackets, and goes over strings. Of what stands between strings it looks
-// at one byte at a time, and at eight where that is a number.
-func (s *scanner) skip(p []byte, i int) int {
-	for i < len(p) {
-		switch p[i] {
-		case '"':
-			end := closing(p, i+1)
-			if end == len(p) { // its end is in the next piece
-				s.state, s.kept = inSkipString, 0
-				return i + 1
-			}
-			i = end
-		case '{', '[':
-			s.skipped++
-		case '}', ']':
-			if s.skipped--; s.skipped == 0 {
-				s.done()
-				return i + 1
-			}
-		case ',', ':':
-		default:
-			i = bracket(p, i+1)
-			continue
-		}
-		i++
-	}
 	return i
 }

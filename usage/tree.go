@@ -48,9 +48,6 @@ const (
 	attachment // of a request: a file in a string
 )
 
-// numeric reports whether values of that role are numbers.
-func (r role) numeric() bool { return r >= input && r <= rate || r == capacity }
-
 // textual reports whether values of that role are strings.
 func (r role) textual() bool { return r >= code && r <= delay }
 
@@ -127,11 +124,12 @@ func (t *tree) row(d *Dialect, words []string) []string {
 }
 
 // place returns the node of path, and gives it a role if it has none. It returns nil if there is no such node,
-// or an earlier row has given it another role: a place has one meaning. A path that is too long, and what would
-// be beyond 32,767 nodes, is left out.
+// or an earlier row has given it another role: a place has one meaning. A path or a name that is too long, and
+// what would be beyond 32,767 nodes, is left out.
 func (t *tree) place(path string, r role) *node {
 	names := strings.Split(path, ".")
-	if path == "" || len(names) > maxDepth || len(t.nodes)+maxDepth > 1<<15-1 {
+	long := func(name string) bool { return len(name) > maxName }
+	if path == "" || len(names) > maxDepth || slices.ContainsFunc(names, long) || len(t.nodes)+maxDepth > 1<<15-1 {
 		return nil
 	}
 	at := int16(0)

@@ -1,6 +1,8 @@
 package usage
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -111,6 +113,8 @@ var bodies = []struct {
 	{"gemini", asJSON + "; charset=UTF-8", geminiLast, final("in", 12, "out", 30, "read", 4, "think", 8)},
 	{"gemini stream", asStream, sse(geminiChunk, geminiLast), final("in", 12, "out", 30, "read", 4, "think", 8)},
 	{"gemini stream, cut", asStream, sse(geminiChunk), of("in", 12)},
+	{"gemini stream, a space behind each colon", asStream, spaced(sse(geminiChunk, geminiLast)), final("in", 12, "out", 30, "read", 4, "think", 8)},
+	{"gemini array with indents", asJSON, indented("[" + geminiChunk + "," + geminiLast + "]"), final("in", 12, "out", 30, "read", 4, "think", 8)},
 	{"gemini array", asJSON, "[" + geminiChunk + "\n,\r\n" + geminiLast + "]", final("in", 12, "out", 30, "read", 4, "think", 8)},
 	{"bedrock", asJSON, `{"metrics":{"latencyMs":1},"output":{},"stopReason":"end_turn","usage":{"inputTokens":30,"outputTokens":628,"totalTokens":658,"cacheReadInputTokens":10,"cacheWriteInputTokens":20}}`,
 		final("in", 30, "out", 628, "read", 10, "write", 20)},
@@ -156,6 +160,7 @@ var bodies = []struct {
 	{"a stream of nonsense", asStream, "data\ndata:\n\n:x\nusage: 1\n" + sse("{", "]", `"usage"`, `{"usage":{}}`, "[DONE] ", " [DONE]") + "\xef\xbb\xbfdata: " + used, unknown},
 	{"a broken line between", asStream, sse(used[:40], "{}}", used), final("in", 19, "out", 10)},
 	{"deep", asJSON, `{"data":` + strings.Repeat(`[`, 300) + `{"rateLimit":{"cost":5}}` + strings.Repeat(`]`, 300) + `}`, unknown},
+	{"escapes in names and in what is skipped", asJSON, `{"a\"b":"\"","c\\":{"d":"\"}","e":"a long text, and a quote \"","f":[1,"]"]},"usage":{"prompt_tokens":4}}`, final("in", 4)},
 	{"escapes in strings", asJSON, `{"a":"\\","b":"\"","c":"\u005c\"usage\":{","usage":{"prompt_tokens":4}}`, final("in", 4)},
 	{"a name with escapes", asJSON, `{"us\u0061ge":{"prompt_tokens":4}}`, unknown},
 	{"a long name", asJSON, `{"` + strings.Repeat("x", 600) + `":1,"usage":{"prompt_tokens":4}}`, final("in", 4)},
@@ -164,6 +169,18 @@ var bodies = []struct {
 	{"a longer line between", asStream, sse(used, pad(strings.Replace(used, ":10", ":11", 1), 100_000), anthropicText), final("in", 19, "out", 10)},
 	{"a body of 1 MiB", asJSON, pad(chat, maxDocument), final("in", 19, "out", 10, "read", 5, "think", 3)},
 	{"a longer body", asJSON, pad(chat, maxDocument+1), unknown},
+}
+
+// spaced writes documents as Gemini does.
+func spaced(docs string) string { return strings.ReplaceAll(docs, `":`, `": `) }
+
+// indented writes a document on many lines.
+func indented(doc string) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(doc), "", "  "); err != nil {
+		panic(err)
+	}
+	return b.String()
 }
 
 // pad makes a document longer by a member in front.

@@ -110,7 +110,22 @@ func (w *Watcher) Write(p []byte) (int, error) {
 
 // lines reads the next piece of a stream: the rest of a line, complete lines, and the beginning of one.
 func (w *Watcher) lines(p []byte) {
-	if w.line > 0 {
+	rest := -1 // bytes behind the last line's end; -1: not looked for yet
+	for len(p) > 0 {
+		if w.line == 0 {
+			if p[0] == '\n' { // between two events
+				p = p[1:]
+				continue
+			}
+			if !w.spoken {
+				if rest < 0 {
+					rest = len(p) - 1 - bytes.LastIndexByte(p, '\n')
+				}
+				if p = w.search(p, len(p)-rest); len(p) == 0 {
+					return
+				}
+			}
+		}
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
 			w.part(p)
@@ -120,25 +135,15 @@ func (w *Watcher) lines(p []byte) {
 		w.end()
 		p = p[end+1:]
 	}
-	whole := bytes.LastIndexByte(p, '\n') + 1
-	for lines := p[:whole]; len(lines) > 0; {
-		if lines[0] == '\n' { // between two events
-			lines = lines[1:]
-			continue
-		}
-		begin, at := 0, 0
-		if !w.spoken {
-			if at = w.scanner.tree.words.in(lines); at < 0 {
-				break
-			}
-			begin = bytes.LastIndexByte(lines[:at], '\n') + 1
-		}
-		end := at + bytes.IndexByte(lines[at:], '\n')
-		w.part(lines[begin:end])
-		w.end()
-		lines = lines[end+1:]
+}
+
+// search returns p without lines at its begin that cannot say anything. Those before p[whole] are complete.
+func (w *Watcher) search(p []byte, whole int) []byte {
+	at := w.scanner.tree.words.in(p[:whole])
+	if at < 0 {
+		return p[whole:]
 	}
-	w.part(p[whole:])
+	return p[bytes.LastIndexByte(p[:at], '\n')+1:]
 }
 
 // part reads the next bytes of a line.
@@ -223,12 +228,20 @@ func (w *Watcher) add(u *Usage, r *Refusal) (any bool) {
 // addTo puts the event's numbers into u, and reports whether there were any. A number that the event does not
 // have stays: Anthropic's stream says what was read in its first event, and what was written in its last.
 func (e *event) addTo(u *Usage) (any bool) {
-	for i, to := range [...]*int64{&u.Input, &u.Output, &u.CacheRead, &u.CacheWrite, &u.Reasoning, &u.Points} {
-		if r := input + role(i); e.said[r] {
-			*to, any = e.counts[r], true
-		}
+	any = e.put(input, &u.Input)
+	any = e.put(output, &u.Output) || any
+	any = e.put(cacheRead, &u.CacheRead) || any
+	any = e.put(cacheWrite, &u.CacheWrite) || any
+	any = e.put(reasoning, &u.Reasoning) || any
+	return e.put(points, &u.Points) || any
+}
+
+// put puts a number into a field of a Usage, if the event has it.
+func (e *event) put(r role, to *int64) bool {
+	if e.said[r] {
+		*to = e.counts[r]
 	}
-	return any
+	return e.said[r]
 }
 
 // refusal returns what the event, which has a code, says of a refusal. If a query wants 202 points
