@@ -36,6 +36,7 @@ type Event struct {
 	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first; of Closed and Opened: the gate
 	Err     error         // the attempt's error, or the reason why the call was refused
 	Learned Learned       // the limit that was learned
+	Drift   float64       // of Drifted: the share by which the upstream counts more than the meter of Reason, others' calls included; below 0: less
 }
 
 // Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or
@@ -66,6 +67,7 @@ type Hooks struct {
 	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
 	Closed    func(context.Context, Event) // the attempt has closed its key's gate, which opens or tries a probe in Wait
 	Opened    func(context.Context, Event) // it was a probe, and has opened the gate, closed for Wait; time alone opens one silently
+	Drifted   func(context.Context, Event) // 50 calls show that the upstream counts Drift more than a meter: use it to check Hold and Settle. Once a meter
 }
 
 // Join returns Hooks that call h's function first and then other's.
@@ -91,6 +93,7 @@ const (
 	onRetrying
 	onClosed
 	onOpened
+	onDrifted
 )
 
 // at returns the function at a place, by reflection, so that Join cannot forget a hook that is added later.

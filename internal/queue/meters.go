@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -39,6 +37,7 @@ type Meters struct {
 	own      *limit.Bundle // the same without what all keys share
 	mirrors  []mirror      // of each meter, for the advertised quotas that mirror it
 	base     time.Time     // when they were made
+	watches  []watch       // of each meter, for drift.go; nil: nobody wants to know
 
 	// mu guards what was settled. It is taken after the queue's lock, or without it, and held for sums alone.
 	mu     sync.Mutex
@@ -54,10 +53,11 @@ type Meters struct {
 }
 
 // An ended is what the holds of one meter come to that were settled, in units. An example: 800 were held and have cost 300,
-// 200 were held by a call that was not sent. held is 1,000, off −500, undone 200.
+// 200 were held by a call that was not sent. held is 1,000, off −500, over 0, undone 200.
 type ended struct {
 	held   int64
 	off    int64 // what they have cost beyond that; below 0: less than that
+	over   int64 // the same of those alone that have cost more than they held
 	undone int64 // held by attempts that were not sent
 }
 
@@ -153,7 +153,7 @@ func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
 		h.startLocked(now)
 	} else {
 		o.asks.held = true
-		m.startLocked(amounts)
+		m.startLocked(amounts, now)
 	}
 	q.up.Start(0, amounts[0], now, now)
 	q.tookLocked(amounts[0])
@@ -308,39 +308,6 @@ func (m *Meters) afterLocked(from time.Time, h *Holds, held []int64, more int64)
 		at = limit.Latest(at, one.Limits.After(from, ahead, n))
 	}
 	return at
-}
-
-// MeterStats is a snapshot of a meter; throttle.MeterStats has the words.
-type MeterStats struct {
-	Name      string
-	Available float64
-	Limit     rate.Limit
-	Held      int64
-	Estimate  int64
-	Settled   int64
-}
-
-// Meters returns a snapshot of each meter. What is held and what is there are not read in one step, because settlements take
-// no lock of the queue's.
-func (q *Queue) Meters() (all []MeterStats) {
-	if q.meters == nil {
-		return nil
-	}
-	now := time.Now()
-	for i, one := range q.meters.each {
-		s := MeterStats{Name: one.Name, Available: one.Limits.Available(now), Limit: one.Limits.Rate()}
-		s.Held, s.Estimate, s.Settled = q.meters.countsOf(i, &q.common.mu)
-		all = append(all, s)
-	}
-	return all
-}
-
-// countsOf is how much is held of meter i, how much was held that is settled, and what that has cost.
-func (m *Meters) countsOf(i int, mu sync.Locker) (held, estimate, settled int64) {
-	mu.Lock()
-	defer mu.Unlock()
-	e, _ := m.settled(i)
-	return m.held[i] - e.held, e.sent(), e.cost()
 }
 
 // takenLocked is how much has been taken of meter i in all: what is held, and what settled holds have cost.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -104,4 +105,37 @@ func turned(before, after upstream.Closing) (t Turned) {
 		return Turned{Reason: upstream.HeldByGate + string(before.Cause), Open: true, For: before.Age}
 	}
 	return t
+}
+
+// MeterStats is a snapshot of a meter; throttle.MeterStats has the words.
+type MeterStats struct {
+	Name      string
+	Available float64
+	Limit     rate.Limit
+	Held      int64
+	Estimate  int64
+	Settled   int64
+}
+
+// Meters returns a snapshot of each meter. What is held and what is there are not read in one step, because settlements take
+// no lock of the queue's.
+func (q *Queue) Meters() (all []MeterStats) {
+	if q.meters == nil {
+		return nil
+	}
+	now := time.Now()
+	for i, one := range q.meters.each {
+		s := MeterStats{Name: one.Name, Available: one.Limits.Available(now), Limit: one.Limits.Rate()}
+		s.Held, s.Estimate, s.Settled = q.meters.countsOf(i, &q.common.mu)
+		all = append(all, s)
+	}
+	return all
+}
+
+// countsOf is how much is held of meter i, how much was held that is settled, and what that has cost.
+func (m *Meters) countsOf(i int, mu sync.Locker) (held, estimate, settled int64) {
+	mu.Lock()
+	defer mu.Unlock()
+	e, _ := m.settled(i)
+	return m.held[i] - e.held, e.sent(), e.cost()
 }
