@@ -32,8 +32,8 @@ import (
 
 // # What it takes
 //
-// A meter that somebody watches keeps 14 KB of its past, and a start adds to that. An answer looks up two moments of it. Nothing is
-// allocated for a call, and a meter whose drift was reported is left alone.
+// A meter that somebody watches keeps 18 KB of its past at most, 5 KB while no answer advertises a quota of its own, and a start adds to
+// that. An answer looks up two moments of it. A meter whose drift was reported is left alone.
 
 const (
 	driftLeast = 0.1 // a smaller difference is not looked for
@@ -82,7 +82,7 @@ func (m *Meters) Watch(wanted bool) {
 	}
 	m.watches = make([]watch, len(m.each))
 	for i := range m.watches {
-		m.watches[i].ledger = append(make([]sums, 0, ledgerSize), sums{at: math.Inf(-1)}) // nothing before the first call
+		m.watches[i].ledger = []sums{{at: math.Inf(-1)}} // nothing before the first call
 	}
 }
 
@@ -105,15 +105,21 @@ func (m *Meters) sumsLocked(i int, now time.Time) (t sums) {
 func (m *Meters) noteLocked(now time.Time) {
 	at := m.since(now)
 	for i := range m.watches {
-		w := &m.watches[i]
-		if last := w.ledger[len(w.ledger)-1].at; w.reported || at <= last || at < last+w.gap {
+		w, most := &m.watches[i], ledgerSize
+		if w.reported {
 			continue
 		}
-		if len(w.ledger) == ledgerSize {
+		if last := w.ledger[len(w.ledger)-1].at; at <= last || at < last+w.gap {
+			continue
+		}
+		if w.quotas == nil {
+			most /= 4
+		}
+		if len(w.ledger) >= most {
 			if w.short {
 				w.gap, w.short = max(1e-3, 2*w.gap), false
 			}
-			w.ledger = w.ledger[:copy(w.ledger, w.ledger[ledgerSize/2:])]
+			w.ledger = w.ledger[:copy(w.ledger, w.ledger[most/2:])]
 		}
 		w.ledger = append(w.ledger, m.sumsLocked(i, now))
 	}
@@ -184,7 +190,7 @@ func (m *Meters) driftLocked(quotas []hint.Quota, sent, now time.Time) Drift {
 		}
 		if c.take(t, e); c.row.found() {
 			share := c.row.fell/c.row.own - 1
-			w.reported, w.quotas = true, nil
+			*w = watch{reported: true}
 			return Drift{m.reasons[i], share}
 		}
 	}
