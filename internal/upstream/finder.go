@@ -25,7 +25,7 @@ const (
 	// It rises slowly at first, so few calls go above the limit. Of a limit that has become ten times as high 73 %
 	// are used in the first 30 s, and 58 % where each doubling took 5 s (TestTenfoldLimitIsFound). At few units a second
 	// it takes probeUnits at w instead, or one probe would spend a window of minutes, but at most slowProbe seconds. With 60
-	// of both buckets of 5 per 5 s take 1.5 times the ideal time, not 1.2 (TestDiscordWithAKeyPerChannel).
+	// units and no such bound buckets of 5 per 5 s take 1.8 times the ideal time, not 1.2 (TestDiscordWithAKeyPerChannel).
 	probeTime             = 7 * time.Second
 	probeUnits, slowProbe = 30.0, 30.0
 

@@ -59,8 +59,8 @@ type check struct {
 	calls    float64 // answered above holds
 	wrong    float64 // how often the search was put aside and came back
 
-	// When the first throttled call was sent, and when its answer came, with which the search began; zero beside a known
-	// limit, which is not far exceeded.
+	// A quarter of a round trip after the first throttled call was sent, and when its answer came, with which the search
+	// began; zero beside a known limit, which is not far exceeded.
 	first, began time.Time
 
 	// Since the evidence was last against it, or while the search is aside.

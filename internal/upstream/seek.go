@@ -47,7 +47,12 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	}
 	f := s.found(now)
 	had := f != nil && !f.over(now)
-	if !had && throttled && (!s.limited(scope, now) || s.limitTooHigh(a, current, now)) {
+	switch {
+	case had || !throttled:
+	case !s.limited(scope, now):
+		s.watch = nil // it was beside a limit that does not hold here
+		f = s.search(a, wait, now)
+	case s.limitTooHigh(a, current, now):
 		f = s.search(a, wait, now)
 	}
 	switch {

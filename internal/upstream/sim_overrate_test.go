@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -221,4 +222,28 @@ func TestLearnedIsTold(t *testing.T) {
 			t.Errorf("advertised %d times, want once", noted)
 		}
 	})
+}
+
+// What only throttled answers advertise does not say what holds between them, so where they go on being throttled a search
+// helps.
+func TestAdvertisedOnlyWhenThrottled(t *testing.T) {
+	for _, c := range []struct {
+		limit   throttletest.Limit
+		dialect string
+		least   float64 // used
+	}{
+		{throttletest.Limit{Kind: throttletest.Sliding, N: 7, Per: time.Second}, "x-delta", 0.85},
+		{throttletest.Limit{Kind: throttletest.Sliding, N: 247, Per: time.Minute}, "x-epoch", 0.95},
+		{throttletest.Limit{Kind: throttletest.Bucket, N: 12, Per: time.Second, Burst: 17}, "draft-03", 0.7},
+	} {
+		t.Run(fmt.Sprintf("%s/%d", c.limit.Kind, c.limit.N), func(t *testing.T) {
+			r := overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+				s := newSim(caseTrip, seed, c.limit)
+				s.Advertise.Dialect, s.Advertise.Throttled = dialectOf(c.dialect), true
+				s.run(t, 15*time.Minute, 8, s.client(0))
+				return s.result(0, 15*time.Minute)
+			})
+			r.want(t, c.least, 0.02)
+		})
+	}
 }
