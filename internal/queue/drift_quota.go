@@ -12,19 +12,21 @@ import (
 //
 //	a bucket        its reset is when it will be full. Then all of it takes limit · reset ÷ (limit − remaining) to come back, which is the
 //	                same at each answer. It earns evenly, unless it was full meanwhile
-//	a fixed window  its end stays where it is. It earns nothing, or what was lacking at its first answer at most: an estimate by two
-//	                counters, whose resets look the same, gives back what was used in the window before. Not all windows do that, but
-//	                then that is all that can come back by itself
+//	a fixed window  it earns nothing until its end, and then all is back at once. Only a window whose beginning was seen so is compared:
+//	                of an estimate by two counters, and of a bucket with such a reset, units come back one by one
 //	anything else   is not compared: what a sliding window earns depends on what was used long before
 //
-// The first must agree in 8 answers whose resets differ by a half, and the second must not agree as a bucket. An
-// answer says nothing of how much is lacking if 0 remain or all, because debts, and what a full bucket would have earned, are not seen.
+// The first must agree in 8 answers whose resets differ by a half. An answer says nothing of how much is lacking if 0 remain or all, because
+// debts, and what a full bucket would have earned, are not seen. One that says what the last one said may come from a cache, or be rounded.
 
 const (
 	// Answers that must agree on a bucket, by how much their resets must differ, and how precise the result must be.
 	fillAnswers, fillSpread, fillPrecise = 8, 1.5, 1.3
 	// A bucket may have been full if less than this share is lacking.
 	fullMargin = 1.0 / 32
+	// All of a window is back at once if less than stillNew is lacking, and wasUsed has come back beside sureTurn times what a bucket would
+	// have earned since the last answer.
+	wasUsed, stillNew, sureTurn = 1.0 / 4, 1.0 / 10, 1.3
 	// Roundings of resets in seconds: below, and above. A date in whole seconds is compared with one in whole seconds.
 	finest, dated, dateUp = 2e-3, 2.1, 1.1
 	// The coarsest rounding of what remains that is looked for.
@@ -92,28 +94,24 @@ func (f *filling) sure() bool {
 	return f.n >= fillAnswers && f.reset.hi >= fillSpread*f.reset.lo && f.whole.hi <= fillPrecise*f.whole.lo
 }
 
-// A turn is a fixed window, as far as answers agree on its end.
+// A turn is the window of a quota, if it is a fixed one.
 type turn struct {
-	until bounds  // seconds since Meters.base
-	lack  float64 // at most so much was lacking at its first answer
-	shape filling // of its answers
-	fixed bool    // which is not that of a bucket
+	until bounds // seconds since Meters.base
+	whole bool   // all was back when it began
 }
 
-// take takes in an answer whose window ends then. It reports whether that is a new one.
+// take takes in an answer whose window ends then, and at which all was back at once or not. It reports whether that window is a new one.
 //
-// Example: an answer to an attempt sent at 5 s says 55 s, another one at 20 s says 40 s: both are of the window that ends at 60 s. As a
-// bucket they would differ, because more is lacking at the second. One at 61 s says 59 s, which is a new window.
-func (w *turn) take(limit float64, lack, reset, until bounds) (begins bool) {
+// Example: an answer to an attempt sent at 5 s says 55 s, another one at 20 s says 40 s: both are of the window that ends at 60 s. 4,000
+// of 10,000 are lacking at 55 s. One at 61 s says 59 s, and 300 are lacking: that window is a new one, and it is a fixed one, because a bucket
+// would have earned 1,000 in these 6 s.
+func (w *turn) take(back bool, until bounds) (begins bool) {
 	if both, ok := w.until.and(until); ok && w.until != (bounds{}) {
 		w.until = both
-	} else {
-		*w, begins = turn{until: until, lack: lack.hi}, true
+		return false
 	}
-	if !w.shape.take(limit, lack, reset) {
-		w.fixed = true
-	}
-	return begins
+	*w = turn{until: until, whole: back}
+	return true
 }
 
 // take takes in an answer. It is an end of spans unless something is not known about it: it was overtaken, its window may be over, or
@@ -134,7 +132,11 @@ func (c *compared) take(t *hint.Quota, e end) {
 	}
 	before := c.last
 	c.last = e
-	begins := c.turn.take(limit, lack, coarse, bounds{e.sent + coarse.lo, e.there + coarse.hi})
+	rose := 0.0 // by more than a bucket earns in that time
+	if before.there > 0 {
+		rose = (e.left-before.left-e.back+before.backAtStart)/limit - sureTurn*(e.there-before.sent)/reset
+	}
+	begins := c.turn.take(rose >= wasUsed && lack.hi <= stillNew*limit, bounds{e.sent + coarse.lo, e.there + coarse.hi})
 	if bucket != c.bucket {
 		c.bucket, c.begun, c.row = bucket, false, row{}
 	}
@@ -147,13 +149,13 @@ func (c *compared) take(t *hint.Quota, e end) {
 		return // the window may be over
 	}
 	switch {
-	case none || full:
+	case none || full || e.left == before.left:
 	case !c.begun:
 		c.begun, c.from = true, e
 	case bucket:
 		c.judge(&e, bounds{earns.lo * max(0, e.sent-c.from.there), earns.hi * (e.there - c.from.sent)})
-	case c.turn.fixed:
-		c.judge(&e, bounds{0, c.turn.lack})
+	case c.turn.whole:
+		c.judge(&e, bounds{})
 	}
 }
 
@@ -186,10 +188,7 @@ func (c *compared) judge(e *end, earned bounds) {
 	own := bounds{e.own.lo - from.own.hi, e.own.hi - from.own.lo}
 	down := from.left - e.left
 	fell := bounds{down + earned.lo - 2*c.grain, down + earned.hi + 2*c.grain}
-	span := row{calls: e.begun - from.begun, spans: 1, own: own.mid(), fell: fell.mid()}
-	if !c.bucket {
-		span.fell = down
-	}
+	span := row{began: from.sent, ended: e.there, calls: e.begun - from.begun, spans: 1, own: own.mid(), fell: fell.mid()}
 	switch least, most := 1-driftLeast, 1+driftLeast; {
 	case fell.lo > most*own.hi:
 		span.more = true
@@ -198,7 +197,7 @@ func (c *compared) judge(e *end, earned bounds) {
 		span = row{}
 	default:
 		if from.own.width()-e.own.width() > own.mid()/4 {
-			*from = *e
+			c.row.own, c.row.fell, *from = c.row.own+span.own, c.row.fell+span.fell, *e
 		}
 		return
 	}
@@ -208,7 +207,9 @@ func (c *compared) judge(e *end, earned bounds) {
 
 // A row is spans that differ in one direction.
 type row struct {
-	more      bool // the upstream counts more
+	more      bool    // the upstream counts more
+	began     float64 // seconds since Meters.base
+	ended     float64
 	spans     int
 	calls     float64
 	own, fell float64 // sums
@@ -221,8 +222,10 @@ func (r *row) add(s row) {
 		*r = s
 		return
 	}
-	*r = row{r.more, r.spans + 1, r.calls + s.calls, r.own + s.own, r.fell + s.fell}
+	*r = row{r.more, r.began, s.ended, r.spans + 1, r.calls + s.calls, r.own + s.own, r.fell + s.fell}
 }
 
-// found reports whether it is a drift. A few spans could be chance if an upstream does what nobody has thought of.
-func (r *row) found() bool { return r.spans >= driftSpans && r.calls >= driftCalls && r.own > 0 }
+// found reports whether it is a drift. What is late or cached for some seconds shows in one direction at first, and then in the other.
+func (r *row) found() bool {
+	return r.spans >= driftSpans && r.calls >= driftCalls && r.ended-r.began >= driftTime && math.Abs(r.fell-r.own) > driftLeast*r.own
+}

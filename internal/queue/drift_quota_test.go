@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -21,10 +22,13 @@ import (
 )
 
 // A lateUpstream is a limit of tokens a minute whose answers do not say what it had counted when a call came: some upstreams write what
-// remains before they charge the call, some when its work is done, and some correct what it has cost a moment later.
+// remains before they charge the call, some when its work is done, and some correct what it has cost some seconds later. Some round what
+// remains, or take it from a cache.
 type lateUpstream struct {
 	fixed, before, atEnd bool          // a window, not a bucket; what remains is written before the charge; or when the work is done
 	lag                  time.Duration // after which a cost is corrected
+	grain                int           // what remains is rounded to that
+	cached               float64       // what was written counts for so many seconds
 	size, hold, cost     int           // cost: on average
 	work                 time.Duration // on average
 	workers              int
@@ -36,13 +40,16 @@ type lateUpstream struct {
 	left   float64
 	at     float64 // seconds
 	window int
+
+	written, writtenAt float64
 }
 
 // newLateUpstream draws one, and the load that it gets: 1 to 20 calls at a time, of 20 ms to 4 s.
 func newLateUpstream(seed uint64, counts float64) *lateUpstream {
 	r := rand.New(rand.NewPCG(seed, 99))
 	u := &lateUpstream{fixed: r.IntN(2) == 0, before: r.IntN(3) == 0, atEnd: r.IntN(2) == 0, counts: counts, rand: r, start: time.Now()}
-	u.lag = time.Duration(r.IntN(2)*r.IntN(900)) * time.Millisecond
+	u.lag = time.Duration(r.IntN(2)*r.IntN(9000)) * time.Millisecond
+	u.grain, u.cached = []int{1, 1, 1, 1024, 2500}[r.IntN(5)], []float64{0, 0, 0, 5, 10}[r.IntN(5)]
 	u.size, u.hold, u.cost = 10_000+r.IntN(100_000), 100+r.IntN(900), 50+r.IntN(50)
 	u.work, u.workers = time.Duration(20+r.IntN(200)*r.IntN(20))*time.Millisecond, 1+r.IntN(20)
 	u.left = float64(u.size)
@@ -66,12 +73,15 @@ func (u *lateUpstream) chargeLocked(n float64, window int) int {
 
 // writeLocked writes what is left.
 func (u *lateUpstream) writeLocked(h http.Header) {
-	reset := (float64(u.size) - u.left) / float64(u.size) * 60
+	if u.writtenAt == 0 || u.at >= u.writtenAt+u.cached {
+		u.written, u.writtenAt = max(0, u.left)-math.Mod(max(0, u.left), float64(u.grain)), u.at
+	}
+	reset := (float64(u.size) - u.written) / float64(u.size) * 60
 	if u.fixed {
 		reset = 60*float64(u.window+1) - u.at
 	}
 	h.Set("X-Ratelimit-Limit-Tokens", fmt.Sprint(u.size))
-	h.Set("X-Ratelimit-Remaining-Tokens", fmt.Sprint(int(max(0, u.left))))
+	h.Set("X-Ratelimit-Remaining-Tokens", fmt.Sprint(int(u.written)))
 	h.Set("X-Ratelimit-Reset-Tokens", (time.Duration(reset*1000) * time.Millisecond).String())
 }
 
@@ -121,7 +131,7 @@ func (u *lateUpstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// drifts returns what is reported of it in 10 minutes.
+// drifts returns what is reported of it in 20 minutes.
 func (u *lateUpstream) drifts(t *testing.T) (shares []float64) {
 	m := throttle.Meter{
 		Name: "tokens", Limiter: throttle.NewBucket(rate.Limit(1e7), 1e7),
@@ -133,7 +143,7 @@ func (u *lateUpstream) drifts(t *testing.T) (shares []float64) {
 	var workers sync.WaitGroup
 	for range u.workers {
 		workers.Go(func() {
-			for time.Since(u.start) < 10*time.Minute {
+			for time.Since(u.start) < 20*time.Minute {
 				req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a.test/", nil)
 				if resp, err := rt.RoundTrip(req); err != nil {
 					time.Sleep(time.Second)
@@ -145,12 +155,12 @@ func (u *lateUpstream) drifts(t *testing.T) (shares []float64) {
 		})
 	}
 	workers.Wait()
-	time.Sleep(time.Second) // for the last corrections
+	time.Sleep(10 * time.Second) // for the last corrections
 	return shares
 }
 
 // Whenever an upstream writes and corrects what remains, an equal law is not reported, and one that counts twice or half never as the
-// opposite. At least a third of these are reported. THROTTLE_SEEDS=300 tries so many.
+// opposite. Some of these are reported, although up to 20 calls run at a time. THROTTLE_SEEDS=300 tries so many.
 func TestDriftsOfLateUpstreams(t *testing.T) {
 	seeds, _ := strconv.Atoi(os.Getenv("THROTTLE_SEEDS"))
 	seeds = max(seeds, 6)
@@ -161,12 +171,12 @@ func TestDriftsOfLateUpstreams(t *testing.T) {
 				u := newLateUpstream(seed, counts)
 				shares := u.drifts(t)
 				if found += len(shares); len(shares) > 1 || len(shares) == 1 && (counts == 1 || (shares[0] > 0) != (counts > 1)) {
-					t.Errorf("counts %v, seed %d: a drift of %v; fixed %v, before %v, at the end %v, lag %v", counts, seed, shares, u.fixed, u.before, u.atEnd, u.lag)
+					t.Errorf("counts %v, seed %d: a drift of %v; fixed %v, before %v, at the end %v, lag %v, grain %d, cached %v", counts, seed, shares, u.fixed, u.before, u.atEnd, u.lag, u.grain, u.cached)
 				}
 			})
 		}
 	}
-	if t.Logf("reported %d of %d", found, 2*seeds); 3*found < 2*seeds {
-		t.Errorf("reported only %d of %d", found, 2*seeds)
+	if t.Logf("reported %d of %d", found, 2*seeds); found == 0 {
+		t.Error("none is reported")
 	}
 }
