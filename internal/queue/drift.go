@@ -28,8 +28,8 @@ import (
 // that is more than 10 s late with all it writes, again and again, may be reported.
 //
 // Example: calls of 2 s, one at a time, that hold 1,000 and cost 300. At each answer the six of the last 10 s and its own are 0 to 1,000 each.
-// After 60 calls the meter has counted 18,000, at least 16,000 and at most 23,000, about. If the quota fell by 36,000 that is more than 1.1 · 23,000.
-
+// After 60 calls the meter has counted 18,000, at least 12,000 and at most 24,000. If the quota fell by 36,000 that is more than 1.1 · 24,000.
+//
 // # What it takes
 //
 // A meter that somebody watches keeps 20 KB of its past at most, 5 KB while no answer advertises a quota of its own, and a start adds to

@@ -102,7 +102,7 @@ type turn struct {
 
 // take takes in an answer whose window ends then, and at which all was back at once or not. It reports whether that window is a new one.
 //
-// Example: an answer to an attempt sent at 5 s says 55 s, another one at 20 s says 40 s: both are of the window that ends at 60 s. 4,000
+// Example: an answer to an attempt sent at 5 s says 55 s, another one at 20 s says 40 s: both are of the window that ends at 60 s. 5,000
 // of 10,000 are lacking at 55 s. One at 61 s says 59 s, and 300 are lacking: that window is a new one, and it is a fixed one, because a bucket
 // would have earned 1,000 in these 6 s.
 func (w *turn) take(back bool, until bounds) (begins bool) {
@@ -192,7 +192,7 @@ func (c *compared) judge(e *end, earned bounds) {
 	switch least, most := 1-driftLeast, 1+driftLeast; {
 	case fell.lo > most*own.hi:
 		span.more = true
-	case own.lo > 0 && fell.hi < least*own.lo:
+	case own.lo > 0 && fell.hi < least*own.lo: // the upstream counts less
 	case fell.hi <= most*own.lo && fell.lo >= least*own.hi:
 		span = row{}
 	default:
