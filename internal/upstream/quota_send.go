@@ -231,7 +231,7 @@ func (q *quota) note(units float64, at time.Time) {
 	if q.exact() {
 		next.count = q.countNow()
 	}
-	if len(s) > 1 && at.Sub(last.at) < q.window/logGrain {
+	if k := len(s) - 2; k >= 0 && at.Sub(s[k].at) < q.window/logGrain {
 		next.at = limit.Latest(at, last.at)
 		*last = next
 		return

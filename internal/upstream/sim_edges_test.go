@@ -241,3 +241,16 @@ func TestEstimateThatIsSeldomSaid(t *testing.T) {
 		}).want(t, 0.74, 0.033)
 	}
 }
+
+// Calls that follow each other more closely than own starts are remembered apart are counted once each: a limit of our
+// own below an advertised one is all that holds them.
+func TestManyCallsBelowAQuota(t *testing.T) {
+	for _, perSecond := range []float64{1200, 3000} {
+		u := &randomUpstream{limit: throttletest.Limit{Kind: throttletest.Sliding, N: 4000, Per: time.Second}, kind: "sliding", rate: 4000,
+			way: throttletest.Span{Min: 10 * time.Millisecond}, advert: "always", dialect: "draft-08", own: "below", ownRate: perSecond,
+			workers: 64, until: 5 * time.Second, calls: 1 << 30}
+		if v := u.run(t, u.ours); v.share < 0.99 || v.refused > 0 {
+			t.Errorf("%v/s below 4,000 advertised: %v", perSecond, v)
+		}
+	}
+}
