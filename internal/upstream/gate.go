@@ -30,6 +30,11 @@ const (
 	// the outage's length late.
 	probeDivisor = 50
 
+	// rowDivisor: in a row of advertised times a probe waits for at least the row's age divided by this, at most
+	// maxProbeGap. Of 300 per five minutes that are throttled with Retry-After: 1, 12 % of the requests are throttled,
+	// and 48 % if each second is tried (TestRetryAfterAgainAndAgain).
+	rowDivisor = 8
+
 	// maxProbeGap is the longest time between two probes.
 	maxProbeGap = 30 * time.Second
 

@@ -246,15 +246,17 @@ func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) 
 //
 // What is advertised is believed, so all go after it, unless it is longer than limit.MaxBelief, or the last such
 // closing was followed by no success either: calls that all went again, second by second, would spend their
-// attempts. Then a probe goes. So it does from the third closing without a time on, because a time that was drawn
-// at random says nothing of the upstream. Example: an upstream is down for 7 s and answers 503 with Retry-After: 1.
-// One call after the other tries it, seven in all, and each of them once. Where calls are throttled
-// at random, those in a row say no more than the first: it is noticed elsewhere if they become more frequent.
+// attempts. Then a probe goes, not before an eighth of the time since the row began, or since nobody asked for a
+// while. So it does from the third closing without a time on, because a time that was drawn at random says nothing of
+// the upstream. Example: an upstream is down for 7 s and answers 503 with Retry-After: 1. One call after the other
+// tries it, seven in all, and each of them once; in an outage of a minute 24 do. Where calls are throttled at random,
+// those in a row say no more than the first: it is noticed elsewhere if they become more frequent.
 func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	if !current {
 		return g.throttleStale(r, now)
 	}
 	g.epoch++
+	silent := now.Sub(g.until)
 	if g.probing { // until was the probe's time, and it has been used
 		g.probeAt(now)
 	}
@@ -262,10 +264,11 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 		g.rowEpoch = g.epoch
 	}
 	if wait := min(r.wait, limit.MaxBelief); wait > 0 {
-		if g.advertised++; g.advertised == 1 {
+		if g.advertised++; g.advertised == 1 || silent > maxProbeGap {
 			g.outageSince = now
 		}
 		g.probing = g.advertised >= 2 || r.wait > limit.MaxBelief
+		wait = max(wait, min(now.Sub(g.outageSince)/rowDivisor, maxProbeGap))
 		jittered := limit.Jittered(wait)
 		if g.closeUntil(ForRetryAfter, now.Add(jittered), now) {
 			g.jitter = jittered - wait
