@@ -246,11 +246,12 @@ func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) 
 //
 // What is advertised is believed, so all go after it, unless it is longer than limit.MaxBelief, or the last such
 // closing was followed by no success either: calls that all went again, second by second, would spend their
-// attempts. Then a probe goes, not before an eighth of the time since the row began, or since nobody asked for a
-// while. So it does from the third closing without a time on, because a time that was drawn at random says nothing of
-// the upstream. Example: an upstream is down for 7 s and answers 503 with Retry-After: 1. One call after the other
-// tries it, seven in all, and each of them once; in an outage of a minute 24 do. Where calls are throttled at random,
-// those in a row say no more than the first: it is noticed elsewhere if they become more frequent.
+// attempts. Then a probe goes, and the longer the row has gone on, the later (rowDivisor); its age counts from the last
+// time for which nobody asked for more than maxProbeGap. A probe also goes from the third closing without a time on,
+// because a time that was drawn at random says nothing of the upstream. Example: an upstream is down for 7 s and
+// answers 503 with Retry-After: 1. One call after the other tries it, seven in all, and each of them once; in an outage
+// of a minute 24 do. Where calls are throttled at random, those in a row say no more than the first: it is noticed
+// elsewhere if they become more frequent.
 func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	if !current {
 		return g.throttleStale(r, now)
