@@ -268,8 +268,10 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 		if g.advertised++; g.advertised == 1 || silent > maxProbeGap {
 			g.outageSince = now
 		}
-		g.probing = g.advertised >= 2 || r.wait > limit.MaxBelief
-		wait = max(wait, min(now.Sub(g.outageSince)/rowDivisor, maxProbeGap))
+		row := g.advertised >= 2 && !r.random
+		if g.probing = row || r.wait > limit.MaxBelief; row {
+			wait = max(wait, min(now.Sub(g.outageSince)/rowDivisor, maxProbeGap))
+		}
 		jittered := limit.Jittered(wait)
 		if g.closeUntil(ForRetryAfter, now.Add(jittered), now) {
 			g.jitter = jittered - wait
