@@ -74,7 +74,7 @@ const (
 	ramping findPhase = iota // from the first throttled answer to the second: the rate doubles again and again
 	holding                  // the rate stays
 	probing                  // it rises slowly, until an answer is throttled
-	aside                    // nothing is held back, because being slower has not helped
+	aside                    // being slower has not helped: the rate doubles again and again, then nothing is held back
 )
 
 // A finder searches for a limit that is not advertised: only throttled answers show it. It begins with the
@@ -131,9 +131,6 @@ func newFinder(phase findPhase, w float64, now, until time.Time) *finder {
 	return f
 }
 
-// over reports whether the finder was put aside, and that time is over.
-func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After(f.check.until) }
-
 // rate is the rate at which calls may start at now, in units per second. It begins the probe when the hold is
 // over.
 func (f *finder) rate(now time.Time) float64 {
@@ -147,7 +144,10 @@ func (f *finder) rate(now time.Time) float64 {
 	t := float64(max(0, now.Sub(f.since)))
 	switch f.phase {
 	case aside:
-		return float64(rate.Inf)
+		if t > float64(asideRamp) {
+			return float64(rate.Inf)
+		}
+		fallthrough
 	case ramping:
 		return f.w * math.Exp2(min(40, t/float64(rampDouble)))
 	case probing:
@@ -167,10 +167,10 @@ func (f *finder) sentAt(sent time.Time) float64 {
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
 // raised: the time in which nobody asked does not count for the ramp or the probe.
 func (f *finder) take(n int, at time.Time) {
-	if f.phase == aside {
+	r := f.rate(at)
+	if r == float64(rate.Inf) {
 		return
 	}
-	r := f.rate(at)
 	if idle := at.Sub(f.next); idle > limit.MaxLate {
 		f.idle += idle.Seconds()
 		if f.phase != holding {
@@ -186,8 +186,8 @@ func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
 // accept notes that a call of n units, sent then, has been served.
 func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.Duration) {
-	if f.check.note(n, false, sent) && f.phase != aside {
-		f.putAside(now)
+	if f.check.note(n, false, sent, now) && f.phase != aside {
+		f.putAside(now, now)
 	}
 	switch {
 	case f.phase == aside:
@@ -217,9 +217,9 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.
 // event is a new one: something was accepted since the last cut, and that is not just over.
 func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration) (cut bool) {
 	f.throttled++
-	f.check.note(0, true, sent)
+	f.check.note(0, true, sent, now)
 	if f.phase == aside {
-		if f.check.worse(0, true) {
+		if f.check.worse(0, true) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {
 			f.goOnSearching(now, until, srtt)
 		}
 		return false
@@ -231,8 +231,8 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 		if cut = f.accepted && (advertised || f.phase != holding || !f.goesOn(now, srtt)); cut {
 			if held := f.phase == holding || f.phase == probing && sent.Before(f.since); !held {
 				f.check.above(0, true)
-			} else if f.check.pointless() {
-				f.putAside(now)
+			} else if f.check.pointless(f.w, f.acceptedRate(now)) {
+				f.putAside(now, until)
 				return false
 			}
 			f.cut(rs, now, advertised)
@@ -279,7 +279,7 @@ func (f *finder) plan(cost float64) {
 // lets a probe overshoot. That share (keep) grows with each full hold between two probes, and shrinks with each cut
 // of a hold.
 func (f *finder) cut(rs float64, now time.Time, advertised bool) {
-	acc := f.units / max(1e-9, now.Sub(f.lastCut).Seconds()-f.idle) // without the time in which nobody used the rate
+	acc := f.acceptedRate(now)
 	switch f.phase {
 	case ramping:
 		if advertised {
@@ -300,6 +300,11 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 		f.best = max(f.w, f.best*bestFades)
 	}
 	f.w = max(f.w, leastRate)
+}
+
+// acceptedRate is what was accepted since the last cut, in units a second, without the time in which nobody used the rate.
+func (f *finder) acceptedRate(now time.Time) float64 {
+	return f.units / max(1e-9, now.Sub(f.lastCut).Seconds()-f.idle)
 }
 
 // lower cuts a rate that was held: acc is the rate that has been accepted since the last cut. Without an
@@ -334,17 +339,4 @@ func (f *finder) lower(acc float64, now time.Time, advertised bool) {
 // of 20 ms, another answer of it comes up to 4·20 ms after the cut.
 func (f *finder) goesOn(now time.Time, srtt time.Duration) bool {
 	return now.Sub(f.lastCut).Seconds() < sameEvent*max(srtt.Seconds(), 1/f.w)
-}
-
-// putAside ends the search until it turns out to be needed.
-func (f *finder) putAside(now time.Time) {
-	f.check.putAside(now)
-	f.phase, f.next, f.step, f.units, f.lastCut = aside, time.Time{}, 0, 0, now
-}
-
-// goOnSearching goes on with the search where it was put aside, from when the gate opens.
-func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
-	f.throttled, f.usual, f.row, f.current, f.next = 1, 1, 0, 0, until
-	f.begin(now, until, srtt)
-	f.since = until
 }

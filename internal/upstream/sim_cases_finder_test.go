@@ -129,7 +129,7 @@ func TestBurstIsNotTakenForRandom(t *testing.T) {
 	for _, c := range []struct {
 		workers, burst int
 		most           float64 // throttled
-	}{{100, 55, 0.055}, {200, 120, 0.08}} {
+	}{{100, 55, 0.045}, {200, 120, 0.06}} {
 		t.Run(fmt.Sprint(c.workers), func(t *testing.T) {
 			r := overSeeds(t, 4, func(t *testing.T, seed uint64) result {
 				s := newSim(caseTrip, seed, throttletest.Limit{Kind: throttletest.Bucket, N: 20, Per: time.Second, Burst: c.burst})

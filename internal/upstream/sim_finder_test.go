@@ -256,7 +256,8 @@ func TestFinderShortRuns(t *testing.T) {
 	}
 }
 
-// One cut for an event, however many calls it refuses: each is advertised to the hooks as one new rate.
+// One cut for an event, however many calls it refuses: each is advertised to the hooks as one new rate. Two events count as
+// one here if the success between them was sent before the first.
 func TestOneCutPerEvent(t *testing.T) {
 	for _, retryAfter := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -272,7 +273,7 @@ func TestOneCutPerEvent(t *testing.T) {
 			s.run(t, 2*time.Minute, simWorkers, client)
 			r := s.result(0, 2*time.Minute)
 			t.Logf("%d cuts in %d events, %d refused", cuts, r.events, r.Throttled)
-			if cuts > r.events || cuts < r.events/4 || r.Throttled < 2*cuts {
+			if cuts > r.events+1 || cuts < r.events/4 || r.Throttled < 2*cuts {
 				t.Error("want one for each event, but for those that go on, and several refused in each")
 			}
 		})

@@ -236,17 +236,18 @@ func (s *State) Resume(now time.Time) {
 
 // pace is the rate at which the gate lets calls through after a closing: of the slowest limiter, or what the
 // finder holds if that is less. It is looked up only where there has been a closing, because it takes the
-// limiters' locks. While a search is put aside it is unpaced, unless there is a limit of ours.
+// limiters' locks. While a search is aside and its ramp over it is unpaced, unless there is a limit of ours.
 func (s *State) pace(now time.Time) rate.Limit {
 	if s.gate.breaker == nil {
 		return 0
 	}
 	pace := s.limits.Pace(now)
 	if s.learned != nil && s.learned.finder != nil {
-		if s.learned.finder.phase == aside && pace == rate.Inf {
+		found := rate.Limit(s.learned.finder.rate(now))
+		if found == rate.Inf && pace == rate.Inf {
 			return unpaced
 		}
-		pace = min(pace, rate.Limit(s.learned.finder.rate(now)))
+		pace = min(pace, found)
 	}
 	return pace
 }

@@ -1,0 +1,44 @@
+package upstream_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-throttle/throttle/throttletest"
+)
+
+// These tests are of a search that is put aside: rightly, and in vain.
+
+// asides runs upstreams that differ in their seeds alone, and returns the mean share of what the oracle is served, and of
+// the requests throttled for a limit.
+func asides(t *testing.T, u randomUpstream) (share, throttled float64) {
+	const runs = 8
+	for seed := range uint64(runs) {
+		u.seed = seed + 1
+		v := u.run(t, u.ours)
+		share, throttled = share+v.share/runs, throttled+v.refused/runs
+	}
+	t.Logf("%.1f %% of what the oracle is served, %.1f %% throttled for a limit", 100*share, 100*throttled)
+	return share, throttled
+}
+
+// Served answers take longer than throttled ones, so a second 429 comes before a success after most closings. Where calls
+// are throttled at random that is no outage, and nobody has to wait for one call that tries it, and for a slow start.
+func TestRandomThrottlingOfSlowAnswers(t *testing.T) {
+	u := randomUpstream{kind: atRandom, share: 0.1, retryAfter: time.Second, workers: 50, calls: 5000, until: 5 * time.Minute,
+		way: throttletest.Span{Min: 200 * time.Millisecond}, work: throttletest.Span{Min: 1600 * time.Millisecond}}
+	if share, _ := asides(t, u); share < 0.75 {
+		t.Error("want at least 75 %")
+	}
+}
+
+// Few calls to a low limit look as if they were throttled at random. Nothing more is served at full speed, and every other
+// call is throttled, so the search goes on.
+func TestSearchPutAsideInVain(t *testing.T) {
+	u := randomUpstream{kind: string(throttletest.Bucket), retryAfter: throttletest.Exact, workers: 1, calls: 5000, until: 10 * time.Minute,
+		limit: throttletest.Limit{Kind: throttletest.Bucket, N: 45, Per: time.Minute, Burst: 3},
+		way:   throttletest.Span{Min: 50 * time.Millisecond, Max: 200 * time.Millisecond}}
+	if share, throttled := asides(t, u); share < 0.9 || throttled > 0.15 {
+		t.Error("want at least 90 % and at most 15 %")
+	}
+}
