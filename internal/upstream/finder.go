@@ -177,7 +177,9 @@ func (f *finder) take(n int, at time.Time) {
 			f.since = limit.Earliest(f.since.Add(idle), at)
 		}
 	}
-	f.step = limit.UnitTime(n, rate.Limit(r))
+	if f.step = limit.UnitTime(n, rate.Limit(r)); f.phase == aside {
+		f.step = min(f.step, f.since.Add(asideRamp).Sub(at))
+	}
 	f.next = limit.Latest(f.next, at.Add(-limit.MaxLate)).Add(f.step)
 }
 
@@ -187,13 +189,11 @@ func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 // accept notes that a call of n units, sent then, has been served.
 func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.Duration) {
 	if f.check.note(n, false, sent, now) && f.phase != aside {
-		f.putAside(now, now)
+		f.putAside(now, limit.Latest(now, f.since))
 	}
 	switch {
 	case f.phase == aside:
-		if f.check.worse(n, false) {
-			f.goOnSearching(now, now, srtt)
-		}
+		f.check.worse(n, false)
 	case f.phase != holding && !sent.Before(f.since):
 		f.check.above(n, false)
 	case f.phase == holding && current && !f.goesOn(now, srtt):
@@ -231,7 +231,7 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 		if cut = f.accepted && (advertised || f.phase != holding || !f.goesOn(now, srtt)); cut {
 			if held := f.phase == holding || f.phase == probing && sent.Before(f.since); !held {
 				f.check.above(0, true)
-			} else if f.check.pointless(f.w, f.acceptedRate(now)) {
+			} else if f.check.pointless(f.row, f.w, f.acceptedRate(now)) {
 				f.putAside(now, until)
 				return false
 			}

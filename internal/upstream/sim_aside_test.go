@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle/throttletest"
@@ -41,4 +42,17 @@ func TestSearchPutAsideInVain(t *testing.T) {
 	if share, throttled := asides(t, u); share < 0.9 || throttled > 0.15 {
 		t.Error("want at least 90 % and at most 15 %")
 	}
+}
+
+// A search that is put aside says nothing of an outage: one call at a time tries whether the upstream is back.
+func TestOutageWhileASearchIsAside(t *testing.T) {
+	const from, d = 2 * time.Minute, time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(caseTrip, 1)
+		s.Faults = []throttletest.Fault{{From: from, To: from + d, Status: 503, RetryAfter: time.Second}, random(0.1, 0)}
+		s.run(t, from+d, simWorkers, s.client(0))
+		if sent := s.Ledger().Between(from, from+d).Tally().Total(); sent > 200 {
+			t.Errorf("%d attempts in an outage of a minute, want at most 200", sent)
+		}
+	})
 }

@@ -256,7 +256,7 @@ func (s *State) pace(now time.Time) rate.Limit {
 // it. While a search is put aside, because calls are throttled at random, what is served does.
 func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
 	pace = s.limits.Pace(now)
-	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.phase == aside
+	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.phase == aside && !a.inTrouble()
 	if random && pace == rate.Inf {
 		pace = rate.Limit(s.servedRate(a, now))
 	}
