@@ -11,16 +11,16 @@ import (
 //	at random, a broken node say  as often at any rate
 //
 // So what is throttled while a rate is held is weighed against what is throttled above it, in ramps and probes. If
-// it is as frequent, being slower has not helped: the search is put aside, and all goes at full speed.
+// it is as frequent, being slower has not helped: the search is put aside, and after a ramp all goes at full speed.
 //
 // The first evidence is what was in flight beside the first throttled call: a limit that is far exceeded throttles
-// nearly all of it (note).
+// much of it (note).
 //
-// Example: one call of a hundred is throttled at random, 640/s are possible, 32 calls are in flight. Eleven beside
-// the first throttled one are served, so the search is put aside at once. With two calls in flight the ramp ends, and the
-// finder cuts what it holds again and again. With the second to fourth cut it is put aside. If the
-// upstream then begins to throttle everything above 100/s, 16 of 20 calls are throttled instead of one of a
-// hundred, and after about ten of them the search goes on.
+// Example: one call of a hundred is throttled at random, 640/s are possible, 32 calls are in flight. Eleven beside the
+// first throttled one are served, so the search is put aside at once. With two calls in flight the ramp ends, and the
+// finder cuts what it holds again and again. With the second to fourth cut it is put aside. If the upstream then begins
+// to throttle everything above 100/s, 16 of 20 calls are throttled instead of one of a hundred, and after about ten of
+// them the search goes on.
 
 // The constants of the check, chosen by TestRandomThrottlingHoldsNobodyBack and TestFinder with THROTTLE_FULL=1.
 const (
