@@ -193,7 +193,7 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.
 	}
 	switch {
 	case f.phase == aside:
-		f.check.worse(n, false)
+		f.check.worse(n, false) // what is served never makes it so
 	case f.phase != holding && !sent.Before(f.since):
 		f.check.above(n, false)
 	case f.phase == holding && current && !f.goesOn(now, srtt):

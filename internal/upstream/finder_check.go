@@ -86,11 +86,11 @@ type check struct {
 	since time.Time // when that was
 
 	// While the search is aside.
-	before tally     // that made it so
-	rate   float64   // at which calls were answered before, in units a second
-	share  float64   // of answers that are throttled at random, at most
-	excess float64   // ln of how much likelier it is that they have become more frequent
-	until  time.Time // when it is over
+	before     tally     // that made it so
+	rateBefore float64   // at which calls were answered until then, in units a second; 0: not known
+	share      float64   // of answers that are throttled at random, at most
+	excess     float64   // ln of how much likelier it is that they have become more frequent
+	until      time.Time // when it is over
 }
 
 // A tally counts answers.
@@ -157,7 +157,7 @@ func (c *check) pointless(row int, held, accepted float64) bool {
 	if row < farCuts && held > farAbove*accepted {
 		return false
 	}
-	// What was in flight beside the first throttled call may have said much against it, and that only once.
+	// Bounded, or what was in flight beside the first throttled call would outweigh all that comes later.
 	c.evidence = max(c.evidence, leastEvidence-surer*c.wrong) + math.Log(rarer)
 	return c.evidence >= sure && c.throttled <= mostAtRandom*(c.throttled+c.answered)
 }
@@ -167,16 +167,16 @@ func (c *check) pointless(row int, held, accepted float64) bool {
 func (c *check) putAside(now time.Time) {
 	n := max(1, c.throttled)
 	c.share = min((n+2*math.Sqrt(n))/(n+c.answered), mostAtRandom)
-	c.before, c.rate, c.until, c.excess = c.tally, 0, now.Add(asideTime), 0
-	if !c.since.IsZero() { // else nothing was held yet
-		c.rate = c.answered / max(1e-3, now.Sub(c.since).Seconds())
+	c.before, c.rateBefore, c.until, c.excess = c.tally, 0, now.Add(asideTime), 0
+	if !c.since.IsZero() { // else the calls beside the first throttled one decided
+		c.rateBefore = c.answered / max(1e-3, now.Sub(c.since).Seconds())
 	}
 }
 
-// inVain reports whether the search has been put aside in vain: for so long, in which calls were answered at that rate.
-func (c *check) inVain(aside, srtt time.Duration, rate float64) bool {
+// inVain reports whether the search has been put aside in vain: that has lasted so long, and calls were answered at that rate.
+func (c *check) inVain(lasted, srtt time.Duration, rate float64) bool {
 	throttled, answered := c.throttled-c.before.throttled, c.answered-c.before.answered
-	return c.rate > 0 && aside > vainTrips*srtt && throttled >= vainThrottled && rate <= vainGain*c.rate &&
+	return c.rateBefore > 0 && lasted > vainTrips*srtt && throttled >= vainThrottled && rate <= vainGain*c.rateBefore &&
 		throttled*(c.before.throttled+c.before.answered) > vainShare*c.before.throttled*(throttled+answered)
 }
 

@@ -250,7 +250,7 @@ func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) 
 // time for which nobody asked for more than maxProbeGap. A probe also goes from the third closing without a time on,
 // because a time that was drawn at random says nothing of the upstream. Example: an upstream is down for 7 s and
 // answers 503 with Retry-After: 1. One call after the other tries it, seven in all, and each of them once; in an outage
-// of a minute 24 do. Where calls are throttled at random, those in a row say no more than the first: it is noticed
+// of a minute 24 do. Where calls are throttled at random, 429s in a row say no more than the first: it is noticed
 // elsewhere if they become more frequent.
 func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	if !current {

@@ -10,9 +10,9 @@ import (
 
 // These tests are of a search that is put aside: rightly, and in vain.
 
-// asides runs upstreams that differ in their seeds alone, and returns the mean share of what the oracle is served, and of
+// meanOfRuns runs upstreams that differ in their seeds alone, and returns the mean share of what the oracle is served, and of
 // the requests throttled for a limit.
-func asides(t *testing.T, u randomUpstream) (share, throttled float64) {
+func meanOfRuns(t *testing.T, u randomUpstream) (share, throttled float64) {
 	const runs = 8
 	for seed := range uint64(runs) {
 		u.seed = seed + 1
@@ -28,7 +28,7 @@ func asides(t *testing.T, u randomUpstream) (share, throttled float64) {
 func TestRandomThrottlingOfSlowAnswers(t *testing.T) {
 	u := randomUpstream{kind: atRandom, share: 0.1, retryAfter: time.Second, workers: 50, calls: 5000, until: 5 * time.Minute,
 		way: throttletest.Span{Min: 200 * time.Millisecond}, work: throttletest.Span{Min: 1600 * time.Millisecond}}
-	if share, _ := asides(t, u); share < 0.75 {
+	if share, _ := meanOfRuns(t, u); share < 0.75 {
 		t.Error("want at least 75 %")
 	}
 }
@@ -39,7 +39,7 @@ func TestSearchPutAsideInVain(t *testing.T) {
 	u := randomUpstream{kind: string(throttletest.Bucket), retryAfter: throttletest.Exact, workers: 1, calls: 5000, until: 10 * time.Minute,
 		limit: throttletest.Limit{Kind: throttletest.Bucket, N: 45, Per: time.Minute, Burst: 3},
 		way:   throttletest.Span{Min: 50 * time.Millisecond, Max: 200 * time.Millisecond}}
-	if share, throttled := asides(t, u); share < 0.9 || throttled > 0.15 {
+	if share, throttled := meanOfRuns(t, u); share < 0.9 || throttled > 0.15 {
 		t.Error("want at least 90 % and at most 15 %")
 	}
 }
