@@ -705,6 +705,25 @@ func TestDueMomentIsUsedOnce(t *testing.T) {
 	}
 }
 
+// Nor is a call that waits for a slot of all keys late, though the limiter had named an earlier moment for one before it.
+func TestSlotOfAllKeysIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := throttle.NewLeaky(10)
+		tr := &throttle.Transport{Limiter: lim, MaxInFlight: 1}
+		c := newCrowd(t, tr)
+		c.up.trip = 52 * time.Millisecond
+		c.send(t.Context(), "a", "0")
+		time.Sleep(52 * time.Millisecond)
+		c.send(t.Context(), "a", "1") // may go at 100 ms
+		c.send(t.Context(), "b", "2")
+		c.send(t.Context(), "a", "3")
+		lim.Adjust(-1) // so it goes now, and the others wait for its slot
+		time.Sleep(time.Millisecond)
+		lim.Adjust(-1)
+		c.check("0 52", "1 104", "2 156", "3 256") // answers; the last start is 100 ms after the one before it
+	})
+}
+
 // A shared limit that changes is felt by the head, wherever it waits.
 func TestSharedLimitChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

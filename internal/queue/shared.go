@@ -120,8 +120,8 @@ func (s *sharedLine) follow(q *Queue, d decision) {
 		s.stepOut(q)
 	case ask:
 		s.asking = q
-	case later:
-		if d.exact {
+	default: // a moment that was named for the head before it is none of its own
+		if s.due = (time.Time{}); d.exact {
 			s.due = d.until
 		}
 	}
