@@ -50,6 +50,7 @@ var house = []member{
 	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "hint"}},
 	{dir: "internal/upstream", may: []string{"internal/limit", "hint"}},
 	{dir: "internal/fault", own: true},
+	{dir: "internal/race", own: true},
 	{dir: "internal/limit"},
 	{dir: "hint", own: true},
 	{dir: "usage", own: true},

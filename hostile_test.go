@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // These tests are about upstreams that mean harm, or are broken: what they say must not panic, fill
@@ -196,6 +197,7 @@ func TestQuotaOfAllThatFits64Bits(t *testing.T) {
 // An upstream that never says the same twice: each call ends, with an answer or a throttle.Error, and
 // what is kept of 2,000 answers with 50 names each, or of 100 MB of header, is small.
 func TestHostileNamesAreForgotten(t *testing.T) {
+	race.Long(t)
 	huge := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
 		answers int

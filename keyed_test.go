@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 func TestByHost(t *testing.T) {
@@ -415,6 +416,7 @@ func TestSweepGoesPastKeysThatStay(t *testing.T) {
 // Redirects to 200,000 hosts that each throttle for a day: what the table holds is bounded, those who
 // use the library are not slowed.
 func TestFloodOfHosts(t *testing.T) {
+	race.Long(t)
 	if testing.Short() {
 		t.Skip("200,000 hosts take seconds")
 	}
@@ -478,6 +480,7 @@ func TestFloodOfHosts(t *testing.T) {
 
 // The first call of a key goes at once, although the table is full.
 func TestFirstCallToHost65537(t *testing.T) {
+	race.Long(t)
 	if testing.Short() {
 		t.Skip("70,000 hosts take seconds")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-throttle/throttle/inbound"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // nobody is a ResponseWriter that costs nothing.
@@ -75,7 +76,7 @@ func BenchmarkKeyed(b *testing.B) {
 
 // TestHandlerAllocatesLittle: nothing without fields, and the line and its slice with them. A Keyed allocates nothing.
 func TestHandlerAllocatesLittle(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	r, w := requests(1)[0], &nobody{http.Header{}}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/inbound"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 var floodKeys = flag.Int("flood", 1_000_000, "keys of TestFlood")
@@ -28,7 +29,7 @@ func heap() int64 {
 // served its whole quota meanwhile, and beyond the slots nobody gets in but by the one shared limit.
 func TestFlood(t *testing.T) {
 	keys := *floodKeys
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		keys = 200_000
 	}
 	for _, limits := range [][]string{

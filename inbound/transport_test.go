@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/inbound"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // A wire is a handler as a RoundTripper, with a round trip, in virtual time.
@@ -53,7 +54,7 @@ func TestOurTransport(t *testing.T) {
 		{"3000/1m burst 600", 50, 600, 20 * time.Minute, 0.97},
 	} {
 		t.Run(strings.ReplaceAll(c.limit, "/", " per "), func(t *testing.T) {
-			if raceEnabled && c.length > time.Minute {
+			if race.Enabled && c.length > time.Minute {
 				t.Skip("takes long with the race detector")
 			}
 			synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -130,7 +131,7 @@ func TestPredictAdvertised(t *testing.T) {
 // While a limit that nobody advertises is searched for, nobody knows when a backlog will be through. Once it is found,
 // the prediction is right.
 func TestPredictFound(t *testing.T) {
-	long(t)
+	race.Long(t)
 	const seeds = 12
 	good := 0
 	for seed := range seeds {

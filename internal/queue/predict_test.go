@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -144,16 +145,8 @@ func (l load) client(work func(context.Context) error) func(context.Context) err
 	}
 }
 
-// long skips a simulation that takes more than two seconds of processor time if the race detector is on: it makes that
-// half a minute, and the shorter ones take the same ways through the code. CI runs the long ones without.
-func long(t *testing.T) {
-	if underRace {
-		t.Skip("skipped: too long for the race detector; go test ./internal/queue runs it")
-	}
-}
-
 func TestOverload(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, limiter := range []string{"Bucket", "Leaky", "FixedWindow", "SlidingWindow", "Queue.Do"} {
 		for _, percent := range []int{101, 120, 200, 1000} {
 			for _, trip := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
@@ -251,7 +244,7 @@ func TestOverloadNoWait(t *testing.T) {
 // configured but advertised, or found because the upstream throttles. How a limit is found is random, so
 // the middle one of five runs counts: one in fifty serves 0.92.
 func TestOverloadLearned(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, c := range []struct {
 		name    string
 		limit   throttletest.Limit

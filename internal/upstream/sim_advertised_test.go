@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -140,7 +141,7 @@ func advertisedCells() (cells []advertisedCell) {
 }
 
 func TestAdvertised(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, c := range advertisedCells() {
 		t.Run(c.name(), func(t *testing.T) {
 			r := overSeeds(t, 1, c.run)

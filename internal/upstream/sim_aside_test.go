@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -34,7 +35,7 @@ func TestRandomThrottlingOfSlowAnswers(t *testing.T) {
 
 // A dozen answers say little of how many are throttled at random: of one in three they may be six in ten.
 func TestRandomThrottlingOfOneInThree(t *testing.T) {
-	long(t)
+	race.Long(t)
 	u := randomUpstream{kind: atRandom, share: 0.35, workers: 8, calls: 1e6, until: 3 * time.Minute,
 		way: throttletest.Span{Min: 25 * time.Millisecond}}
 	if share, _ := meanOfRuns(t, 24, u); share < 0.63 { // 0.5 to 0.61 if more than two in five were never taken for random

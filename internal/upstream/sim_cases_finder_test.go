@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -35,7 +36,7 @@ func (s *sim) limitedClient(l throttle.Limiter) http.RoundTripper {
 
 // Calls that are throttled at random do not become fewer by going slower, so the client goes on at full speed.
 func TestRandomThrottlingHoldsNobodyBack(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, c := range []struct {
 		share      float64
 		retryAfter time.Duration
@@ -75,7 +76,7 @@ func TestRandomThrottlingHoldsNobodyBack(t *testing.T) {
 
 // Callers that come by themselves are served, too, where calls are throttled at random.
 func TestRandomThrottlingUnderOpenLoad(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, perSecond := range []int{300, 50} {
 		for _, share := range []float64{0.01, 0.05} {
 			t.Run(fmt.Sprintf("%d/%v", perSecond, share), func(t *testing.T) {
@@ -188,7 +189,7 @@ func (neverWaits) Take(context.Context, int) (time.Duration, error) { return 0, 
 
 // Whatever limit is configured, a lower one of the upstream is found.
 func TestLowerLimitIsFoundBesideAnyConfiguredOne(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for name, c := range map[string]struct {
 		limiter func() throttle.Limiter
 		most    float64 // throttled
@@ -212,7 +213,7 @@ func TestLowerLimitIsFoundBesideAnyConfiguredOne(t *testing.T) {
 
 // A limit that rises to ten times as much is found soon.
 func TestTenfoldLimitIsFound(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, retryAfter := range []time.Duration{0, time.Second} {
 		for _, falls := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/fell-%v", retryAfter, falls), func(t *testing.T) {
@@ -249,7 +250,7 @@ func TestTenfoldLimitIsFound(t *testing.T) {
 
 // A limit by concurrency is held as a rate.
 func TestLimitByConcurrency(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for k, least := range map[int]float64{5: 0.57, 20: 0.63} {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			sum, seeds := 0.0, simSeeds(1)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -21,7 +22,7 @@ import (
 // An upstream that is down for 7 s of every 14, and says so by 503 with Retry-After: 1, loses no call that has 30 s
 // to go: one call at a time tries whether it is back, each time another one.
 func TestFlappingUpstreamLosesNoCall(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, retryAfter := range []time.Duration{time.Second, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			const calls, every = 60_000, 10 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -270,7 +271,7 @@ func TestWindowFactor(t *testing.T) {
 
 // Windows whose length nobody advertises, with resets in whole seconds: hardly anything is throttled.
 func TestWindowOfUnknownLength(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for per, used := range map[time.Duration]float64{time.Second: 0.95, 2 * time.Second: 0.85, 5 * time.Second: 0.95, 10 * time.Second: 0.95, 30 * time.Second: 0.97} {
 		t.Run(per.String(), func(t *testing.T) {
 			overSeeds(t, 1, func(t *testing.T, seed uint64) result {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -95,7 +96,7 @@ func finderCells() (cells []finderCell) {
 }
 
 func TestFinder(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, c := range finderCells() {
 		t.Run(c.name(), func(t *testing.T) {
 			seeds := 1

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -88,7 +89,7 @@ func TestConfiguredLimitIsTooHigh(t *testing.T) {
 // Where the limit is right nothing is looked for: not for refusals of bursts that meet, and not for
 // those at random, which no slower rate would avoid.
 func TestConfiguredLimitIsRight(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, c := range []struct {
 		u    *weaker
 		most float64 // share refused

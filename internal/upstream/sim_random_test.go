@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -163,7 +164,7 @@ func randomUpstreams(least int) (us []*randomUpstream) {
 // Every upstream: no call is lost, and none is sent while an answer wants it to wait. 95 in 100 of those whose answers
 // all advertise the truth, and 99 in 100 of all, once that counts: the bounds above.
 func TestRandomUpstreams(t *testing.T) {
-	long(t)
+	race.Long(t)
 	var all []verdict
 	for _, u := range randomUpstreams(60) {
 		v := u.run(t, u.ours)
@@ -183,7 +184,7 @@ func TestRandomUpstreams(t *testing.T) {
 
 // A limit and random refusals together are logged, not bounded: no law is known that keeps the rest.
 func TestRandomUpstreamsOfBoth(t *testing.T) {
-	long(t)
+	race.Long(t)
 	var all []verdict
 	for _, u := range randomUpstreams(25) {
 		if r := rand.New(rand.NewPCG(u.seed, 15)); u.limited() {

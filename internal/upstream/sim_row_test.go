@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
 // Where a window is spent and each 429 says "1 s" until it turns, tries are further and further apart.
 func TestRetryAfterAgainAndAgain(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, c := range []struct {
 		n    int
 		per  time.Duration
@@ -36,7 +37,7 @@ func TestRetryAfterAgainAndAgain(t *testing.T) {
 
 // Soon after a time in which everything was throttled, all goes as fast as before, however often such times come.
 func TestOutagesOf429(t *testing.T) {
-	long(t)
+	race.Long(t)
 	for _, outage := range []time.Duration{10 * time.Second, 10 * time.Minute} {
 		for _, retryAfter := range []time.Duration{0, time.Second} {
 			t.Run(fmt.Sprintf("%v/retry-after-%v", outage, retryAfter), func(t *testing.T) {

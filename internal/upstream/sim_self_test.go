@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -59,7 +60,7 @@ func TestSimEvents(t *testing.T) {
 
 // Clients that know the limit reach what theory says they can, in a cell of each kind.
 func TestSimOracle(t *testing.T) {
-	long(t)
+	race.Long(t)
 	t.Setenv("THROTTLE_SIM", "oracle")
 	for _, k := range []throttletest.Kind{throttletest.Fixed, throttletest.FixedFirst, throttletest.Sliding, throttletest.Bucket} {
 		t.Run(string(k), func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestSimOracle(t *testing.T) {
 
 // Plain clients that keep the bare laws reach what was found for them.
 func TestSimLaw(t *testing.T) {
-	long(t)
+	race.Long(t)
 	t.Setenv("THROTTLE_SIM", "law")
 	t.Run("fleet", TestFleet)
 	noted := advertisedCell{dialect: "draft-08", limit: throttletest.Limit{Kind: throttletest.Sliding, N: 100, Per: time.Second}}

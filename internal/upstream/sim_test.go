@@ -33,14 +33,6 @@ import (
 // simFull tells whether the whole tables are to be run.
 func simFull() bool { return os.Getenv("THROTTLE_FULL") != "" }
 
-// long skips a simulation that takes more than two seconds of processor time if the race detector is on: it makes that
-// half a minute, and the shorter ones take the same ways through the code. CI runs the long ones without.
-func long(t *testing.T) {
-	if underRace {
-		t.Skip("skipped: too long for the race detector; go test ./internal/upstream runs it")
-	}
-}
-
 // simSeeds returns the seeds that each cell runs with.
 func simSeeds(least int) []uint64 {
 	n := least
