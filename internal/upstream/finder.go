@@ -21,13 +21,16 @@ const (
 	longEnough = 2 * time.Second
 	rampKeep   = 0.8
 
-	// A probe raises the rate to w ÷ (1 − t/probeTime): twice as much after half of it, ten times after nine tenths.
+	// A probe raises the rate to w ÷ (1 − t/probeTime): twice as much after half of it, eight times after seven eighths.
 	// It rises slowly at first, so few calls go above the limit. Of a limit that has become ten times as high 73 %
 	// are used in the first 30 s, and 58 % where each doubling took 5 s (TestTenfoldLimitIsFound). At few units a second
 	// it takes probeUnits at w instead, or one probe would spend a window of minutes, but at most slowProbe seconds. With 60
 	// units and no such bound buckets of 5 per 5 s take 1.8 times the ideal time, not 1.2 (TestDiscordWithAKeyPerChannel).
+	// From steepest times w on it rises as an exponential, or all that wait would go at once at its end: of all requests to
+	// 3,000 random upstreams 1.0 % would be throttled, not 0.6.
 	probeTime             = 7 * time.Second
 	probeUnits, slowProbe = 30.0, 30.0
+	steepest              = 8.0
 
 	// A hold lasts until one more probe costs at most throttledShare of the units sent, but not more than longestHold
 	// seconds for that, and until its closing costs at most closedShare of the time. With 0.055 of the time 0.69 % of
@@ -151,7 +154,9 @@ func (f *finder) rate(now time.Time) float64 {
 	case ramping:
 		return f.w * math.Exp2(min(40, t/float64(rampDouble)))
 	case probing:
-		return f.w / max(1e-9, 1-t/max(float64(probeTime), min(slowProbe, probeUnits/f.w)*1e9))
+		x := t / max(float64(probeTime), min(slowProbe, probeUnits/f.w)*1e9)
+		y := min(x, 1-1/steepest)
+		return f.w / (1 - y) * math.Exp(min(40, steepest*(x-y)))
 	}
 	return f.w
 }
