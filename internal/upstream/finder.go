@@ -51,7 +51,7 @@ const (
 	shortHold  = 5.0
 
 	// The share of a throttled rate to keep is keepFirst, and grows by learn of what is missing to keepMost with each
-	// probe. A cut of a hold lowers it to keepLoss of it at most, and not below keepLeast. If learn is 0.3 1.2 % are
+	// probe. A cut of a hold lowers it to keepLoss of it, but not below keepLeast. If learn is 0.3 1.2 % are
 	// throttled, if it is 0.03 88.6 % of 1,000/s are used under Retry-After 1 instead of 91; without keepLoss the rate
 	// stays at 60 % for long.
 	keepFirst, keepLeast, keepMost = 0.88, 0.6, 0.985
@@ -62,9 +62,6 @@ const (
 	leastCut = 0.99
 	enough   = 20.0
 	cutUnits = 4.0
-
-	// A throttled answer belongs to the last event for so many round trips, or units.
-	sameEvent = 4.0
 
 	// leastRate is the lowest rate, in units a second: what is throttled at random would drive it to nothing.
 	leastRate = 0.1
@@ -112,7 +109,6 @@ type finder struct {
 	// What has come since the last cut, or before the first.
 	burst     float64 // accepted before the first throttled answer
 	units     float64 // accepted since the last cut
-	current   float64 // accepted in this epoch
 	idle      float64 // seconds in which nobody used the rate, since the last cut
 	throttled float64 // answers since the last probe
 	usual     float64 // the same between two probes, smoothed
@@ -161,14 +157,6 @@ func (f *finder) rate(now time.Time) float64 {
 	return f.w
 }
 
-// sentAt is the rate at which a call went at that moment.
-func (f *finder) sentAt(sent time.Time) float64 {
-	if f.phase == probing && sent.Before(f.since) {
-		return f.w
-	}
-	return f.rate(sent)
-}
-
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
 // raised: the time in which nobody asked does not count for the ramp or the probe.
 func (f *finder) take(n int, at time.Time) {
@@ -192,7 +180,7 @@ func (f *finder) take(n int, at time.Time) {
 func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
 // accept notes that a call of n units, sent then, has been served.
-func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.Duration) {
+func (f *finder) accept(n float64, sent, now time.Time, current bool) {
 	if f.check.note(n, false, sent, now) && f.phase != aside {
 		f.putAside(now, limit.Latest(now, f.since))
 	}
@@ -201,7 +189,7 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.
 		f.check.worse(n, false) // what is served never makes it so
 	case f.phase != holding && !sent.Before(f.since):
 		f.check.above(n, false)
-	case f.phase == holding && current && !f.goesOn(now, srtt):
+	case f.phase == holding && current:
 		f.check.served(n)
 	}
 	// What was sent before the first throttled answer is the burst that met it. What was sent after it counts, also in a
@@ -211,41 +199,29 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool, srtt time.
 		return
 	}
 	f.units += n
-	if current {
-		f.current += n
-	}
 	f.accepted = f.accepted || current || sent.After(f.lastCut)
 }
 
 // throttle notes a throttled answer to a call sent at sent, for which the gate is closed until then.
 // advertised: the answer named that time. Only an answer of the current epoch may cut the rate, and only if the
-// event is a new one: something was accepted since the last cut, and that is not just over.
+// event is a new one: something was accepted since the last cut.
 func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration) (cut bool) {
 	f.throttled++
 	f.check.note(0, true, sent, now)
-	if f.phase == aside {
+	switch cut = current && f.accepted; {
+	case f.phase == aside:
 		if f.check.worse(0, true) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {
 			f.goOnSearching(now, until, srtt)
 		}
 		return false
+	case cut && f.phase == holding && f.check.pointless(f.row, f.w, f.acceptedRate(now)):
+		f.putAside(now, until)
+		return false
+	case cut:
+		f.cut(f.rate(sent), now, advertised)
+		f.begin(now, until, srtt)
 	}
-	if current {
-		// A rate that nobody could use is none to hold a share of: with few calls a ramp would run away from them.
-		served := f.units / max(1e-3, now.Sub(f.since).Seconds())
-		rs := min(f.sentAt(sent), max(f.w, 4*rampStart, 4*served))
-		if cut = f.accepted && (advertised || f.phase != holding || !f.goesOn(now, srtt)); cut {
-			if held := f.phase == holding || f.phase == probing && sent.Before(f.since); !held {
-				f.check.above(0, true)
-			} else if f.check.pointless(f.row, f.w, f.acceptedRate(now)) {
-				f.putAside(now, until)
-				return false
-			}
-			f.cut(rs, now, advertised)
-			f.begin(now, until, srtt)
-		}
-		f.current = 0
-	}
-	if until.After(now) && f.phase != probing {
+	if until.After(now) {
 		f.since = until
 	}
 	f.next = limit.Latest(f.next, until)
@@ -285,6 +261,9 @@ func (f *finder) plan(cost float64) {
 // of a hold.
 func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 	acc := f.acceptedRate(now)
+	if f.phase != holding {
+		f.check.above(0, true)
+	}
 	switch f.phase {
 	case ramping:
 		if advertised {
@@ -317,14 +296,14 @@ func (f *finder) acceptedRate(now time.Time) float64 {
 // accepted also counts the burst that came back in the pause; the rate goes down by a share that grows when
 // cuts follow each other.
 func (f *finder) lower(acc float64, now time.Time, advertised bool) {
-	if held := now.Sub(f.since).Seconds(); held < f.hold/2 || f.short {
+	if held := now.Sub(f.since).Seconds(); held < f.hold/2 {
 		f.row = min(f.row+1, 10) // 2^10 times the first share is all
 	} else {
 		f.row, f.top = 0, f.w
 	}
 	most := 0.5 // to go down by; a twentieth, say, if it was throttled after 80 units, more after fewer
 	if advertised || f.units < enough {
-		most = min(most, max(cutUnits/max(enough, f.current), 1-leastCut)*math.Exp2(float64(f.row)))
+		most = min(most, max(cutUnits/max(enough, f.units), 1-leastCut)*math.Exp2(float64(f.row)))
 	}
 	w := min(leastCut*f.w, max(keepMost*acc, (1-most)*f.w))
 	switch f.row {
@@ -335,13 +314,7 @@ func (f *finder) lower(acc float64, now time.Time, advertised bool) {
 		f.good = 0
 	}
 	if f.row <= 1 {
-		f.keep = max(keepLeast, f.keep*max(keepLoss, w/f.w))
+		f.keep = max(keepLeast, f.keep*keepLoss)
 	}
 	f.w, f.short = w, w < shortBelow*f.top
-}
-
-// goesOn reports whether an event without an advertised time still goes on. Example: held at 100/s, with round trips
-// of 20 ms, another answer of it comes up to 4·20 ms after the cut.
-func (f *finder) goesOn(now time.Time, srtt time.Duration) bool {
-	return now.Sub(f.lastCut).Seconds() < sameEvent*max(srtt.Seconds(), 1/f.w)
 }

@@ -215,7 +215,7 @@ func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After
 // goOnSearching goes on with the search where it was put aside, from when the gate opens.
 func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
 	f.check.comeBack()
-	f.throttled, f.usual, f.row, f.current, f.next = 1, 1, 0, 0, until
+	f.throttled, f.usual, f.row, f.next = 1, 1, 0, until
 	f.begin(now, until, srtt)
 	f.since = until
 }

@@ -58,7 +58,7 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	switch {
 	case f == nil:
 	case !throttled:
-		f.accept(float64(max(1, a.Cost)), a.Sent, now, current, s.gate.srtt)
+		f.accept(float64(max(1, a.Cost)), a.Sent, now, current)
 	case f.throttle(a.Sent, now, s.gate.reopens(now), current, wait > 0, s.gate.srtt), !had && f.phase == holding:
 		return []Known{f.view(now)}
 	}
