@@ -212,6 +212,8 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 	case f.phase == aside:
 		if f.check.worse(0, true) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {
 			f.goOnSearching(now, until, srtt)
+		} else if closed := until.Sub(limit.Latest(now, f.next)); closed > 0 && f.rate(now) < float64(rate.Inf) {
+			f.since, f.next = f.since.Add(closed), until // or all that wait would go at once when it opens
 		}
 		return false
 	case cut && f.phase == holding && f.check.pointless(f.row, f.w, f.acceptedRate(now)):
