@@ -120,7 +120,7 @@ func (s *sharedLine) follow(q *Queue, d decision) {
 		s.stepOut(q)
 	case ask:
 		s.asking = q
-	default: // a moment that was named for the head before it is none of its own
+	default: // a moment that was named for an earlier head does not count for this one
 		if s.due = (time.Time{}); d.exact {
 			s.due = d.until
 		}

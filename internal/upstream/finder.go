@@ -26,8 +26,8 @@ const (
 	// are used in the first 30 s, and 58 % where each doubling took 5 s (TestTenfoldLimitIsFound). At few units a second
 	// it takes probeUnits at w instead, or one probe would spend a window of minutes, but at most slowProbe seconds. With 60
 	// units and no such bound buckets of 5 per 5 s take 1.8 times the ideal time, not 1.2 (TestDiscordWithAKeyPerChannel).
-	// From steepest times w on it rises as an exponential, or all that wait would go at once at its end: of all requests to
-	// 3,000 random upstreams 1.0 % would be throttled, not 0.6.
+	// From steepest times w on it is an exponential, which grows by e in a steepest-th of probeTime. Else all calls that wait
+	// would go at once at the end of a probe, and of all requests to 3,000 random upstreams 1.0 % would be throttled, not 0.6.
 	probeTime             = 7 * time.Second
 	probeUnits, slowProbe = 30.0, 30.0
 	steepest              = 8.0
@@ -94,7 +94,7 @@ const (
 type finder struct {
 	phase findPhase
 	w     float64       // the rate that is held, units per second; where the ramp begins
-	since time.Time     // when the phase began; a hold counts from the reopening
+	since time.Time     // when the phase began, or the gate opened; later by the time that nobody used
 	hold  float64       // how long it lasts, in seconds
 	next  time.Time     // when the next call may start
 	step  time.Duration // by which next was moved last
@@ -158,7 +158,7 @@ func (f *finder) rate(now time.Time) float64 {
 }
 
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
-// raised: the time in which nobody asked does not count for the ramp or the probe.
+// raised: the time in which nobody asked does not count for a ramp, unless it is over, or a probe.
 func (f *finder) take(n int, at time.Time) {
 	r := f.rate(at)
 	if r == float64(rate.Inf) {
@@ -213,7 +213,8 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 		if f.check.worse(0, true) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {
 			f.goOnSearching(now, until, srtt)
 		} else if closed := until.Sub(limit.Latest(now, f.next)); closed > 0 && f.rate(now) < float64(rate.Inf) {
-			f.since, f.next = f.since.Add(closed), until // or all that wait would go at once when it opens
+			// The ramp waits for the gate, or all calls would go at once when it opens.
+			f.since, f.next, f.step = f.since.Add(closed), until, 0
 		}
 		return false
 	case cut && f.phase == holding && f.check.pointless(f.row, f.w, f.acceptedRate(now)):
@@ -281,7 +282,7 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 			f.good = f.w
 			f.keep += learn * max(0, keepMost-f.keep)
 		}
-		f.w = leastCut * min(max(rs, f.w*leastCut), max(f.w, f.keep*rs)/leastCut)
+		f.w = min(leastCut*rs, max(f.w, f.keep*rs))
 		f.row, f.top, f.short = 0, f.w, false
 		f.best = max(f.w, f.best*bestFades)
 	}

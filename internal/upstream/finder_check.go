@@ -45,10 +45,10 @@ const (
 	vainTrips, vainThrottled = 5, 5
 	vainGain, vainOdds       = 1.5, 2.0
 
-	// If more than mostAtRandom of the answers are throttled it takes one event more, because few answers before a limit that
-	// is exceeded by half look like that: without it 29 % are throttled in TestSearchPutAsideInVain, not 4. If it were
-	// forbidden, a dozen answers would decide, and 53 % would be used of 35 % at random, not 73
-	// (TestRandomThrottlingOfOneInThree).
+	// No larger share than mostAtRandom is taken to be random, or trebled odds could not be seen. If more of the answers are
+	// throttled it takes one event more, because few answers before a limit that is exceeded by half look like that: without
+	// it 29 % are throttled in TestSearchPutAsideInVain, not 4. If it were forbidden, a dozen answers would decide, and 53 %
+	// would be used of 35 % at random, not 73 (TestRandomThrottlingOfOneInThree).
 	mostAtRandom = 0.4
 
 	// What a call says that was in flight beside the first throttled one, ln: under a limit one in three of them is taken to
