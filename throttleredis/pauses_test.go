@@ -78,10 +78,12 @@ func TestPauseInCluster(t *testing.T) {
 	a, _ := aLine(t, client(), "x", "y", "z") // limits of different servers
 	until(t, "it is subscribed", func() bool { return listening(t, ss...) == 1 })
 	for i, name := range []string{"x", "y", "z"} {
-		lim := New(client()).Limiter(name, 0.001, 1)
-		lim.Observe(hint.Hint{Throttled: true, RetryAfter: time.Hour}, time.Now())
+		lim, pause := New(client()).Limiter(name, 0.001, 1), time.Hour
 		until(t, "the line hears it", func() bool {
-			lim.Take(t.Context(), 1) // it sends again what was lost on a slow machine
+			// A longer one each time: on a slow machine a message is lost while a connection is made again.
+			pause += time.Second
+			lim.Observe(hint.Hint{Throttled: true, RetryAfter: pause}, time.Now())
+			lim.Take(t.Context(), 1)
 			return a[i].Stats().Paused > 0
 		})
 	}
