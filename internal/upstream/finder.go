@@ -158,7 +158,7 @@ func (f *finder) rate(now time.Time) float64 {
 }
 
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
-// raised: the time in which nobody asked does not count for a ramp, unless it is over, or a probe.
+// raised: the time in which nobody asked does not count for the ramp or the probe. A ramp to aside may end in it.
 func (f *finder) take(n int, at time.Time) {
 	r := f.rate(at)
 	if r == float64(rate.Inf) {

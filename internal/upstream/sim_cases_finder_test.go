@@ -167,7 +167,7 @@ func TestSlowLimitIsSearchedForSlowly(t *testing.T) {
 }
 
 // What has come together behind a low rate does not go at once: neither at the end of a probe that has met no limit, nor when
-// a search is put aside that is needed. Before a sliding window with a third more calls than it admits that took 46 %.
+// a search is put aside that is needed. With a third more calls than a sliding window admits, 46 % were throttled.
 func TestBacklogGoesInNoRush(t *testing.T) {
 	const d = 20 * time.Minute
 	r := overSeeds(t, 8, func(t *testing.T, seed uint64) result {
