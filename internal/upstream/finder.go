@@ -164,7 +164,7 @@ func (f *finder) take(n int, at time.Time) {
 	if r == float64(rate.Inf) {
 		return
 	}
-	if idle := at.Sub(f.next); idle > limit.MaxLate {
+	if idle := at.Sub(f.next) - limit.MaxLate; idle > 0 {
 		f.idle += idle.Seconds()
 		if f.phase != holding {
 			f.since = limit.Earliest(f.since.Add(idle), at)
