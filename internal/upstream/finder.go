@@ -179,6 +179,11 @@ func (f *finder) take(n int, at time.Time) {
 // undo takes back the last start.
 func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
+// resume lets the next call start now. A hold may have been planned for a pause that is cut short.
+func (f *finder) resume(now time.Time) {
+	f.since, f.next, f.hold = limit.Earliest(f.since, now), limit.Earliest(f.next, now), min(f.hold, longestHold)
+}
+
 // accept notes that a call of n units, sent then, has been served.
 func (f *finder) accept(n float64, sent, now time.Time, current bool) {
 	if f.check.note(n, false, sent, now) && f.phase != aside {

@@ -259,7 +259,7 @@ func (l *learner) resume(now time.Time) {
 		}
 	}
 	if l.finder != nil {
-		l.finder.since, l.finder.next = limit.Earliest(l.finder.since, now), limit.Earliest(l.finder.next, now)
+		l.finder.resume(now)
 	}
 }
 

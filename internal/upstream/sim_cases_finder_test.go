@@ -261,6 +261,22 @@ func TestTenfoldLimitIsFound(t *testing.T) {
 	}
 }
 
+// A limit is found, then an outage asks for a day, and its end is seen by somebody who resumes. The rate that was found is not
+// held for weeks, as it would be if the upstream asked for a day each time that a rate is too high.
+func TestResumeAfterADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const outage, resumed, seen = time.Minute, 2 * time.Minute, 5 * time.Minute
+		s := newSim(caseTrip, 1, throttletest.Limit{N: 30, Burst: 10, Changes: []throttletest.Change{{At: outage, N: 300}}})
+		s.Faults = []throttletest.Fault{{From: outage, To: resumed, Status: http.StatusTooManyRequests, RetryAfter: 24 * time.Hour}}
+		c := s.client(0)
+		time.AfterFunc(resumed, func() { c.(*throttle.Transport).Resume("") })
+		s.run(t, seen+time.Minute, simWorkers, c)
+		if r := s.result(seen, seen+time.Minute); r.used < 0.85 {
+			t.Errorf("%v; want at least 85 %% used", r)
+		}
+	})
+}
+
 // A limit by concurrency is held as a rate.
 func TestLimitByConcurrency(t *testing.T) {
 	race.Long(t)
