@@ -186,7 +186,7 @@ func (f *finder) resume(now time.Time) {
 
 // accept notes that a call of n units, sent then, has been served.
 func (f *finder) accept(n float64, sent, now time.Time, current bool) {
-	if f.check.note(n, false, sent, now) && f.phase != aside {
+	if f.check.note(n, false, current, sent, now) && f.phase != aside {
 		f.putAside(now, limit.Latest(now, f.since))
 	}
 	switch {
@@ -212,7 +212,7 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool) {
 // event is a new one: something was accepted since the last cut.
 func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration) (cut bool) {
 	f.throttled++
-	f.check.note(0, true, sent, now)
+	f.check.note(0, true, current, sent, now)
 	switch cut = current && f.accepted; {
 	case f.phase == aside:
 		if f.check.worse(0, true) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {

@@ -41,7 +41,8 @@ const (
 
 	// A search was put aside in vain if, after vainTrips round trips and vainThrottled throttled answers, at most vainGain
 	// times as much is served as before and the odds to be throttled are more than vainOdds times as high. Without it
-	// 447 of 4,000 random upstreams are outside the bounds instead of 436.
+	// 447 of 4,000 random upstreams are outside the bounds instead of 436. If it was put aside at once, there is no
+	// before: then those odds are of what was in flight when another call was throttled, beside all other calls.
 	vainTrips, vainThrottled = 5, 5
 	vainGain, vainOdds       = 1.5, 2.0
 
@@ -83,13 +84,14 @@ type check struct {
 	// began; zero beside a known limit, which is not far exceeded.
 	first, began time.Time
 
-	// Since the evidence was last against it, or while the search is aside.
+	// Since the evidence was last against it, or since the search was put aside.
 	tally
-	since time.Time // when that was
+	since time.Time // when the evidence was last against it; zero: never
 
 	// While the search is aside.
-	before     tally     // that made it so
-	rateBefore float64   // at which calls were answered until then, in units a second; 0: not known
+	before     tally     // until then
+	rateBefore float64   // at which calls were answered until then, in units a second; 0: it was put aside at once
+	stale      tally     // in flight when another call was throttled
 	share      float64   // of answers that are throttled at random, at most
 	excess     float64   // ln of how much likelier it is that they have become more frequent
 	until      time.Time // when it is over
@@ -97,6 +99,19 @@ type check struct {
 
 // A tally counts answers.
 type tally struct{ throttled, answered float64 }
+
+// add counts an answer to a call of n units.
+func (t *tally) add(n float64, throttled bool) {
+	t.answered += n
+	if throttled {
+		t.throttled++
+	}
+}
+
+// moreOften reports whether calls were clearly more often throttled than those of other.
+func (t tally) moreOften(other tally) bool {
+	return t.throttled >= vainThrottled && t.throttled*other.answered > vainOdds*other.throttled*t.answered
+}
 
 // newCheck knows nothing.
 func newCheck() check { return check{events: 1, calls: firstShare} }
@@ -113,15 +128,14 @@ func (c *check) begin(sent, now time.Time, served float64) {
 }
 
 // note counts an answer to a call that was sent then, and reports whether what was in flight beside the first throttled
-// call shows that the search does not help.
-func (c *check) note(n float64, throttled bool, sent, now time.Time) (pointless bool) {
+// call shows that the search does not help. current: it was sent since the last event.
+func (c *check) note(n float64, throttled, current bool, sent, now time.Time) (pointless bool) {
 	early := !sent.After(c.began)
 	if c.evidence <= 0 && !early {
 		c.tally, c.since = tally{}, now
 	}
-	c.answered += n
-	if throttled {
-		c.throttled++
+	if c.add(n, throttled); !current {
+		c.stale.add(n, throttled)
 	}
 	switch {
 	case !early || sent.Before(c.first):
@@ -172,22 +186,26 @@ func (c *check) pointless(row int, held, accepted float64) bool {
 func (c *check) putAside(now time.Time) {
 	n := max(1, c.throttled)
 	c.share = min((n+2*math.Sqrt(n))/(n+c.answered), mostAtRandom)
-	c.before, c.rateBefore, c.until, c.excess = c.tally, 0, now.Add(asideTime), 0
+	c.before, c.tally, c.stale, c.rateBefore, c.until, c.excess = c.tally, tally{}, tally{}, 0, now.Add(asideTime), 0
 	if !c.since.IsZero() { // else the calls beside the first throttled one decided
-		c.rateBefore = c.answered / max(1e-3, now.Sub(c.since).Seconds())
+		c.rateBefore = c.before.answered / max(1e-3, now.Sub(c.since).Seconds())
 	}
 }
 
 // inVain reports whether the search has been put aside in vain: that has lasted so long, and calls were answered at that rate.
 func (c *check) inVain(lasted, srtt time.Duration, rate float64) bool {
-	throttled, answered := c.throttled-c.before.throttled, c.answered-c.before.answered
-	return c.rateBefore > 0 && lasted > vainTrips*srtt && throttled >= vainThrottled && rate <= vainGain*c.rateBefore &&
-		throttled*c.before.answered > vainOdds*c.before.throttled*answered
+	if c.rateBefore == 0 {
+		return c.stale.moreOften(tally{c.throttled - c.stale.throttled, c.answered - c.stale.answered})
+	}
+	return lasted > vainTrips*srtt && rate <= vainGain*c.rateBefore && c.moreOften(c.before)
 }
 
-// comeBack ends the time aside. Each time that it was wrong makes it harder to be so again.
+// comeBack ends the time aside. Each time that it was wrong makes it harder to be so again, but for a search that was put
+// aside at once: nothing has been tried yet.
 func (c *check) comeBack() {
-	c.wrong++
+	if c.rateBefore > 0 {
+		c.wrong++
+	}
 	c.evidence = -surer * c.wrong
 }
 
@@ -214,6 +232,10 @@ func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After
 
 // goOnSearching goes on with the search where it was put aside, from when the gate opens.
 func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
+	if f.check.rateBefore == 0 { // what was held is where the ramp began
+		f.w = max(leastRate, f.acceptedRate(now))
+		f.top = f.w
+	}
 	f.check.comeBack()
 	f.throttled, f.usual, f.row, f.next = 1, 1, 0, until
 	f.begin(now, until, srtt)

@@ -54,6 +54,18 @@ func TestSearchPutAsideInVain(t *testing.T) {
 	}
 }
 
+// A limit that is exceeded by a sixth throttles few of the calls in flight beside the first one, as if they were throttled at
+// random. But it throttles none before.
+func TestSearchPutAsideAtOnce(t *testing.T) {
+	c := finderCell{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 1000, Per: time.Second, Burst: 10}, trip: wildTrip, retryAfter: 1}
+	r := overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+		s := c.sim(seed)
+		s.run(t, 40*time.Second, simWorkers, s.client(0))
+		return s.result(10*time.Second, 40*time.Second)
+	})
+	r.want(t, 0.65, 0.01)
+}
+
 // A search that is put aside says nothing of an outage: one call at a time tries whether the upstream is back.
 func TestOutageWhileASearchIsAside(t *testing.T) {
 	const from, d = 2 * time.Minute, time.Minute
