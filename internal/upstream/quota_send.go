@@ -59,6 +59,8 @@ func (q *quota) refill(need float64, now time.Time) time.Time {
 	case q.rolling && q.window > 0:
 		lack := need - q.remaining(now)
 		return now.Add(max(time.Millisecond, time.Duration(lack/q.size*float64(q.window))))
+	case q.rolling: // a call is out whose answer will say
+		return now.Add(askAgain)
 	case !q.until.IsZero():
 		return q.until
 	}
