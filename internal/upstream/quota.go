@@ -27,8 +27,10 @@ const (
 	// A window is not shorter than minWindow, which is worth a timer.
 	minWindow = 10 * time.Millisecond
 	// A rolling quota that seems empty is asked by one call after askAgain, if its window is not known after twice as
-	// long, and so on: units are found after twice the time that they took to come back (TestClockADayAhead).
+	// long, and so on: units are found after twice the time that they took to come back (TestClockAhead).
 	askAgain = 200 * time.Millisecond
+	// Beyond farReset a reset without a window is believed only as long as units do not come back before it.
+	farReset = time.Hour
 	// A quota that is not repeated is kept for two windows, and for leastKept; one that only throttled answers advertise
 	// also for dearness times as long as a throttled answer wants to be left alone: one more is tried then, and may be
 	// throttled. That one is gone when goneAt times as many as it allows are.
@@ -81,6 +83,7 @@ type quota struct {
 	longer  time.Time     // until when it is not taken for a second
 	spread  time.Duration // of the round trips, as far as it matters
 	rolling bool          // units come back one by one, not all at the reset
+	wrong   bool          // resets are of a clock that is wrong
 	moves   bool          // the advertised end moves on: perhaps it is rolling, which an answer will show
 	pause   time.Duration // rolling: after which one call asks whether there are any
 
@@ -230,6 +233,17 @@ func (q *quota) begin(began, until time.Time, left float64, now time.Time) {
 	if q.exact() {
 		q.beginExact(left, began, now)
 	}
+}
+
+// far reports whether the reset is so far away that the upstream's clock may be wrong. Then no call waits longer than the window
+// has lasted so far, to see whether it has ended already.
+func (q *quota) far(now time.Time) bool {
+	return q.Window <= 0 && q.Rate <= 0 && q.until.Sub(now) > farReset
+}
+
+// believes reports whether a reset without a window may be right.
+func (q *quota) believes(reset time.Duration) bool {
+	return reset < limit.MaxBelief && (reset <= farReset || !q.wrong)
 }
 
 // sure reports whether the length of the window is advertised, or taken for a second: no reset was longer than two,

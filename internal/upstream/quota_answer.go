@@ -30,7 +30,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	left := q.leftBy(&t, first)
 	var until time.Time
 	switch {
-	case t.Reset >= limit.MaxBelief && t.Window <= 0 && t.Rate <= 0:
+	case !q.believes(t.Reset) && t.Window <= 0 && t.Rate <= 0:
 		q.rolling = true // a month, or the upstream's clock is wrong: units are back when an answer says so
 	case t.Reset >= 0:
 		until = now.Add(max(minWindow, min(t.Reset, limit.MaxBelief)))
@@ -71,7 +71,7 @@ func (q *quota) measure(t *hint.Quota, first bool, now time.Time) {
 	case t.Rate > 0 && t.Limit > 0:
 		q.window = max(minWindow, time.Duration(min(float64(t.Limit)/t.Rate*1e9, float64(limit.MaxBelief))))
 		q.rolling = true
-	case t.Reset < limit.MaxBelief:
+	case q.believes(t.Reset):
 		q.longest = max(q.longest, t.Reset)
 		if q.window = max(q.longest, minWindow); q.sure(now) {
 			q.window = min(q.window, time.Second)
@@ -144,7 +144,9 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 		return
 	// The window has turned at its reset, and little remains: it did not return to the limit.
 	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early:
-		q.rolling = true
+		if q.rolling = true; q.far(now) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt)) {
+			q.wrong, q.window, q.longest, q.until = true, 0, 0, time.Time{}
+		}
 	case more && !q.fresh: // the window has ended before we thought
 		q.begin(sent, until, left, now)
 		return

@@ -122,7 +122,9 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 		r = q.rate(q.remaining(at)+q.meter.Hold(), q.until.Sub(at).Seconds(), at)
 	}
 	if spaced && !math.IsInf(r, 1) {
-		q.step = seconds(u / r)
+		if q.step = seconds(u / r); q.far(at) {
+			q.step = min(q.step, max(askAgain, at.Sub(q.began)))
+		}
 		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)
 	}
 	q.units += q.ours(n)

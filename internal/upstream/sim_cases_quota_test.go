@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -121,19 +122,43 @@ func TestEdgePage(t *testing.T) {
 	})
 }
 
-// A server whose clock is a day ahead advertises resets that are a day late.
-func TestClockADayAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSim(advertisedTrip, 1, throttletest.Limit{Kind: throttletest.Fixed, N: 100, Per: 10 * time.Second})
-		s.Advertise.Dialect, s.NoDate, s.Skew = throttletest.XEpoch, true, 24*time.Hour
-		s.run(t, 5*time.Minute, simWorkers, s.client(0))
-		for from := time.Duration(0); from < 5*time.Minute; from += 20 * time.Second {
-			if n := s.Ledger().Between(from, from+20*time.Second).Tally(); n.Admitted == 0 {
-				t.Errorf("nothing served from %v on", from)
-			}
+// A server whose clock is hours or a day ahead advertises resets that are as late.
+func TestClockAhead(t *testing.T) {
+	for _, ahead := range []time.Duration{2 * time.Hour, 13 * time.Hour, 24 * time.Hour} {
+		for _, k := range []throttletest.Kind{throttletest.Fixed, throttletest.FixedFirst, throttletest.Sliding} {
+			t.Run(fmt.Sprintf("%v/%s", ahead, k), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newSim(advertisedTrip, 1, throttletest.Limit{Kind: k, N: 100, Per: 10 * time.Second})
+					s.Advertise.Dialect, s.NoDate, s.Skew = throttletest.XEpoch, true, ahead
+					s.run(t, 5*time.Minute, simWorkers, s.client(0))
+					for from := time.Duration(0); from < 5*time.Minute; from += 20 * time.Second {
+						if n := s.Ledger().Between(from, from+20*time.Second).Tally(); n.Admitted == 0 {
+							t.Errorf("nothing served from %v on", from)
+						}
+					}
+					s.result(0, 5*time.Minute).want(t, 0.7, 0.05)
+				})
+			})
 		}
-		t.Log(s.result(0, 5*time.Minute))
-	})
+	}
+}
+
+// A reset that is hours away may well be right. Then the quota lasts until it, and nothing is throttled.
+func TestResetHoursAway(t *testing.T) {
+	for _, k := range []throttletest.Kind{throttletest.Fixed, throttletest.Bucket} {
+		t.Run(string(k), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const d = 20 * time.Hour
+				s := newSim(advertisedTrip, 1, throttletest.Limit{Kind: k, N: 2000, Per: d, Burst: 2000})
+				s.Advertise.Dialect, s.NoDate = throttletest.XEpoch, true
+				s.run(t, d, simWorkers, s.client(0))
+				s.result(0, d).want(t, 0.98, 0.01)
+				if late := s.Ledger().Between(d/2, d).Tally().Admitted; late < 200 {
+					t.Errorf("%d calls in the second half", late)
+				}
+			})
+		})
+	}
 }
 
 // What is advertised now and then, or by throttled answers alone, holds as well. In the second case it lapses after
