@@ -277,6 +277,19 @@ func TestResumeAfterADay(t *testing.T) {
 	})
 }
 
+// A rate that was found is not raised by calls that do not use it: what comes after a quiet time meets the rate of before.
+func TestUnusedRateIsNotRaised(t *testing.T) {
+	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+		const found, quiet, back = time.Minute, 4 * time.Minute, 10 * time.Second
+		s := newSim(caseTrip, seed, throttletest.Limit{N: 100, Burst: 10})
+		c := s.client(0)
+		s.run(t, found, simWorkers, c)
+		s.arrive(t, c, 40, quiet)
+		s.run(t, back, simWorkers, c)
+		return s.result(found+quiet, found+quiet+back)
+	}).want(t, 0.8, 0.02)
+}
+
 // A limit by concurrency is held as a rate.
 func TestLimitByConcurrency(t *testing.T) {
 	race.Long(t)
