@@ -116,7 +116,8 @@ type finder struct {
 	accepted  bool // something was, since the last cut
 	reported  bool // observers know of a rate
 
-	check check // whether all this helps
+	overrules bool  // throttled answers that a quota explains count too
+	check     check // whether all this helps
 }
 
 // newFinder ramps up from w when the gate opens, or holds it.
