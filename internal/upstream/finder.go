@@ -189,7 +189,7 @@ func (f *finder) resume(now time.Time) {
 // accept notes that a call of n units, sent then, has been served.
 func (f *finder) accept(n float64, sent, now time.Time, current bool) {
 	if f.check.note(n, false, current, sent, now) && f.phase != aside {
-		f.putAside(now, limit.Latest(now, f.since))
+		f.putAside(now, limit.Latest(now, f.since), f.phase == ramping)
 	}
 	switch {
 	case f.phase == aside:
@@ -225,7 +225,7 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 		}
 		return false
 	case cut && f.phase == holding && f.check.pointless(f.row, f.w, f.acceptedRate(now)):
-		f.putAside(now, until)
+		f.putAside(now, until, false)
 		return false
 	case cut:
 		f.cut(f.rate(sent), now, advertised)

@@ -42,7 +42,7 @@ const (
 	// A search was put aside in vain if, after vainTrips round trips and vainThrottled throttled answers, at most vainGain
 	// times as much is served as before and the odds to be throttled are more than vainOdds times as high. Without it
 	// 447 of 4,000 random upstreams are outside the bounds instead of 436. If it was put aside at once, there is no
-	// before: then those odds are of what was in flight when another call was throttled, beside all other calls.
+	// before: then those are the odds of what was in flight when another call was throttled, and of all other calls.
 	vainTrips, vainThrottled = 5, 5
 	vainGain, vainOdds       = 1.5, 2.0
 
@@ -90,14 +90,15 @@ type check struct {
 
 	// While the search is aside.
 	before     tally     // until then
-	rateBefore float64   // at which calls were answered until then, in units a second; 0: it was put aside at once
-	stale      tally     // in flight when another call was throttled
+	atOnce     bool      // by the calls beside the first throttled one alone, before any rate was held
+	rateBefore float64   // at which calls were answered until then, in units a second; 0: not known
+	stale      tally     // of an older epoch: in flight when another call was throttled, mostly
 	share      float64   // of answers that are throttled at random, at most
 	excess     float64   // ln of how much likelier it is that they have become more frequent
 	until      time.Time // when it is over
 }
 
-// A tally counts answers.
+// A tally counts throttled answers, and the units of calls that were served.
 type tally struct{ throttled, answered float64 }
 
 // add counts an answer to a call of n units.
@@ -108,7 +109,7 @@ func (t *tally) add(n float64, throttled bool) {
 	}
 }
 
-// moreOften reports whether calls were clearly more often throttled than those of other.
+// moreOften reports whether the odds to be throttled are more than vainOdds times those of other.
 func (t tally) moreOften(other tally) bool {
 	return t.throttled >= vainThrottled && t.throttled*other.answered > vainOdds*other.throttled*t.answered
 }
@@ -183,27 +184,27 @@ func (c *check) pointless(row int, held, accepted float64) bool {
 
 // putAside begins the time aside. What was throttled so far may be few answers, so a share that is two deviations
 // above it counts.
-func (c *check) putAside(now time.Time) {
+func (c *check) putAside(now time.Time, atOnce bool) {
 	n := max(1, c.throttled)
 	c.share = min((n+2*math.Sqrt(n))/(n+c.answered), mostAtRandom)
-	c.before, c.tally, c.stale, c.rateBefore, c.until, c.excess = c.tally, tally{}, tally{}, 0, now.Add(asideTime), 0
-	if !c.since.IsZero() { // else the calls beside the first throttled one decided
+	c.before, c.tally, c.stale, c.rateBefore, c.until, c.excess, c.atOnce = c.tally, tally{}, tally{}, 0, now.Add(asideTime), 0, atOnce
+	if !c.since.IsZero() {
 		c.rateBefore = c.before.answered / max(1e-3, now.Sub(c.since).Seconds())
 	}
 }
 
 // inVain reports whether the search has been put aside in vain: that has lasted so long, and calls were answered at that rate.
 func (c *check) inVain(lasted, srtt time.Duration, rate float64) bool {
-	if c.rateBefore == 0 {
+	if c.atOnce {
 		return c.stale.moreOften(tally{c.throttled - c.stale.throttled, c.answered - c.stale.answered})
 	}
-	return lasted > vainTrips*srtt && rate <= vainGain*c.rateBefore && c.moreOften(c.before)
+	return c.rateBefore > 0 && lasted > vainTrips*srtt && rate <= vainGain*c.rateBefore && c.moreOften(c.before)
 }
 
 // comeBack ends the time aside. Each time that it was wrong makes it harder to be so again, but for a search that was put
 // aside at once: nothing has been tried yet.
 func (c *check) comeBack() {
-	if c.rateBefore > 0 {
+	if !c.atOnce {
 		c.wrong++
 	}
 	c.evidence = -surer * c.wrong
@@ -222,8 +223,8 @@ func (c *check) worse(n float64, throttled bool) bool {
 }
 
 // putAside ends the search until it turns out to be needed, from when the gate opens.
-func (f *finder) putAside(now, until time.Time) {
-	f.check.putAside(now)
+func (f *finder) putAside(now, until time.Time, atOnce bool) {
+	f.check.putAside(now, atOnce)
 	f.phase, f.since, f.next, f.step, f.units, f.lastCut, f.idle = aside, until, until, 0, 0, now, 0
 }
 
@@ -232,8 +233,8 @@ func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After
 
 // goOnSearching goes on with the search where it was put aside, from when the gate opens.
 func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
-	if f.check.rateBefore == 0 { // what was held is where the ramp began
-		f.w = max(leastRate, f.acceptedRate(now))
+	if f.check.atOnce { // no rate has been held yet
+		f.w = max(f.w, f.acceptedRate(now))
 		f.top = f.w
 	}
 	f.check.comeBack()

@@ -83,7 +83,7 @@ type quota struct {
 	longer  time.Time     // until when it is not taken for a second
 	spread  time.Duration // of the round trips, as far as it matters
 	rolling bool          // units come back one by one, not all at the reset
-	wrong   bool          // resets are of a clock that is wrong
+	wrong   bool          // resets are of a clock that is wrong, as far as is known
 	moves   bool          // the advertised end moves on: perhaps it is rolling, which an answer will show
 	pause   time.Duration // rolling: after which one call asks whether there are any
 
@@ -235,15 +235,14 @@ func (q *quota) begin(began, until time.Time, left float64, now time.Time) {
 	}
 }
 
-// far reports whether the reset is so far away that the upstream's clock may be wrong. Then no call waits longer than the window
-// has lasted so far, to see whether it has ended already.
+// far reports whether the reset of a window without a length is so far away that the upstream's clock may be wrong.
 func (q *quota) far(now time.Time) bool {
-	return q.Window <= 0 && q.Rate <= 0 && q.until.Sub(now) > farReset
+	return q.Window <= 0 && q.Rate <= 0 && !q.exact() && q.until.Sub(now) > farReset
 }
 
 // believes reports whether a reset without a window may be right.
 func (q *quota) believes(reset time.Duration) bool {
-	return reset < limit.MaxBelief && (reset <= farReset || !q.wrong)
+	return reset < limit.MaxBelief && !q.wrong
 }
 
 // sure reports whether the length of the window is advertised, or taken for a second: no reset was longer than two,

@@ -20,6 +20,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	q.meet(&t, a)
 	q.refusals = a.Outcome == Throttled && (first || q.refusals)
 	q.turn(now)
+	q.wrong = q.wrong && (t.Reset < 0 || t.Reset > farReset)
 	q.measure(&t, first, now)
 	if served := before - float64(a.InFlight); first && q.since.IsZero() {
 		q.single = served >= outvoted && !q.refusals
@@ -51,7 +52,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	switch {
 	case left >= 1 || q.pause == 0:
 		q.pause = askAgain
-	case q.units == 0 && q.window == 0:
+	case q.units <= 1 && q.window == 0: // one call may take long
 		q.pause = min(2*q.pause, limit.MaxBelief)
 	}
 }
@@ -144,7 +145,7 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 		return
 	// The window has turned at its reset, and little remains: it did not return to the limit.
 	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early:
-		if q.rolling = true; q.far(now) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt)) {
+		if q.rolling = true; q.far(now) && until.After(q.until.Add(resetGrain)) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt)) {
 			q.wrong, q.window, q.longest, q.until = true, 0, 0, time.Time{}
 		}
 	case more && !q.fresh: // the window has ended before we thought

@@ -66,6 +66,20 @@ func TestSearchPutAsideAtOnce(t *testing.T) {
 	r.want(t, 0.65, 0.01)
 }
 
+// The same after a quiet time, which says nothing of the rate.
+func TestSearchPutAsideAtOnceBeforeAQuietTime(t *testing.T) {
+	const load, quiet, d = 1500 * time.Millisecond, 9 * time.Minute, 10 * time.Minute
+	c := finderCell{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 1000, Per: time.Second, Burst: 10}, trip: wildTrip, retryAfter: 1}
+	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+		s := c.sim(seed)
+		cl := s.client(0)
+		s.run(t, load, simWorkers, cl)
+		time.Sleep(quiet)
+		s.run(t, d-quiet-load, simWorkers, cl)
+		return s.result(d-30*time.Second, d)
+	}).want(t, 0.65, 0.01)
+}
+
 // A search that is put aside says nothing of an outage: one call at a time tries whether the upstream is back.
 func TestOutageWhileASearchIsAside(t *testing.T) {
 	const from, d = 2 * time.Minute, time.Minute

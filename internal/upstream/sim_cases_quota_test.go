@@ -161,6 +161,54 @@ func TestResetHoursAway(t *testing.T) {
 	}
 }
 
+// Units that come back once, well before a reset that is hours away, do not show that the reset is wrong.
+func TestUnitsBackBeforeAResetHoursAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const per = 4 * time.Hour
+		s := newSim(advertisedTrip, 1, throttletest.Limit{Kind: throttletest.Fixed, N: 1000, Per: per})
+		s.Advertise.Dialect, s.NoDate = throttletest.XEpoch, true
+		s.Advertise.Edit = func(st throttletest.State) throttletest.State {
+			if at := s.Elapsed(); 10*time.Minute < at && at < per {
+				st.Remaining += 5
+			}
+			return st
+		}
+		s.run(t, 4*per, 8, s.client(0))
+		for from := time.Duration(0); from < 4*per; from += per {
+			if n := s.Ledger().Between(from, from+per).Tally().Admitted; n < 950 {
+				t.Errorf("%d served from %v on", n, from)
+			}
+		}
+		if n := s.Ledger().Between(per/2, per).Tally().Admitted; n < 40 {
+			t.Errorf("%d served in the second half of the first window", n)
+		}
+	})
+}
+
+// A call that asks a quota whose window is not known, and has no answer for long, stops the others for a moment only.
+func TestSlowCallThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(advertisedTrip, 1, throttletest.Limit{Kind: throttletest.Fixed, N: 1, Per: 31 * 24 * time.Hour})
+		s.Advertise.Dialect = throttletest.XEpoch
+		var sent atomic.Int64
+		c := s.client(0).(*throttle.Transport)
+		base := c.Base
+		c.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+			if sent.Add(1) == firstCalls+1 {
+				time.Sleep(10 * time.Minute)
+			}
+			return base.RoundTrip(req)
+		})
+		s.run(t, 5*time.Minute, simWorkers, c)
+		if n := sent.Load(); n < firstCalls+4 || n > firstCalls+16 {
+			t.Errorf("%d sent in five minutes", n)
+		}
+	})
+}
+
+// firstCalls may be in flight to an upstream that has not answered yet.
+const firstCalls = 4
+
 // What is advertised now and then, or by throttled answers alone, holds as well. In the second case it lapses after
 // two windows, or ten seconds, and the calls in flight are throttled that tell of it again.
 func TestAdvertisedNowAndThen(t *testing.T) {
