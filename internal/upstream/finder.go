@@ -159,8 +159,9 @@ func (f *finder) rate(now time.Time) float64 {
 }
 
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
-// raised: if nobody asked for a while, the time since the last start does not count for the ramp or the probe. A ramp to
-// aside may end in it. Example: a probe is at 100/s, and calls come every 30 ms. Each could have come 20 ms sooner, so the probe stays there.
+// raised: four times the time in which nobody asked does not count for the ramp or the probe, but no more than the time since the
+// last start. So a timer that is a little late costs little. A ramp to aside may end in it. Example: a probe is at 100/s,
+// and calls come every 30 ms. Each could have come 20 ms sooner, so the probe stays there.
 func (f *finder) take(n int, at time.Time) {
 	r := f.rate(at)
 	if r == float64(rate.Inf) {
@@ -169,7 +170,7 @@ func (f *finder) take(n int, at time.Time) {
 	if idle := at.Sub(f.next) - limit.MaxLate; idle > 0 {
 		f.idle += idle.Seconds()
 		if f.phase != holding {
-			f.since = limit.Earliest(f.since.Add(idle+f.step), at)
+			f.since = limit.Earliest(f.since.Add(min(idle+f.step, 4*idle)), at)
 		}
 	}
 	if f.step = limit.UnitTime(n, rate.Limit(r)); f.phase == aside {
