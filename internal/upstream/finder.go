@@ -116,8 +116,7 @@ type finder struct {
 	accepted  bool // something was, since the last cut
 	reported  bool // observers know of a rate
 
-	overrules bool  // throttled answers that a quota explains count too
-	check     check // whether all this helps
+	check check // whether all this helps
 }
 
 // newFinder ramps up from w when the gate opens, or holds it.
@@ -159,18 +158,16 @@ func (f *finder) rate(now time.Time) float64 {
 }
 
 // take counts a start of n units, and moves the next one by their time at the rate. A rate that nobody uses is not
-// raised: four times the time in which nobody asked does not count for the ramp or the probe, but no more than the time since the
-// last start. So a timer that is a little late costs little. A ramp to aside may end in it. Example: a probe is at 100/s,
-// and calls come every 30 ms. Each could have come 20 ms sooner, so the probe stays there.
+// raised: the time in which nobody asked does not count for the ramp or the probe. A ramp to aside may end in it.
 func (f *finder) take(n int, at time.Time) {
 	r := f.rate(at)
 	if r == float64(rate.Inf) {
 		return
 	}
-	if idle := at.Sub(f.next) - limit.MaxLate; idle > 0 {
+	if idle := at.Sub(f.next); idle > limit.MaxLate {
 		f.idle += idle.Seconds()
 		if f.phase != holding {
-			f.since = limit.Earliest(f.since.Add(min(idle+f.step, 4*idle)), at)
+			f.since = limit.Earliest(f.since.Add(idle), at)
 		}
 	}
 	if f.step = limit.UnitTime(n, rate.Limit(r)); f.phase == aside {

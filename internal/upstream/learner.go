@@ -264,7 +264,7 @@ func (l *learner) resume(now time.Time) {
 }
 
 // explains reports whether a quota of that scope explains a throttled answer: nothing is left of it, or it is
-// closed. Then no search is needed, unless it is so often (quotaShare); the quota is known and only what others took of it was not. One that only throttled
+// closed. Then no search is needed; the quota is known and only what others took of it was not. One that only throttled
 // answers advertise explains none: each of them would explain itself.
 func (l *learner) explains(id uint8, now time.Time) bool {
 	a := l.scope(id)

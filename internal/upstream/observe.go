@@ -64,7 +64,7 @@ type Observation struct {
 
 // Observe takes in what an attempt has shown, in this order: the quotas that its answer advertises, the
 // closing of the gate, the finder. The order matters for a throttled answer: one that an advertised
-// quota explains closes that quota and not the gate, and does not start a search unless there are many of them.
+// quota explains closes that quota and not the gate, and does not start a search.
 //
 // Example: 429 with "x-ratelimit-remaining: 0" and a reset in 8 s. The quota has nothing left until then, which
 // explains the answer; the gate stays open for routes of other scopes. The same 429 without these fields closes

@@ -15,11 +15,6 @@ const (
 	watchEvents = 8
 	watchShare  = 0.03
 
-	// If quotas explain them, because nothing remained, quotaShare of the answers must be throttled: others may draw on the
-	// quota. With it 1.7 % are throttled instead of 65 where 5 a second are advertised and one is accepted
-	// (TestQuotaAboveTheLimit).
-	quotaShare = 0.2
-
 	// If more was accepted before the first throttled answer than a bucket's burst is likely to be, it is taken for a
 	// window, as long as the time it took and the advertised pause: 100 calls in 0.2 s and a pause of 0.8 s make 100 a
 	// second. keepWindow of that are held, if it is leastWindow units a second or more (TestFinderShortRuns).
@@ -36,31 +31,28 @@ type watch struct {
 	began             time.Time
 	events            int     // throttled answers of distinct epochs
 	throttled, served float64 // answers; those served before it began
-	explained         float64 // throttled ones that a quota explains
 }
 
 // seek shows the finder, if there is one or has to be from now on, what an attempt has shown, and returns
 // the rate if that is new. wait is what the upstream asked for. current: the attempt was sent in the epoch that
 // was current before its own answer, so it can be a new event and cut the rate.
 //
-// An answer that says that the upstream is in trouble says nothing of a rate. Nor does one that a quota explains, but many of
-// them say that the quota is not the true one.
+// An answer that says that the upstream is in trouble, and one that a quota explains, says nothing of a rate.
 func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, now time.Time) (news []Known) {
 	throttled := a.Outcome == Throttled
-	if !throttled && a.Outcome != Success || a.inTrouble() {
+	switch {
+	case !throttled && a.Outcome != Success, a.inTrouble(),
+		throttled && s.learned != nil && s.learned.explains(scope, now):
 		return nil
 	}
 	f := s.found(now)
 	had := f != nil && !f.over(now)
-	explained := throttled && s.learned != nil && s.learned.explains(scope, now)
 	switch {
-	case explained && (had && !f.overrules || !s.limited(scope, now)):
-		return nil
 	case had || !throttled:
 	case !s.limited(scope, now):
 		s.watch = nil // it was beside a limit that does not hold here
 		f = s.search(a, wait, now)
-	case s.limitTooHigh(a, current, explained, now):
+	case s.limitTooHigh(a, current, now):
 		f = s.search(a, wait, now)
 	}
 	switch {
@@ -93,7 +85,7 @@ func (s *State) limited(scope uint8, now time.Time) bool {
 
 // limitTooHigh notes a throttled answer beside a known limit and reports whether it is time to search for a lower
 // one. An upstream that has served nothing is no slower one.
-func (s *State) limitTooHigh(a *Answer, current, explained bool, now time.Time) bool {
+func (s *State) limitTooHigh(a *Answer, current bool, now time.Time) bool {
 	if s.watch == nil {
 		s.watch = &watch{began: now, served: s.servedCount(a)}
 	}
@@ -102,14 +94,11 @@ func (s *State) limitTooHigh(a *Answer, current, explained bool, now time.Time) 
 	if current {
 		w.events++
 	}
-	if explained {
-		w.explained++
-	}
 	if w.events < watchEvents {
 		return false
 	}
 	served := s.servedCount(a) - w.served
-	if all := w.throttled + served; served > 0 && (w.throttled-w.explained >= watchShare*all || w.throttled >= quotaShare*all) {
+	if served > 0 && w.throttled >= watchShare*(w.throttled+served) {
 		return true
 	}
 	s.watch = nil
@@ -127,10 +116,9 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 	switch old, w := l.finder, s.watch; {
 	case old != nil:
 		l.finder = newFinder(holding, old.units/now.Sub(old.lastCut).Seconds(), now, until)
-		l.finder.check, l.finder.overrules = old.check.again(), old.overrules
+		l.finder.check = old.check.again()
 	case w != nil:
 		l.finder = newFinder(holding, (s.servedCount(a)-w.served)/max(1e-3, now.Sub(w.began).Seconds()), now, until)
-		l.finder.overrules = 2*w.explained > w.throttled
 	default:
 		l.finder = newFinder(ramping, max(rampStart, s.servedRate(a, now)), now, until)
 		l.finder.burst = s.servedCount(a)

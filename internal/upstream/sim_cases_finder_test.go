@@ -287,7 +287,7 @@ func TestUnusedRateIsNotRaised(t *testing.T) {
 		s.arrive(t, c, 40, quiet)
 		s.run(t, back, simWorkers, c)
 		return s.result(found+quiet, found+quiet+back)
-	}).want(t, 0.8, 0.02)
+	}).want(t, 0.8, 0.05) // 0.15 if starts that are less than 5 ms late count for used
 }
 
 // A limit by concurrency is held as a rate.

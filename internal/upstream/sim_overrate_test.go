@@ -248,17 +248,3 @@ func TestAdvertisedOnlyWhenThrottled(t *testing.T) {
 		})
 	}
 }
-
-// A quota that is advertised higher than the limit explains each throttled answer, because nothing remains of it. Where they
-// go on all the same, the limit is searched for.
-func TestQuotaAboveTheLimit(t *testing.T) {
-	for _, k := range []throttletest.Kind{throttletest.FixedFirst, throttletest.Sliding, throttletest.Bucket} {
-		t.Run(string(k), func(t *testing.T) {
-			u := randomUpstream{kind: string(k), workers: 20, calls: 5000, until: 20 * time.Minute, way: throttletest.Span{Min: 25 * time.Millisecond},
-				limit: throttletest.Limit{Kind: k, N: 2, Per: time.Second, Burst: 2}, advert: "scaled", dialect: "draft-06", scale: 4.5}
-			if share, throttled := meanOfRuns(t, 4, u); share < 0.85 || throttled > 0.05 {
-				t.Error("want at least 85 % and at most 5 %")
-			}
-		})
-	}
-}
