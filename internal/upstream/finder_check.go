@@ -92,7 +92,7 @@ type check struct {
 	before     tally     // until then
 	atOnce     bool      // by the calls beside the first throttled one alone, before any rate was held
 	rateBefore float64   // at which calls were answered until then, in units a second; 0: not known
-	stale      tally     // of an older epoch: in flight when another call was throttled, mostly
+	stale      tally     // those of an older epoch, mostly in flight when another call was throttled
 	share      float64   // of answers that are throttled at random, at most
 	excess     float64   // ln of how much likelier it is that they have become more frequent
 	until      time.Time // when it is over

@@ -59,7 +59,7 @@ func (q *quota) refill(need float64, now time.Time) time.Time {
 	case q.rolling && q.window > 0:
 		lack := need - q.remaining(now)
 		return now.Add(max(time.Millisecond, time.Duration(lack/q.size*float64(q.window))))
-	case q.rolling: // a call is out whose answer should say
+	case q.rolling: // a call may be out whose answer will say
 		return q.starts[len(q.starts)-1].at.Add(max(q.pause, time.Second))
 	case !q.until.IsZero():
 		return q.until
@@ -122,7 +122,8 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 		r = q.rate(q.remaining(at)+q.meter.Hold(), q.until.Sub(at).Seconds(), at)
 	}
 	if spaced && !math.IsInf(r, 1) {
-		if q.step = seconds(u / r); q.far(at) && q.base > q.size/2 { // has the window ended already? No more of what was left for late calls
+		q.step = seconds(u / r)
+		if q.far(at) && q.base > q.size/2 { // it may have ended already; what others have left for late calls is not used to see it
 			q.step = min(q.step, max(askAgain, at.Sub(q.began)))
 		}
 		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)
