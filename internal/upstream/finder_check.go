@@ -187,7 +187,8 @@ func (c *check) pointless(row int, held, accepted float64) bool {
 func (c *check) putAside(now time.Time, atOnce bool) {
 	n := max(1, c.throttled)
 	c.share = min((n+2*math.Sqrt(n))/(n+c.answered), mostAtRandom)
-	c.before, c.tally, c.stale, c.rateBefore, c.until, c.excess, c.atOnce = c.tally, tally{}, tally{}, 0, now.Add(asideTime), 0, atOnce
+	c.before, c.tally, c.stale = c.tally, tally{}, tally{}
+	c.atOnce, c.rateBefore, c.until, c.excess = atOnce, 0, now.Add(asideTime), 0
 	if !c.since.IsZero() {
 		c.rateBefore = c.before.answered / max(1e-3, now.Sub(c.since).Seconds())
 	}

@@ -29,7 +29,8 @@ const (
 	// A rolling quota that seems empty is asked by one call after askAgain, if its window is not known after twice as
 	// long, and so on: units are found after twice the time that they took to come back (TestClockAhead).
 	askAgain = 200 * time.Millisecond
-	// Beyond farReset a reset without a window is believed only as long as units do not come back before it.
+	// Beyond farReset a reset without a window is believed only as long as units do not come back before it, and a call
+	// tries now and then whether they have (TestClockAhead).
 	farReset = time.Hour
 	// A quota that is not repeated is kept for two windows, and for leastKept; one that only throttled answers advertise
 	// also for dearness times as long as a throttled answer wants to be left alone: one more is tried then, and may be

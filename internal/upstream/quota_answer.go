@@ -145,7 +145,9 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 		return
 	// The window has turned at its reset, and little remains: it did not return to the limit.
 	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early:
-		if q.rolling = true; q.far(now) && until.After(q.until.Add(resetGrain)) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt)) {
+		q.rolling = true
+		// More came back than so long a window gives in that time, and its end has moved: it was a shorter one.
+		if q.far(now) && until.After(q.until.Add(resetGrain)) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt)) {
 			q.wrong, q.window, q.longest, q.until = true, 0, 0, time.Time{}
 		}
 	case more && !q.fresh: // the window has ended before we thought

@@ -123,7 +123,7 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 	}
 	if spaced && !math.IsInf(r, 1) {
 		q.step = seconds(u / r)
-		if q.far(at) && q.base > q.size/2 { // it may have ended already; what others have left for late calls is not used to see it
+		if q.far(at) && q.base > q.size/2 { // perhaps it has ended; what was left for late calls is not used to see that
 			q.step = min(q.step, max(askAgain, at.Sub(q.began)))
 		}
 		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)

@@ -54,28 +54,30 @@ func TestSearchPutAsideInVain(t *testing.T) {
 	}
 }
 
-// A limit that is exceeded by a sixth throttles few of the calls in flight beside the first one, as if they were throttled at
+// exceededByASixth is a limit that throttles few of the calls in flight beside the first one, as if they were throttled at
 // random. But it throttles none before.
+var exceededByASixth = finderCell{
+	limit: throttletest.Limit{Kind: throttletest.Bucket, N: 1000, Per: time.Second, Burst: 10}, trip: wildTrip, retryAfter: 1,
+}
+
+// A search that is put aside at once comes back if 429s come in bunches.
 func TestSearchPutAsideAtOnce(t *testing.T) {
-	c := finderCell{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 1000, Per: time.Second, Burst: 10}, trip: wildTrip, retryAfter: 1}
-	r := overSeeds(t, 4, func(t *testing.T, seed uint64) result {
-		s := c.sim(seed)
+	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+		s := exceededByASixth.sim(seed)
 		s.run(t, 40*time.Second, simWorkers, s.client(0))
 		return s.result(10*time.Second, 40*time.Second)
-	})
-	r.want(t, 0.65, 0.01)
+	}).want(t, 0.65, 0.01)
 }
 
 // The same after a quiet time, which says nothing of the rate.
 func TestSearchPutAsideAtOnceBeforeAQuietTime(t *testing.T) {
 	const load, quiet, d = 1500 * time.Millisecond, 9 * time.Minute, 10 * time.Minute
-	c := finderCell{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 1000, Per: time.Second, Burst: 10}, trip: wildTrip, retryAfter: 1}
 	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
-		s := c.sim(seed)
-		cl := s.client(0)
-		s.run(t, load, simWorkers, cl)
+		s := exceededByASixth.sim(seed)
+		c := s.client(0)
+		s.run(t, load, simWorkers, c)
 		time.Sleep(quiet)
-		s.run(t, d-quiet-load, simWorkers, cl)
+		s.run(t, d-quiet-load, simWorkers, c)
 		return s.result(d-30*time.Second, d)
 	}).want(t, 0.65, 0.01)
 }
