@@ -194,6 +194,22 @@ func TestASingleAnswerIsOutvoted(t *testing.T) {
 	}
 }
 
+// A quota that is advertised again soon after it lapsed is kept for twice as long each time, up to a minute. With another limit,
+// or after a minute, it is kept as the first time.
+func TestAQuotaThatComesBackIsKept(t *testing.T) {
+	s, now := newTold(), zero
+	for _, c := range []struct{ gap, kept, limit float64 }{
+		{0, 10, 3}, {15, 20, 3}, {25, 40, 3}, {30, 40, 3}, {45, 60, 3}, {59, 60, 3}, {62, 10, 3}, {15, 20, 3}, {25, 10, 4},
+	} {
+		now = now.Add(span(c.gap))
+		s.says(now, hint.Quota{Limit: int64(c.limit), Remaining: 2, Reset: span(5), Window: span(5), Source: "Ratelimit"})
+		s.says(now.Add(time.Second))
+		if before, after := s.Learned(now.Add(span(c.kept-0.5))), s.Learned(now.Add(span(c.kept+0.5))); len(before) != 1 || len(after) != 0 {
+			t.Errorf("%v s after the last time: kept for another time than %v s: %+v, %+v", c.gap, c.kept, before, after)
+		}
+	}
+}
+
 // A page that allows much less than what was served between two of them is outvoted each time.
 func TestALieIsOutvotedAgain(t *testing.T) {
 	s, now := newTold(), zero

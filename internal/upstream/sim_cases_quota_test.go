@@ -229,6 +229,59 @@ func TestAdvertisedNowAndThen(t *testing.T) {
 	}
 }
 
+// rare are quotas that are advertised so rarely that they lapse.
+var rare = []struct {
+	limit  throttletest.Limit
+	advert throttletest.Advert
+	most   float64 // throttled; 10, 8 and 6 % if each is forgotten after ten seconds
+}{
+	{throttletest.Limit{Kind: throttletest.Fixed, N: 3, Per: 5 * time.Second}, throttletest.Advert{Dialect: throttletest.Draft08, Throttled: true}, 0.05},
+	{throttletest.Limit{Kind: throttletest.Bucket, N: 2, Burst: 2, Per: time.Second}, throttletest.Advert{Dialect: throttletest.Draft08, Every: 30}, 0.03},
+	{throttletest.Limit{Kind: throttletest.Sliding, N: 10, Per: 10 * time.Second}, throttletest.Advert{Dialect: throttletest.Draft06, Throttled: true}, 0.04},
+}
+
+// A quota that lapses and comes back the same is kept for longer.
+func TestRarelyAdvertised(t *testing.T) {
+	for i, c := range rare {
+		t.Run(fmt.Sprintf("%d/%s", i, c.limit.Kind), func(t *testing.T) {
+			overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+				s := newSim(advertisedTrip, seed, c.limit)
+				s.Advertise = c.advert
+				s.run(t, 15*time.Minute, 8, s.client(0))
+				return s.result(0, 15*time.Minute)
+			}).want(t, 0.9, c.most)
+		})
+	}
+}
+
+// However often it has come back: if it is not repeated any more it is gone after a minute, and some windows if only
+// throttled answers advertise it.
+func TestRareQuotaIsForgotten(t *testing.T) {
+	for i, c := range rare {
+		t.Run(fmt.Sprintf("%d/%s", i, c.limit.Kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lifted := atomic.Bool{}
+				s := newSim(advertisedTrip, 1, c.limit)
+				s.Advertise = c.advert
+				free := quick(func(*http.Request) []string { return nil })
+				client := s.client(0).(*throttle.Transport)
+				limited := client.Base
+				client.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+					if lifted.Load() {
+						return free.RoundTrip(req)
+					}
+					return limited.RoundTrip(req)
+				})
+				s.run(t, 15*time.Minute, 8, client)
+				lifted.Store(true)
+				if d := s.finish(t, client, 8, 160*60); d > 2*time.Minute+10*time.Second+8*c.limit.Per {
+					t.Errorf("160 calls a second for a minute took %v", d)
+				}
+			})
+		})
+	}
+}
+
 // Alone on 100 per 10 s, nothing is throttled in any window.
 func TestLastUnitOfAWindow(t *testing.T) {
 	for _, d := range []string{"draft-06", "draft-08"} {
