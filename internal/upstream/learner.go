@@ -263,10 +263,12 @@ func (l *learner) resume(now time.Time) {
 	}
 }
 
-// explains reports whether a quota of that scope explains a throttled answer: nothing is left of it, or it is
-// closed. Then no search is needed; the quota is known and only what others took of it was not. One that only throttled
-// answers advertise explains none: each of them would explain itself.
+// explains reports whether a quota of that scope explains a throttled answer that came now: the answer advertises that
+// nothing is left of it, or it is closed. Then no search is needed; the quota is known and only what others took of it was
+// not. One that only throttled answers advertise explains none: each of them would explain itself.
 func (l *learner) explains(id uint8, now time.Time) bool {
 	a := l.scope(id)
-	return a.closedUntil.After(now) || slices.ContainsFunc(a.quotas, func(q *quota) bool { return !q.refusals && (q.left < 1 || q.closedUntil.After(now)) })
+	return a.closedUntil.After(now) || slices.ContainsFunc(a.quotas, func(q *quota) bool {
+		return !q.refusals && (q.left < 1 && q.heard.Equal(now) || q.closedUntil.After(now))
+	})
 }

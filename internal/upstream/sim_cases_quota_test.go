@@ -282,6 +282,30 @@ func TestRareQuotaIsForgotten(t *testing.T) {
 	}
 }
 
+// Where four times as much is advertised as accepted, now and then, the 429s between are explained by no quota: a search begins.
+func TestTooMuchAdvertisedNowAndThen(t *testing.T) {
+	for _, c := range []struct {
+		limit throttletest.Limit
+		most  float64 // throttled; 24 and 28 % if a quota explains them that another answer has advertised
+	}{
+		{throttletest.Limit{Kind: throttletest.Bucket, N: 5, Burst: 2, Per: time.Second}, 0.03},
+		{throttletest.Limit{Kind: throttletest.Sliding, N: 10, Per: 10 * time.Second}, 0.09},
+	} {
+		t.Run(string(c.limit.Kind), func(t *testing.T) {
+			overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+				s := newSim(advertisedTrip, seed, c.limit)
+				s.Advertise.Dialect, s.Advertise.Every = throttletest.Draft08, 30
+				s.Advertise.Edit = func(st throttletest.State) throttletest.State {
+					st.Limit, st.Remaining = 4*st.Limit, 4*st.Remaining
+					return st
+				}
+				s.run(t, 15*time.Minute, 8, s.client(0))
+				return s.result(0, 15*time.Minute)
+			}).want(t, 0.85, c.most)
+		})
+	}
+}
+
 // Alone on 100 per 10 s, nothing is throttled in any window.
 func TestLastUnitOfAWindow(t *testing.T) {
 	for _, d := range []string{"draft-06", "draft-08"} {
