@@ -36,8 +36,8 @@ const (
 	// also for dearness times as long as a throttled answer wants to be left alone: one more is tried then, and may be
 	// throttled. That one is gone when goneAt times as many as it allows are.
 	leastKept, dearness, goneAt = 10 * time.Second, 16, 16
-	// One that lapsed and comes back as it was within longestKept is kept twice as long each time, up to longestKept. Of 3
-	// per 5 s that only throttled answers advertise 3.9 % of the requests of 8 workers are throttled, 10 % without it
+	// One that lapsed and comes back as it was is kept twice as long each time, up to longestKept (lapsesBy). Of 3 per 5 s
+	// that only throttled answers advertise 3.9 % of the requests of 8 workers are throttled, 10 % without it
 	// (TestRarelyAdvertised). With twice that time 2.8 %, but a limit that rises is used later.
 	longestKept, mostLapses = time.Minute, 4
 	// phases of an estimate by two counters are tried: so what others take is seen from 1/16 of the quota on.
@@ -137,16 +137,19 @@ func (q *quota) same(t *hint.Quota) bool {
 // keep is how long the quota holds without being repeated.
 func (q *quota) keep() time.Duration {
 	kept := max(2*q.window, q.longest, leastKept)
-	if q.refusals && !q.single {
+	if q.single {
+		return kept
+	}
+	if q.refusals {
 		kept = max(kept, dearness*q.dear)
 	}
 	return max(kept, min(kept<<q.lapses, longestKept))
 }
 
 // lapsesBy is lapses after an answer that advertises t: one more if the quota had lapsed and comes back as it was. It begins
-// anew with another limit, if it was outvoted, if only throttled answers advertise it and none did until it was gone, and if
-// answers come too rarely for it not to lapse. A quota whose window is not advertised does not count: kept for longer, what
-// is guessed of it does more harm.
+// anew with another limit, and if it was outvoted. If only throttled answers advertise it, it does if none came until it was
+// gone; else if it was not repeated for longestKept, because it would lapse in any case. A quota whose window is not advertised
+// does not count: kept for longer, what is guessed of it does more harm.
 //
 // Example: each 30th answer advertises 2 a second, so the quota lapses between two of them. It is kept for 10 s, then for
 // 20 s, and then it does not lapse any more.

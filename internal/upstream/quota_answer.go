@@ -12,9 +12,10 @@ import (
 // observe takes in what an answer has advertised. before is how many attempts have been sent so far: it counts
 // if the quota is advertised for the first time, because they may have been under it too.
 func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) {
-	first, lapses := q.heard.IsZero(), q.lapsesBy(&t, now)
+	first := q.heard.IsZero()
+	q.lapses = q.lapsesBy(&t, now)
 	if q.lapsed(now) { // it begins anew
-		*q = quota{unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
+		*q = quota{lapses: q.lapses, unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
 	q.meet(&t, a)
@@ -27,9 +28,6 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		q.unsaid = served - q.allows(a.Known)
 	}
 	q.single = q.single && first || q.unsaid > 2*q.size // much more was served than it allows
-	if q.lapses = lapses; q.single {
-		q.lapses = 0
-	}
 	q.unsaid, q.since, q.dear = 0, now, a.Hint.RetryAfter
 	left := q.leftBy(&t, first)
 	var until time.Time

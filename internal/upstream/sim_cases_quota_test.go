@@ -209,8 +209,8 @@ func TestSlowCallThatAsks(t *testing.T) {
 // firstCalls may be in flight to an upstream that has not answered yet.
 const firstCalls = 4
 
-// What is advertised now and then, or by throttled answers alone, holds as well. In the second case it lapses after
-// two windows, or ten seconds, and the calls in flight are throttled that tell of it again.
+// What is advertised now and then, or by throttled answers alone, holds as well. In the second case it lapses, at first
+// after two windows or ten seconds, and the calls in flight are throttled that tell of it again.
 func TestAdvertisedNowAndThen(t *testing.T) {
 	for name, advert := range map[string]throttletest.Advert{
 		"every 10th": {Dialect: throttletest.Draft08, Every: 10},
@@ -260,7 +260,7 @@ func TestRareQuotaIsForgotten(t *testing.T) {
 	for i, c := range rare {
 		t.Run(fmt.Sprintf("%d/%s", i, c.limit.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				lifted := atomic.Bool{}
+				var lifted atomic.Bool
 				s := newSim(advertisedTrip, 1, c.limit)
 				s.Advertise = c.advert
 				free := quick(func(*http.Request) []string { return nil })
