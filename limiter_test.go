@@ -1482,22 +1482,37 @@ func TestLimitsSetWhileThousandsWait(t *testing.T) {
 	}
 }
 
-// The zero LimiterVar limits nothing: first contact is as careful as without a limiter. Set once, it is what its key
-// was made with, so an idle key is dropped; set again, it is somebody's wish, and its key stays.
+// What limits nothing is no limit: first contact is as careful as without a limiter. One that may set a bound is left alone.
+func TestFirstContactWithoutALimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		limiter throttle.Limiter
+		want    int
+	}{
+		"none":            {nil, 4},
+		"zero LimiterVar": {new(throttle.LimiterVar), 4},
+		"infinite":        {throttle.NewBucket(rate.Inf, 0), 4},
+		"two infinite":    {throttle.All(throttle.NewBucket(rate.Inf, 0), throttle.NewLeaky(rate.Inf)), 4},
+		"one of two":      {throttle.All(throttle.NewBucket(rate.Inf, 0), throttle.NewBucket(1, 7)), 7},
+		"foreign":         {willing{}, 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(sec, always(200))
+			tr := &throttle.Transport{Base: up, Limiter: c.limiter}
+			for range 10 {
+				go status(tr, t.Context(), "http://x/")
+			}
+			synctest.Wait()
+			if n := len(up.times()); n != c.want {
+				t.Errorf("%s: %d calls in flight before the first answer, want %d", name, n, c.want)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// Set once, a LimiterVar is what its key was made with, so an idle key is dropped; set again, it is somebody's wish, and its
+// key stays.
 func TestLimiterVarAndKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var v throttle.LimiterVar
-		up := newUpstream(sec, always(200))
-		tr := &throttle.Transport{Base: up, Limiter: &v}
-		for range 10 {
-			go status(tr, t.Context(), "http://x/")
-		}
-		synctest.Wait()
-		if n := len(up.times()); n != 4 {
-			t.Errorf("%d calls in flight before the first answer, want 4", n)
-		}
-		time.Sleep(time.Hour)
-	})
 	synctest.Test(t, func(t *testing.T) {
 		vars := map[string]*throttle.LimiterVar{}
 		tr := &throttle.Transport{Base: answers(200), LimiterFor: func(key string) throttle.Limiter {

@@ -342,7 +342,7 @@ func TestVarInUseByMany(t *testing.T) {
 					v.Adjust(0)
 					stop()
 				case 4:
-					sets[k].Empty()
+					sets[k].Pace(now)
 				default:
 					if m, err := sets[k].TakeBy(now, now, 1); err == nil && !m.After(now) {
 						taken.Add(1)

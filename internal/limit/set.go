@@ -29,14 +29,6 @@ type Set struct {
 func (s *Set) Own() int     { return len(s.accounts) }
 func (s *Set) Foreign() int { return len(s.foreign) }
 
-// Empty reports whether nothing is to be paid.
-func (s *Set) Empty() bool {
-	if s.dyn != nil {
-		return len(s.foreign) == 0 && len(s.resolve().set.accounts) == len(s.dyn.vars)
-	}
-	return len(s.accounts)+len(s.foreign) == 0
-}
-
 // Join adds an account unless it is there already. It takes the account's lock.
 func (s *Set) Join(a Account) {
 	if v, ok := a.(*Var); ok && !slices.Contains(s.accounts, a) {

@@ -57,15 +57,15 @@ func (s *State) Init(limits *limit.Set) { s.limits = limits }
 // Limits are what Init got.
 func (s *State) Limits() *limit.Set { return s.limits }
 
-// FirstContact makes a new state careful with its first calls. Without a limit of ours four may go until the
-// first answer, see gate.firstContact. full: the table of keys is, so one call goes at once and those
+// FirstContact makes a new state careful with its first calls. Without a limit, or with an infinite one, four may go until
+// the first answer, see gate.firstContact. A foreign limiter is one, whatever it allows. full: the table of keys is, so one call goes at once and those
 // after it at the pace of the limit, as after a closing. Otherwise a flood of new keys would bring a burst for
 // each of them.
 func (s *State) FirstContact(full bool, now time.Time) {
 	switch {
 	case full:
 		s.gate.beginPaced(now, s.limits.Pace(now))
-	case s.limits.Empty():
+	case s.limits.Foreign() == 0 && s.limits.Pace(now) == rate.Inf:
 		s.gate.firstContact(now)
 	}
 }
