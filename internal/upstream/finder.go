@@ -13,9 +13,10 @@ import (
 // 32 workers before limits of 10, 100 and 1,000/s, with and without Retry-After.
 const (
 	// The ramp begins at rampStart units a second, or at what was served for longEnough before, and doubles every
-	// rampDouble: from 20 to 160 a second takes half a second (TestFinderShortRuns). In less than longEnough a burst
-	// would count for a rate. rampKeep of the rate that it shows is held first: with 0.95, which is all of it but for
-	// chance, 400 calls at 100/s take 1.8 times the ideal time, with 0.8 1.6 times.
+	// rampDouble: from 20 to 160 a second takes half a second (TestFinderShortRuns). It takes a round trip if that is
+	// longer, or it would have grown too far when its first 429 comes back (TestRampOfLongTrips). In less than longEnough
+	// a burst would count for a rate. rampKeep of the rate that it shows is held first: with 0.95, which is all of it but
+	// for chance, 400 calls at 100/s take 1.8 times the ideal time, with 0.8 1.6 times.
 	rampStart  = 20.0
 	rampDouble = 160 * time.Millisecond
 	longEnough = 2 * time.Second
@@ -92,12 +93,13 @@ const (
 //
 // The law is our own; simulation has chosen it and its constants.
 type finder struct {
-	phase findPhase
-	w     float64       // the rate that is held, units per second; where the ramp begins
-	since time.Time     // when the phase began, or the gate opened; later by the time that nobody used
-	hold  float64       // how long it lasts, in seconds
-	next  time.Time     // when the next call may start
-	step  time.Duration // by which next was moved last
+	phase  findPhase
+	w      float64       // the rate that is held, units per second; where the ramp begins
+	double time.Duration // in which a ramp doubles it
+	since  time.Time     // when the phase began, or the gate opened; later by the time that nobody used
+	hold   float64       // how long it lasts, in seconds
+	next   time.Time     // when the next call may start
+	step   time.Duration // by which next was moved last
 
 	// What earlier cuts have taught.
 	keep      float64 // share of a throttled rate to keep
@@ -122,7 +124,7 @@ type finder struct {
 // newFinder ramps up from w when the gate opens, or holds it.
 func newFinder(phase findPhase, w float64, now, until time.Time) *finder {
 	f := &finder{
-		phase: phase, w: max(w, leastRate), since: until, next: until, lastCut: now,
+		phase: phase, w: max(w, leastRate), double: rampDouble, since: until, next: until, lastCut: now,
 		keep: keepFirst, throttled: 1, usual: 1, check: newCheck(),
 	}
 	f.top, f.best, f.short = f.w, f.w, true
@@ -148,7 +150,7 @@ func (f *finder) rate(now time.Time) float64 {
 		}
 		fallthrough
 	case ramping:
-		return f.w * math.Exp2(min(40, t/float64(rampDouble)))
+		return f.w * math.Exp2(min(40, t/float64(f.double)))
 	case probing:
 		x := t / max(float64(probeTime), min(slowProbe, probeUnits/f.w)*1e9)
 		y := min(x, 1-1/steepest)
@@ -275,7 +277,7 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 	switch f.phase {
 	case ramping:
 		if advertised {
-			c := math.Sqrt(2 * f.burst * math.Ln2 / rampDouble.Seconds())
+			c := math.Sqrt(2 * f.burst * math.Ln2 / f.double.Seconds())
 			x := (math.Sqrt(c*c+4*rs) - c) / 2
 			acc = max(acc, x*x)
 		}

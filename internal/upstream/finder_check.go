@@ -227,6 +227,7 @@ func (c *check) worse(n float64, throttled bool) bool {
 func (f *finder) putAside(now, until time.Time, atOnce bool) {
 	f.check.putAside(now, atOnce)
 	f.phase, f.since, f.next, f.step, f.units, f.lastCut, f.idle = aside, until, until, 0, 0, now, 0
+	f.double = rampDouble
 }
 
 // over reports whether the finder was put aside, and that time is over.

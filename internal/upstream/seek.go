@@ -121,7 +121,7 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 		l.finder = newFinder(holding, (s.servedCount(a)-w.served)/max(1e-3, now.Sub(w.began).Seconds()), now, until)
 	default:
 		l.finder = newFinder(ramping, max(rampStart, s.servedRate(a, now)), now, until)
-		l.finder.burst = s.servedCount(a)
+		l.finder.burst, l.finder.double = s.servedCount(a), max(rampDouble, s.gate.srtt)
 		if w := keepWindow * s.servedCount(a) / (a.Known + wait).Seconds(); wait > 0 && w >= leastWindow {
 			l.finder = newFinder(holding, w, now, until)
 			l.finder.plan(wait.Seconds())

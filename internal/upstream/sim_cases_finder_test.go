@@ -166,6 +166,23 @@ func TestSlowLimitIsSearchedForSlowly(t *testing.T) {
 	}
 }
 
+// A ramp doubles once a round trip. Else it has grown thirtyfold when its first 429 comes back after 0.8 s, and nearly all
+// of 64 calls are in flight once more.
+func TestRampOfLongTrips(t *testing.T) {
+	for _, retryAfter := range []time.Duration{0, time.Second} {
+		overSeeds(t, 8, func(t *testing.T, seed uint64) result {
+			s := newSim(trip{700 * time.Millisecond, 900 * time.Millisecond}, seed, throttletest.Limit{Kind: throttletest.Bucket, N: 58, Per: time.Minute, Burst: 4})
+			s.RetryAfter = retryAfter
+			s.run(t, 10*time.Second, 64, s.client(0))
+			r := s.result(0, 10*time.Second)
+			if r.Throttled > 115 {
+				t.Errorf("Retry-After %v, seed %d: %d throttled in 10 s, want at most 115, 60 of them at first contact", retryAfter, seed, r.Throttled)
+			}
+			return r
+		})
+	}
+}
+
 // What has come together behind a low rate does not go at once: neither at the end of a probe that has met no limit, nor when
 // a search is put aside that is needed. With a third more calls than a sliding window admits, 46 % were throttled.
 func TestBacklogGoesInNoRush(t *testing.T) {
