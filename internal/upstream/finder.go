@@ -118,7 +118,8 @@ type finder struct {
 	accepted  bool // something was, since the last cut
 	reported  bool // observers know of a rate
 
-	check check // whether all this helps
+	check  check    // whether all this helps
+	random atRandom // what is throttled whatever the rate
 }
 
 // newFinder ramps up from w when the gate opens, or holds it.
@@ -191,9 +192,11 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool) {
 	if f.check.note(n, false, current, sent, now) && f.phase != aside {
 		f.putAside(now, limit.Latest(now, f.since), f.phase == ramping)
 	}
+	if f.phase == aside || sent.After(f.lastCut) {
+		f.random.note(n, false, f.phase == holding, 0)
+	}
 	switch {
 	case f.phase == aside:
-		f.check.worse(n, false) // what is served never makes it so
 	case f.phase != holding && !sent.Before(f.since):
 		f.check.above(n, false)
 	case f.phase == holding && current:
@@ -209,26 +212,28 @@ func (f *finder) accept(n float64, sent, now time.Time, current bool) {
 	f.accepted = f.accepted || current || sent.After(f.lastCut)
 }
 
-// throttle notes a throttled answer to a call sent at sent, for which the gate is closed until then.
-// advertised: the answer named that time. Only an answer of the current epoch may cut the rate, and only if the
-// event is a new one: something was accepted since the last cut.
-func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration) (cut bool) {
-	f.throttled++
+// throttle notes a throttled answer to a call sent at sent, for which the gate is closed until then. advertised: the answer
+// named that time. Only an event may cut the rate, and only a new one: something was accepted since the last cut.
+func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, srtt time.Duration, inFlight float64) (cut bool) {
 	f.check.note(0, true, current, sent, now)
-	switch cut = current && f.accepted; {
-	case f.phase == aside:
-		if f.check.worse(0, true) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {
+	if f.phase == aside {
+		if f.random.note(0, true, false, inFlight) || f.check.inVain(now.Sub(f.lastCut), srtt, f.acceptedRate(now)) {
 			f.goOnSearching(now, until, srtt)
-		} else if closed := until.Sub(limit.Latest(now, f.next)); closed > 0 && f.rate(now) < float64(rate.Inf) {
-			// The ramp waits for the gate, or all calls would go at once when it opens.
-			f.since, f.next, f.step = f.since.Add(closed), until, 0
+		} else if f.rate(now) < float64(rate.Inf) {
+			f.closed(now, until) // or all calls would go at once when the gate opens
 		}
+		return false
+	}
+	event := f.event(sent, now, current, inFlight)
+	switch cut = event && f.accepted; {
+	case !event && f.random.share > 0:
+		f.idle += f.closed(now, until)
 		return false
 	case cut && f.phase == holding && f.check.pointless(f.row, f.w, f.acceptedRate(now)):
 		f.putAside(now, until, false)
 		return false
 	case cut:
-		f.cut(f.rate(sent), now, advertised)
+		f.cut(f.throttledAt(sent), now, advertised)
 		f.begin(now, until, srtt)
 	}
 	if until.After(now) {
@@ -238,10 +243,20 @@ func (f *finder) throttle(sent, now, until time.Time, current, advertised bool, 
 	return cut
 }
 
+// closed lets the next call start when the gate opens, and returns how many seconds that is: they do not count for the phase.
+func (f *finder) closed(now, until time.Time) (seconds float64) {
+	closed := max(0, until.Sub(limit.Latest(now, f.next)))
+	if closed > 0 {
+		f.since, f.next, f.step = f.since.Add(closed), until, 0
+	}
+	return closed.Seconds()
+}
+
 // begin begins a hold when the gate opens.
 func (f *finder) begin(now, until time.Time, srtt time.Duration) {
 	f.plan(max(until.Sub(now).Seconds(), srtt.Seconds(), 1/f.w))
 	f.phase, f.since, f.lastCut, f.units, f.idle, f.accepted = holding, now, now, 0, 0, false
+	f.random.excess, f.random.run = 0, 0
 }
 
 // plan sets how long to hold: cost is the time that the next throttled answer costs. At 100/s, with one throttled
@@ -268,13 +283,18 @@ func (f *finder) plan(cost float64) {
 //
 // A probe has found the limit between the rate that was held and rs: the finder holds a share of rs, because a burst
 // lets a probe overshoot. That share (keep) grows with each full hold between two probes, and shrinks with each cut
-// of a hold.
+// of a hold. Where some calls are throttled at random, a hold above the limit may go unnoticed. Then the probe shows that
+// less was accepted than that explains, so it is a cut of the hold.
 func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 	acc := f.acceptedRate(now)
 	if f.phase != holding {
 		f.check.above(0, true)
 	}
-	switch f.phase {
+	phase := f.phase
+	if share := f.random.share; share > 0 && phase == probing && acc < leastCut*(1-share)*f.w {
+		phase = holding
+	}
+	switch phase {
 	case ramping:
 		if advertised {
 			c := math.Sqrt(2 * f.burst * math.Ln2 / f.double.Seconds())

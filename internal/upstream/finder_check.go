@@ -27,10 +27,8 @@ const (
 	// rarer: under a limit, throttled answers are taken to be so many times rarer in a hold than above it.
 	rarer = 8.0
 
-	// The search is put aside when it is 50 times as likely that they are as frequent, and comes back when it is
-	// 10,000 times as likely that their odds are moreFrequent times as high as before.
-	sure, surer  = 4.0, 9.2 // ln
-	moreFrequent = 3.0
+	// The search is put aside when it is 50 times as likely that they are as frequent.
+	sure = 4.0 // ln
 
 	// Before the farCuts-th cut in a row a throttled call in a hold is evidence only if what is held is at most farAbove times
 	// what was accepted since the last cut. Else it may be far above a limit, and cut after cut brings it there: of 4,000
@@ -44,13 +42,7 @@ const (
 	// 447 of 4,000 random upstreams are outside the bounds instead of 436. If it was put aside at once, there is no
 	// before: then those are the odds of what was in flight when another call was throttled, and of all other calls.
 	vainTrips, vainThrottled = 5, 5
-	vainGain, vainOdds       = 1.5, 2.0
-
-	// No larger share than mostAtRandom is taken to be random, or trebled odds could not be seen. If more of the answers are
-	// throttled it takes one event more, because few answers before a limit that is exceeded by half look like that: without
-	// it 29 % are throttled in TestSearchPutAsideInVain, not 4. If it were forbidden, a dozen answers would decide, and 53 %
-	// would be used of 35 % at random, not 73 (TestRandomThrottlingOfOneInThree).
-	mostAtRandom = 0.4
+	vainGain, vainOdds       = 2.0, 2.0
 
 	// What a call says that was in flight beside the first throttled one, ln: under a limit one in three of them is taken to
 	// be throttled, at random hardly any. With 0.7 for either 35 % are throttled where 1,600/s are sent to a limit of
@@ -93,9 +85,7 @@ type check struct {
 	atOnce     bool      // by the calls beside the first throttled one alone, before any rate was held
 	rateBefore float64   // at which calls were answered until then, in units a second; 0: not known
 	stale      tally     // those of an older epoch, mostly in flight when another call was throttled
-	share      float64   // of answers that are throttled at random, at most
-	excess     float64   // ln of how much likelier it is that they have become more frequent
-	until      time.Time // when it is over
+	until      time.Time // when it is over, and the share forgotten
 }
 
 // A tally counts throttled answers, and the units of calls that were served.
@@ -176,22 +166,22 @@ func (c *check) pointless(row int, held, accepted float64) bool {
 	}
 	// Bounded, or what was in flight beside the first throttled call would outweigh all that comes later.
 	c.evidence = max(c.evidence, leastEvidence-surer*c.wrong) + math.Log(rarer)
-	if c.throttled > mostAtRandom*(c.throttled+c.answered) {
+	if c.throttled > mostAtRandom*(c.throttled+c.answered) { // few answers before a limit that is exceeded by half look so
 		return c.evidence >= sure+math.Log(rarer)
 	}
 	return c.evidence >= sure
 }
 
-// putAside begins the time aside. What was throttled so far may be few answers, so a share that is two deviations
-// above it counts.
-func (c *check) putAside(now time.Time, atOnce bool) {
-	n := max(1, c.throttled)
-	c.share = min((n+2*math.Sqrt(n))/(n+c.answered), mostAtRandom)
+// putAside begins the time aside, and returns the share that is throttled at random, at most.
+func (c *check) putAside(now time.Time, atOnce bool) (share float64) {
+	c.throttled = max(1, c.throttled)
+	share = min(c.tally.mostShare(0), mostAtRandom)
 	c.before, c.tally, c.stale = c.tally, tally{}, tally{}
-	c.atOnce, c.rateBefore, c.until, c.excess = atOnce, 0, now.Add(asideTime), 0
+	c.atOnce, c.rateBefore, c.until = atOnce, 0, now.Add(asideTime)
 	if !c.since.IsZero() {
 		c.rateBefore = c.before.answered / max(1e-3, now.Sub(c.since).Seconds())
 	}
+	return share
 }
 
 // inVain reports whether the search has been put aside in vain: that has lasted so long, and calls were answered at that rate.
@@ -203,29 +193,20 @@ func (c *check) inVain(lasted, srtt time.Duration, rate float64) bool {
 }
 
 // comeBack ends the time aside. Each time that it was wrong makes it harder to be so again, but for a search that was put
-// aside at once: nothing has been tried yet.
-func (c *check) comeBack() {
-	if !c.atOnce {
+// aside at once: nothing has been tried yet. right: there is a limit, but the share that is throttled at random is known.
+func (c *check) comeBack(right bool) {
+	if !c.atOnce && !right {
 		c.wrong++
 	}
 	c.evidence = -surer * c.wrong
-}
-
-// worse notes an answer while the search is aside, and reports whether so many are throttled that being faster has
-// made it worse. It is Page's cumulative sum (Biometrika 41, 1954).
-func (c *check) worse(n float64, throttled bool) bool {
-	more := moreFrequent * c.share / (1 + (moreFrequent-1)*c.share)
-	if throttled {
-		c.excess += math.Log(more / c.share)
-	} else {
-		c.excess = max(0, c.excess-n*math.Log((1-c.share)/(1-more)))
+	if right {
+		c.evidence -= surer
 	}
-	return c.excess >= surer
 }
 
 // putAside ends the search until it turns out to be needed, from when the gate opens.
 func (f *finder) putAside(now, until time.Time, atOnce bool) {
-	f.check.putAside(now, atOnce)
+	f.random.putAside(f.check.putAside(now, atOnce))
 	f.phase, f.since, f.next, f.step, f.units, f.lastCut, f.idle = aside, until, until, 0, 0, now, 0
 	f.double = rampDouble
 }
@@ -235,11 +216,13 @@ func (f *finder) over(now time.Time) bool { return f.phase == aside && now.After
 
 // goOnSearching goes on with the search where it was put aside, from when the gate opens.
 func (f *finder) goOnSearching(now, until time.Time, srtt time.Duration) {
-	if f.check.atOnce { // no rate has been held yet
-		f.w = max(f.w, f.acceptedRate(now))
-		f.top = f.w
+	if acc := f.acceptedRate(now); f.check.atOnce { // no rate has been held yet
+		f.w = max(f.w, acc)
+		f.top, f.random = f.w, atRandom{}
+	} else {
+		f.random.comeBack(f.check.tally, f.units >= enough && f.check.rateBefore > 0 && acc > vainGain*f.check.rateBefore)
 	}
-	f.check.comeBack()
+	f.check.comeBack(f.random.share > 0)
 	f.throttled, f.usual, f.row, f.next = 1, 1, 0, until
 	f.begin(now, until, srtt)
 	f.since = until

@@ -59,7 +59,7 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	case f == nil:
 	case !throttled:
 		f.accept(float64(max(1, a.Cost)), a.Sent, now, current)
-	case f.throttle(a.Sent, now, s.gate.reopens(now), current, wait > 0, s.gate.srtt), !had && f.phase == holding:
+	case f.throttle(a.Sent, now, s.gate.reopens(now), current, wait > 0, s.gate.srtt, float64(max(0, a.InFlight-1))), !had && f.phase == holding:
 		return []Known{f.view(now)}
 	}
 	return nil

@@ -94,3 +94,13 @@ func TestOutageWhileASearchIsAside(t *testing.T) {
 		}
 	})
 }
+
+// After a Retry-After all calls that have come meanwhile go at once, and those that are throttled at random are answered first.
+// They are not taken for a limit.
+func TestRandomThrottlingIsAnsweredFirst(t *testing.T) {
+	u := randomUpstream{kind: atRandom, share: 0.085, retryAfter: time.Second, demand: 47, calls: 1e6, until: 150 * time.Second,
+		way: throttletest.Span{Min: 2 * time.Millisecond}, work: throttletest.Span{Min: 6 * time.Millisecond}}
+	if share, _ := meanOfRuns(t, 8, u); share < 0.85 { // 0.67 if they were
+		t.Error("want at least 85 %")
+	}
+}

@@ -182,7 +182,8 @@ func TestRandomUpstreams(t *testing.T) {
 	}
 }
 
-// A limit and random refusals together are logged, not bounded: no law is known that keeps the rest.
+// A limit and random refusals together are logged, not bounded: many of these runs are over before the share is known.
+// TestLimitAndRandomThrottling has bounds.
 func TestRandomUpstreamsOfBoth(t *testing.T) {
 	race.Long(t)
 	var all []verdict

@@ -257,7 +257,7 @@ func (s *State) pace(now time.Time) rate.Limit {
 // upstream is in trouble is not throttled at random.
 func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
 	pace = s.limits.Pace(now)
-	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.phase == aside && !a.inTrouble()
+	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.likelyRandom() && !a.inTrouble()
 	if random && pace == rate.Inf {
 		pace = rate.Limit(s.servedRate(a, now))
 	}
