@@ -184,6 +184,7 @@ func (f *finder) undo() { f.next, f.step = f.next.Add(-f.step), 0 }
 
 // resume lets the next call start now. A hold may have been planned for a pause that is cut short.
 func (f *finder) resume(now time.Time) {
+	f.idle = max(0, f.idle-max(0, f.next.Sub(now).Seconds())) // closed time that does not come
 	f.since, f.next, f.hold = limit.Earliest(f.since, now), limit.Earliest(f.next, now), min(f.hold, longestHold)
 }
 
@@ -290,11 +291,10 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 	if f.phase != holding {
 		f.check.above(0, true)
 	}
-	phase := f.phase
-	if share := f.random.share; share > 0 && phase == probing && acc < leastCut*(1-share)*f.w {
-		phase = holding
+	if share := f.random.share; share > 0 && f.phase == probing && acc < leastCut*(1-share)*f.w {
+		f.phase, f.since = holding, now.Add(-time.Duration(f.hold*1e9)) // all of it
 	}
-	switch phase {
+	switch f.phase {
 	case ramping:
 		if advertised {
 			c := math.Sqrt(2 * f.burst * math.Ln2 / f.double.Seconds())

@@ -11,7 +11,8 @@ import (
 // What is known is a share. A throttled answer is an event, for which a rate may be cut, only if so many come that
 // the share does not explain them. The share is known from when a search is put aside, because its 429s are as frequent in holds
 // as above them. It stays known when the search comes back, if there is a limit as well, and what is throttled in
-// holds makes it smaller. Only another search that is put aside makes it larger. After asideTime it is forgotten.
+// holds makes it smaller. Only another search that is put aside makes it larger. Ten minutes after the search was put aside, or
+// after mostExplained 429s, it is forgotten: it may be wrong. If it was right, two events in holds show it again.
 //
 // Example: a limit of 100/s, and one call of a hundred is throttled at random. The search cuts four or five rates before it is
 // put aside. In the ramp eight of ten calls are throttled above 100/s, so the search comes back, with a share of 5 %. After 20 s in
@@ -39,21 +40,26 @@ const (
 	// forgotten when mostHeld of them were throttled, or a share that becomes smaller would be noticed late.
 	ruleOfThree = 3.0
 	mostHeld    = 64
+
+	// A share is forgotten when it has explained so many 429s: they may have been those of the limit, because what was random has
+	// ended. At 1 % and 100/s that is after ten minutes, at 15 % after half a minute.
+	mostExplained = 500
 )
 
 // An atRandom is what is known of calls that are throttled at random.
 type atRandom struct {
-	share  float64 // of the answers, at most; 0: none is known
-	excess float64 // ln of how much likelier it is that more are throttled
-	run    float64 // throttled answers since that was last 0
-	from   float64 // the rate at which the first of them went
-	held   tally   // answers in holds
-	last   float64 // the share that was known before it was forgotten, or before the search was put aside again
+	share     float64 // of the units answered, at most; 0: none is known
+	excess    float64 // ln of how much likelier it is that more are throttled
+	run       float64 // throttled answers since that was last 0, or since the last event
+	from      float64 // the rate at which the first of them went
+	held      tally   // answers in holds
+	explained float64 // throttled answers beside a limit that were no event
+	last      float64 // the share that was known before it was forgotten, or before the search was put aside again
 }
 
 // note counts an answer, and reports whether so many are throttled that it is an event. It is Page's cumulative sum
 // (Biometrika 41, 1954). All that is in flight is supposed to be served, because throttled answers mostly come back
-// sooner: of 250 calls that went at once the 21 that are throttled at random may come back first.
+// sooner: of 250 calls that went at once the 21 that are throttled at random may come back first. n and inFlight are units.
 func (r *atRandom) note(n float64, throttled, holding bool, inFlight float64) (event bool) {
 	if r.share == 0 {
 		return false
@@ -101,8 +107,9 @@ func (r *atRandom) comeBack(aside tally, gained bool) {
 
 // event reports whether a throttled answer may begin an event. Where some are throttled at random, it takes more of them.
 func (f *finder) event(sent, now time.Time, current bool, inFlight float64) bool {
+	f.forgetShare(now)
 	switch r := &f.random; {
-	case !f.someAtRandom(now):
+	case r.share == 0:
 		f.throttled++
 		return current
 	case !sent.After(f.lastCut): // it is one of the last event
@@ -113,9 +120,10 @@ func (f *finder) event(sent, now time.Time, current bool, inFlight float64) bool
 		fallthrough
 	default:
 		if !r.note(0, true, f.phase == holding, inFlight) {
+			r.explained++
 			return false
 		}
-		f.throttled += r.run
+		f.throttled, r.run = f.throttled+r.run, 0
 		return true
 	}
 }
@@ -130,14 +138,13 @@ func (f *finder) throttledAt(sent time.Time) float64 {
 	return rs
 }
 
-// someAtRandom reports whether some calls are known to be throttled at random. When that is forgotten, two events
-// in holds are enough to know it again.
-func (f *finder) someAtRandom(now time.Time) bool {
-	if f.random.share > 0 && now.After(f.check.until) {
-		f.random = atRandom{last: f.random.share}
+// forgetShare forgets what is throttled at random if that is old, or has explained much. Two events in holds are enough to
+// know it again.
+func (f *finder) forgetShare(now time.Time) {
+	if r := &f.random; r.share > 0 && (now.After(f.check.until) || r.explained > mostExplained) {
+		*r = atRandom{last: r.share}
 		f.check.evidence = max(f.check.evidence, sure-2*math.Log(rarer))
 	}
-	return f.random.share > 0
 }
 
 // likelyRandom reports whether a throttled answer is most likely one of those at random.

@@ -59,7 +59,7 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	case f == nil:
 	case !throttled:
 		f.accept(float64(max(1, a.Cost)), a.Sent, now, current)
-	case f.throttle(a.Sent, now, s.gate.reopens(now), current, wait > 0, s.gate.srtt, float64(max(0, a.InFlight-1))), !had && f.phase == holding:
+	case f.throttle(a.Sent, now, s.gate.reopens(now), current, wait > 0, s.gate.srtt, float64(max(0, a.InFlight-1)*max(1, a.Cost))), !had && f.phase == holding:
 		return []Known{f.view(now)}
 	}
 	return nil
@@ -116,7 +116,7 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 	switch old, w := l.finder, s.watch; {
 	case old != nil:
 		l.finder = newFinder(holding, old.units/now.Sub(old.lastCut).Seconds(), now, until)
-		l.finder.check = old.check.again()
+		l.finder.check, l.finder.random.last = old.check.again(), old.random.share
 	case w != nil:
 		l.finder = newFinder(holding, (s.servedCount(a)-w.served)/max(1e-3, now.Sub(w.began).Seconds()), now, until)
 	default:

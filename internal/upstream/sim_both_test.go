@@ -56,7 +56,7 @@ func TestLimitAndRandomThrottling(t *testing.T) {
 	race.Long(t)
 	for name, c := range map[string]bothCell{
 		"1%":                 {n: 100, share: 0.01, used: 0.9, throttled: 0.025},
-		"5%":                 {n: 100, share: 0.05, used: 0.85, throttled: 0.03},
+		"5%":                 {n: 100, share: 0.05, used: 0.8, throttled: 0.03},
 		"1%/sliding":         {n: 100, share: 0.01, kind: throttletest.Sliding, used: 0.9, throttled: 0.025},
 		"1%/300":             {n: 300, share: 0.01, used: 0.9, throttled: 0.025},
 		"1%/10":              {n: 10, share: 0.01, used: 0.75, throttled: 0.05},
@@ -66,7 +66,9 @@ func TestLimitAndRandomThrottling(t *testing.T) {
 		"four times as much": {n: 100, later: 400, share: 0.01, settled: 30 * time.Second, used: 0.9, throttled: 0.03},
 		"a limit comes":      {n: 1000, later: 100, share: 0.01, settled: 30 * time.Second, used: 0.75, throttled: 0.03},
 		"more at random":     {n: 100, share: 0.01, laterShare: 0.05, used: 0.5, throttled: 0.03},
-		"less at random":     {n: 100, share: 0.05, laterShare: 0.001, settled: time.Minute, used: 0.9, throttled: 0.08},
+		"15% and then none":  {n: 100, share: 0.15, laterShare: 1e-9, settled: time.Minute, used: 0.8, throttled: 0.05},
+		"30% and then none":  {n: 100, share: 0.3, laterShare: 1e-9, settled: time.Minute, used: 0.8, throttled: 0.05},
+		"less at random":     {n: 100, share: 0.05, laterShare: 0.001, settled: time.Minute, used: 0.8, throttled: 0.04},
 	} {
 		c.later, c.laterShare = cmp.Or(c.later, c.n), cmp.Or(c.laterShare, c.share)
 		t.Run(name, func(t *testing.T) {
@@ -87,8 +89,8 @@ func TestLimitAndRandomThrottling(t *testing.T) {
 	}
 }
 
-// The share is forgotten every ten minutes, or a wrong one would stay. It is known again after a few 429s, and costs no minute of
-// the limit.
+// The share is forgotten now and then, or a wrong one would stay. It is known again after a few 429s, and costs no minute of the
+// limit.
 func TestLimitAndRandomThrottlingForLong(t *testing.T) {
 	race.Long(t)
 	for _, share := range []float64{0.01, 0.05} {

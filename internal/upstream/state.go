@@ -253,7 +253,7 @@ func (s *State) pace(now time.Time) rate.Limit {
 }
 
 // closingPace is the rate by which the gate closes for one unit's time. A rate that was found does not count for
-// it. While a search is put aside, because calls are throttled at random, what is served does. An answer that says that the
+// it. Where a 429 is likely one of those at random, what is served does. An answer that says that the
 // upstream is in trouble is not throttled at random.
 func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
 	pace = s.limits.Pace(now)
