@@ -113,7 +113,7 @@ func runWaiters(ctx context.Context, c client.Client, o scenario.Options) (scena
 // came: on a busy machine, or because a rate.Limiter reads the clock before it locks, and so counts an
 // interval twice when many come at once (golang/go#56287).
 func untilAllWait(name string, n, debt int, measure func(debt int) (left int64, err error)) error {
-	for more := range 5 {
+	for more := range 7 {
 		left, err := measure(debt + more*more)
 		if err != nil || left <= int64(n/100) {
 			return err
