@@ -104,6 +104,11 @@ func (t tally) moreOften(other tally) bool {
 	return t.throttled >= vainThrottled && t.throttled*other.answered > vainOdds*other.throttled*t.answered
 }
 
+// mostShare is the share that is throttled at most: two deviations, and more, above what was seen.
+func (t tally) mostShare(more float64) float64 {
+	return (t.throttled + 2*math.Sqrt(t.throttled) + more) / (t.throttled + t.answered + more)
+}
+
 // newCheck knows nothing.
 func newCheck() check { return check{events: 1, calls: firstShare} }
 

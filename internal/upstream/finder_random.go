@@ -84,11 +84,6 @@ func (r *atRandom) note(n float64, throttled, holding bool, inFlight float64) (e
 	return false
 }
 
-// mostShare is the share that is throttled at most: two deviations, and more, above what was seen.
-func (t tally) mostShare(more float64) float64 {
-	return (t.throttled + 2*math.Sqrt(t.throttled) + more) / (t.throttled + t.answered + more)
-}
-
 // putAside is what is known when a search is put aside because that share is throttled at random.
 func (r *atRandom) putAside(share float64) { *r = atRandom{share: share, last: max(r.share, r.last)} }
 
