@@ -21,8 +21,9 @@ import (
 // One call holds a quarter of an advertised limit, and gives back most of that when its answer ends. What comes back after the last
 // answer has said what remains is used too. Without it, 61 % of the limit were used.
 func TestSmallAdvertisedLimitIsUsed(t *testing.T) {
-	const perMinute, length = 8380, time.Hour // 10 calls of 419 tokens in each 30 s
-	for seed := range uint64(2) {
+	const perMinute, length, seeds = 8380, time.Hour, 4 // 10 calls of 419 tokens in each 30 s
+	mean := 0.0                                         // one run differs from another by one or two hundredths
+	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			model := &throttletest.Model{Median: 200, Seed: seed}
 			s := newModelServer(model, 30*time.Second, throttletest.OpenAI, model.HoldsBound(perMinute))
@@ -30,10 +31,13 @@ func TestSmallAdvertisedLimitIsUsed(t *testing.T) {
 			load{body: question(2000), workers: 16, until: length}.run(t, metered(s, usage.OpenAI(), perMinute), s.URL())
 			used, n := float64(s.Ledger().Charged(0, length/6, length))/(length-length/6).Minutes()/perMinute, s.Ledger().Tally()
 			t.Logf("%+v, %.3f of the limit used", n, used)
-			if used < 0.9 || n.Throttled > n.Total()/1000 {
-				t.Errorf("%+v, %.3f of the limit used", n, used)
+			if mean += used / seeds; n.Throttled > n.Total()/1000 {
+				t.Errorf("%+v, want no more than a thousandth throttled", n)
 			}
 		})
+	}
+	if mean < 0.9 {
+		t.Errorf("%.3f of the limit used in the mean, want 0.9", mean)
 	}
 }
 
