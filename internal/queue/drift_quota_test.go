@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/usage"
 )
 
@@ -162,6 +163,7 @@ func (u *lateUpstream) drifts(t *testing.T) (shares []float64) {
 // Whenever an upstream writes and corrects what remains, an equal law is not reported, and one that counts twice or half never as the
 // opposite. About one in four of these is reported; up to 20 calls run at a time. THROTTLE_SEEDS=300 tries so many.
 func TestDriftsOfLateUpstreams(t *testing.T) {
+	race.Long(t)
 	seeds, _ := strconv.Atoi(os.Getenv("THROTTLE_SEEDS"))
 	seeds = max(seeds, 6)
 	found := 0

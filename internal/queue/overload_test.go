@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // An independent oracle for overload: random loads, and what a scheduler would serve that knows each
@@ -368,7 +369,7 @@ func TestHostileOracle(t *testing.T) {
 	from, n := uint64(1), 40
 	if s := os.Getenv("ORACLE"); s != "" {
 		fmt.Sscanf(s, "%d,%d", &from, &n)
-	} else if testing.Short() {
+	} else if testing.Short() || race.Enabled {
 		n = 10
 	}
 	for seed := from; seed < from+uint64(n); seed++ {

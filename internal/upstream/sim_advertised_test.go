@@ -175,6 +175,7 @@ func newFleet(dialect string, l throttletest.Limit, seed uint64) fleet {
 }
 
 func TestFleet(t *testing.T) {
+	race.Long(t)
 	all := []string{"draft-08"}
 	if simFull() {
 		all = []string{"draft-03", "draft-06", "draft-07", "draft-08", "x-epoch", "x-delta"}

@@ -62,6 +62,7 @@ var exceededByASixth = finderCell{
 
 // A search that is put aside at once comes back if 429s come in bunches.
 func TestSearchPutAsideAtOnce(t *testing.T) {
+	race.Long(t)
 	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
 		s := exceededByASixth.sim(seed)
 		s.run(t, 40*time.Second, simWorkers, s.client(0))
@@ -71,6 +72,7 @@ func TestSearchPutAsideAtOnce(t *testing.T) {
 
 // The same after a quiet time, which says nothing of the rate.
 func TestSearchPutAsideAtOnceBeforeAQuietTime(t *testing.T) {
+	race.Long(t)
 	const load, quiet, d = 1500 * time.Millisecond, 9 * time.Minute, 10 * time.Minute
 	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
 		s := exceededByASixth.sim(seed)
@@ -98,6 +100,7 @@ func TestOutageWhileASearchIsAside(t *testing.T) {
 // After a Retry-After all calls that have come meanwhile go at once, and those that are throttled at random are answered first.
 // They are not taken for a limit.
 func TestRandomThrottlingIsAnsweredFirst(t *testing.T) {
+	race.Long(t)
 	u := randomUpstream{kind: atRandom, share: 0.085, retryAfter: time.Second, demand: 47, calls: 1e6, until: 150 * time.Second,
 		way: throttletest.Span{Min: 2 * time.Millisecond}, work: throttletest.Span{Min: 6 * time.Millisecond}}
 	if share, _ := meanOfRuns(t, 8, u); share < 0.85 { // 0.5 if they were

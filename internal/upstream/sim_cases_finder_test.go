@@ -349,6 +349,7 @@ func TestTroubleStartsNoSearch(t *testing.T) {
 // Where a quota is advertised, calls that are throttled at random hold nobody back either: the quota does not explain
 // them, and being slower does not help.
 func TestRandomThrottlingBesideAnAdvertisedQuota(t *testing.T) {
+	race.Long(t)
 	for share, least := range map[float64]float64{0.01: 0.85, 0.05: 0.9} { // 1 % begins no search, and closes as ever
 		synctest.Test(t, func(t *testing.T) {
 			s := newSim(caseTrip, 1, throttletest.Limit{Kind: throttletest.Fixed, N: 1000, Per: 10 * time.Second})

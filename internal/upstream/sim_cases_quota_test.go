@@ -212,6 +212,7 @@ const firstCalls = 4
 // What is advertised now and then, or by throttled answers alone, holds as well. In the second case it lapses, at first
 // after two windows or ten seconds, and the calls in flight are throttled that tell of it again.
 func TestAdvertisedNowAndThen(t *testing.T) {
+	race.Long(t)
 	for name, advert := range map[string]throttletest.Advert{
 		"every 10th": {Dialect: throttletest.Draft08, Every: 10},
 		"throttled":  {Dialect: throttletest.Draft08, Throttled: true},

@@ -163,6 +163,7 @@ func TestRefusedAltogetherIsNoSlowerLimit(t *testing.T) {
 // Refusals at random that tell a pause close the gate for long. No slower rate avoids them, and one that was
 // tried is given up.
 func TestRandomPausesAreNoSlowerLimit(t *testing.T) {
+	race.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := &throttletest.Server{Faults: []throttletest.Fault{{Share: 0.003, Status: http.StatusTooManyRequests, RetryAfter: time.Second}}}
 		s.Latency = throttletest.Span{Min: 10 * time.Millisecond}
@@ -228,6 +229,7 @@ func TestLearnedIsTold(t *testing.T) {
 // What only throttled answers advertise does not say what holds between them, so where they go on being throttled a search
 // helps.
 func TestAdvertisedOnlyWhenThrottled(t *testing.T) {
+	race.Long(t)
 	for _, c := range []struct {
 		limit   throttletest.Limit
 		dialect string
