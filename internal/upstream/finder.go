@@ -144,13 +144,11 @@ func (f *finder) rate(now time.Time) float64 {
 		f.throttled = 0
 	}
 	t := float64(max(0, now.Sub(f.since)))
+	if f.phase == aside && t > float64(asideRamp) {
+		return float64(rate.Inf)
+	}
 	switch f.phase {
-	case aside:
-		if t > float64(asideRamp) {
-			return float64(rate.Inf)
-		}
-		fallthrough
-	case ramping:
+	case ramping, aside:
 		return f.w * math.Exp2(min(40, t/float64(f.double)))
 	case probing:
 		x := t / max(float64(probeTime), min(slowProbe, probeUnits/f.w)*1e9)
@@ -264,15 +262,14 @@ func (f *finder) begin(now, until time.Time, srtt time.Duration) {
 // answer a probe and 20 ms, until a probe costs 1 % of the units: 1 s. With an advertised second, until closings cost
 // 4.5 % of the time: 22 s. A hold that is probably too low lasts for shortHold of these costs.
 func (f *finder) plan(cost float64) {
-	f.hold = shortHold * cost
-	switch {
-	case f.short:
-	case f.w < f.best/2:
-		cost /= 2
-		fallthrough
-	default:
-		f.hold = max(min(max(1, f.usual)/(throttledShare*f.w), longestHold), cost/closedShare)
+	if f.short {
+		f.hold = shortHold * cost
+		return
 	}
+	if f.w < f.best/2 {
+		cost /= 2
+	}
+	f.hold = max(min(max(1, f.usual)/(throttledShare*f.w), longestHold), cost/closedShare)
 }
 
 // cut lowers the rate for a throttled call that went at rs. advertised: its answer named a time.

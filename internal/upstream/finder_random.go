@@ -103,24 +103,20 @@ func (r *atRandom) comeBack(aside tally, gained bool) {
 // event reports whether a throttled answer may begin an event. Where some are throttled at random, it takes more of them.
 func (f *finder) event(sent, now time.Time, current bool, inFlight float64) bool {
 	f.forgetShare(now)
-	switch r := &f.random; {
-	case r.share == 0:
+	r := &f.random
+	if r.share == 0 || !sent.After(f.lastCut) { // none is known, or it is one of the last event
 		f.throttled++
-		return current
-	case !sent.After(f.lastCut): // it is one of the last event
-		f.throttled++
-		return false
-	case r.run == 0:
-		r.from = f.rate(sent)
-		fallthrough
-	default:
-		if !r.note(0, true, f.phase == holding, inFlight) {
-			r.explained++
-			return false
-		}
-		f.throttled, r.run = f.throttled+r.run, 0
-		return true
+		return r.share == 0 && current
 	}
+	if r.run == 0 {
+		r.from = f.rate(sent)
+	}
+	if !r.note(0, true, f.phase == holding, inFlight) {
+		r.explained++
+		return false
+	}
+	f.throttled, r.run = f.throttled+r.run, 0
+	return true
 }
 
 // throttledAt is the rate at which an event began whose last call went at sent. Where some are throttled at random, the
