@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
 )
@@ -218,6 +219,7 @@ func TestDriftedSaysByHowMuch(t *testing.T) {
 
 // A meter that counts what the upstream does is never reported: whatever the limit, the load, the rounding, and the way of requests.
 func TestEqualLawsDoNotDrift(t *testing.T) {
+	race.Long(t)
 	total := 0
 	for seed := range seeds(24) {
 		w := newDriftWorld(seed, kinds[seed%4], 1)
@@ -235,6 +237,7 @@ func TestEqualLawsDoNotDrift(t *testing.T) {
 // An upstream that counts twice what the meter does is reported as one that counts more, and one that counts half as one that counts
 // less, if at all: never as the opposite, and once. Of buckets and fixed windows at which a few short calls run some are reported.
 func TestDriftsOfRandomLimitsAreReported(t *testing.T) {
+	race.Long(t)
 	calm := map[throttletest.Kind]*[2]int{throttletest.Bucket: {}, throttletest.Fixed: {}}
 	found, n := 0, seeds(8)
 	for seed := range n {
