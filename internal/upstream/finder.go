@@ -52,15 +52,14 @@ const (
 	shortHold  = 5.0
 
 	// The share of a throttled rate to keep is keepFirst, and grows by learn of what is missing to keepMost with each
-	// probe. A cut of a hold lowers it to keepLoss of it, but not below keepLeast. If learn is 0.3 1.2 % are
-	// throttled, if it is 0.03 88.6 % of 1,000/s are used under Retry-After 1 instead of 91; without keepLoss the rate
-	// stays at 60 % for long.
+	// probe. A cut of a hold lowers it to keepLoss of it, but not below keepLeast. No cut leaves more than keepMost of a
+	// rate. If learn is 0.3 1.2 % are throttled, if it is 0.03 88.6 % of 1,000/s are used under Retry-After 1 instead of
+	// 91; without keepLoss the rate stays at 60 % for long.
 	keepFirst, keepLeast, keepMost = 0.88, 0.6, 0.985
 	learn, keepLoss                = 0.07, 0.9
 
-	// A cut leaves at most leastCut of the rate. Where what was accepted says little, because it is less than enough
-	// units or a burst came back in an advertised pause, a cut goes by cutUnits of what was accepted.
-	leastCut = 0.99
+	// In an advertised pause a burst comes back, so what was accepted says little of the rate. A cut goes by cutUnits of
+	// it then: by a twentieth if it was throttled after 80 units, say, but by no more than after enough units, a fifth.
 	enough   = 20.0
 	cutUnits = 4.0
 
@@ -288,7 +287,7 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 	if f.phase != holding {
 		f.check.above(0, true)
 	}
-	if share := f.random.share; share > 0 && f.phase == probing && acc < leastCut*(1-share)*f.w {
+	if share := f.random.share; share > 0 && f.phase == probing && acc < keepMost*(1-share)*f.w {
 		f.phase, f.since = holding, now.Add(-time.Duration(f.hold*1e9)) // all of it
 	}
 	switch f.phase {
@@ -306,7 +305,7 @@ func (f *finder) cut(rs float64, now time.Time, advertised bool) {
 			f.good = f.w
 			f.keep += learn * max(0, keepMost-f.keep)
 		}
-		f.w = min(leastCut*rs, max(f.w, f.keep*rs))
+		f.w = min(keepMost*rs, max(f.w, f.keep*rs))
 		f.row, f.top, f.short = 0, f.w, false
 		f.best = max(f.w, f.best*bestFades)
 	}
@@ -328,15 +327,15 @@ func (f *finder) lower(acc float64, now time.Time, advertised bool) {
 	} else {
 		f.row, f.top = 0, f.w
 	}
-	most := 0.5 // to go down by; a twentieth, say, if it was throttled after 80 units, more after fewer
-	if advertised || f.units < enough {
-		most = min(most, max(cutUnits/max(enough, f.units), 1-leastCut)*math.Exp2(float64(f.row)))
+	most := 0.5 // to go down by
+	if advertised {
+		most = min(most, cutUnits/max(enough, f.units)*math.Exp2(float64(f.row)))
 	}
-	w := min(leastCut*f.w, max(keepMost*acc, (1-most)*f.w))
+	w := min(keepMost*f.w, max(keepMost*acc, (1-most)*f.w))
 	switch f.row {
 	case 0:
 	case 1: // back to the last rate that was held
-		w = min(leastCut*f.w, max(w, f.good))
+		w = min(keepMost*f.w, max(w, f.good))
 	default:
 		f.good = 0
 	}
