@@ -40,7 +40,8 @@ func Example_virtualTime() {
 			upstream := throttletest.NewServer(throttletest.Limit{N: 10, Burst: 1})
 			upstream.Latency = throttletest.Span{Min: 20 * time.Millisecond}
 			upstream.Faults = []throttletest.Fault{{From: 5 * time.Second, To: 15 * time.Second}}
-			client := &http.Client{Transport: &throttle.Transport{Base: upstream, Limiter: throttle.NewBucket(10, 1)}}
+			client := &http.Client{Transport: &throttle.Transport{Base: upstream, Limiter: throttle.NewBucket(10, 1),
+				Retry: throttle.Retry{MaxAttempts: 8}}} // with 4 a call may spend all of them before the gate closes
 
 			var calls sync.WaitGroup
 			for range 200 {
