@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -33,7 +34,7 @@ import (
 // a burst of 1. A Bucket is safe for concurrent use and must not be copied.
 type Bucket struct {
 	bucket limit.Bucket
-	wait   func(context.Context) error // a Queue's Wait, made by the first Wait; guarded by bucket's lock
+	line   atomic.Pointer[Queue] // of Wait, which makes it
 }
 
 // NewBucket returns a full bucket of burst units that gains limit units per second. For a limit in other
@@ -57,18 +58,12 @@ func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) 
 // move up. Wait fails at once if the wait would outlast ctx's deadline. Its errors are those of
 // [Queue.Wait].
 func (b *Bucket) Wait(ctx context.Context) error {
-	var wait func(context.Context) error
-	b.bucket.UnderLock(func() { wait = b.wait })
-	if wait == nil {
-		made := NewQueue(b, QueueOptions{}).Wait // which takes the lock
-		b.bucket.UnderLock(func() {
-			if b.wait == nil { // otherwise another caller was faster
-				b.wait = made
-			}
-			wait = b.wait
-		})
+	q := b.line.Load()
+	if q == nil {
+		b.line.CompareAndSwap(nil, NewQueue(b, QueueOptions{})) // of two callers the first one's stays
+		q = b.line.Load()
 	}
-	return wait(ctx)
+	return q.Wait(ctx)
 }
 
 // Allow is AllowN(1), for work that is dropped rather than delayed when the limit is reached.

@@ -73,9 +73,7 @@ type all struct{ set *limit.Set }
 func (a *all) Take(ctx context.Context, n int) (time.Duration, error) { return a.set.Take(ctx, n) }
 
 // Adjust implements [Adjuster] for the parts that are Adjusters.
-func (a *all) Adjust(n int) {
-	a.set.Adjust(n)
-}
+func (a *all) Adjust(n int) { a.set.Adjust(n) }
 
 // Notify implements [Notifier] for the parts that are Notifiers.
 func (a *all) Notify(changed func()) (stop func()) {
@@ -83,7 +81,7 @@ func (a *all) Notify(changed func()) (stop func()) {
 	return func() { stopOwn(); stopForeign() }
 }
 
-// String returns the limits of all parts, separated by commas.
+// String returns the limits of all parts, separated by commas, in the order of the arguments.
 func (a *all) String() string { return a.set.String() }
 
 // flatten is tryFlatten for limiters that a program names itself: a mistake panics.
@@ -122,18 +120,8 @@ func tryFlatten(ls ...Limiter) (s *limit.Set, err error) {
 
 // isNil reports whether l is a nil pointer of a type of this package, one that was declared and never made.
 func isNil(l Limiter) bool {
-	switch l := l.(type) {
-	case *Bucket:
-		return l == nil
-	case *Leaky:
-		return l == nil
-	case *FixedWindow:
-		return l == nil
-	case *SlidingWindow:
-		return l == nil
-	case *LimiterVar:
-		return l == nil
-	case accountant:
+	switch l.(type) {
+	case *Bucket, *Leaky, *FixedWindow, *SlidingWindow, *LimiterVar, accountant:
 		v := reflect.ValueOf(l)
 		return v.Kind() == reflect.Pointer && v.IsNil()
 	}

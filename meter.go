@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"golang.org/x/time/rate"
@@ -64,13 +65,9 @@ type MeterStats struct {
 // that is not a meter's is ignored.
 func WithHold(ctx context.Context, meter string, n int) context.Context {
 	v := *ctxValue(ctx)
-	holds := map[string]int{meter: n}
-	for name, n := range v.holds {
-		if name != meter {
-			holds[name] = n
-		}
-	}
-	v.holds = holds
+	holds := map[string]int{}
+	maps.Copy(holds, v.holds)
+	holds[meter], v.holds = n, holds
 	return context.WithValue(ctx, ctxKey{}, &v)
 }
 
