@@ -260,6 +260,36 @@ func TestBodyThatNeverEnds(t *testing.T) {
 	})
 }
 
+// Answers of net/http that have no body hold no slot, by either protocol: who forgets to close them waits for nothing.
+func TestEmptyAnswersOfServersHoldNoSlot(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/empty":
+				w.Header().Set("Content-Length", "0")
+			case "/204":
+				w.WriteHeader(204)
+			case "/304":
+				w.WriteHeader(304)
+			}
+		}))
+		srv.EnableHTTP2 = h2
+		srv.StartTLS()
+		defer srv.Close()
+		tr := &throttle.Transport{Base: srv.Client().Transport, Queue: throttle.QueueOptions{MaxInFlight: 1}}
+		for _, call := range []string{"GET /", "GET /empty", "POST /empty", "GET /204", "DELETE /204", "GET /304", "HEAD /"} {
+			method, path, _ := strings.Cut(call, " ")
+			resp, err := tr.RoundTrip(request(t.Context(), method, srv.URL+path))
+			if err != nil {
+				t.Fatalf("%s: %v", call, err)
+			}
+			if s := statsOf(t, tr); s.InFlight != 0 || (resp.ProtoMajor == 2) != h2 {
+				t.Fatalf("%s by %s: %d slots are held", call, resp.Proto, s.InFlight)
+			}
+		}
+	}
+}
+
 // However an answer ends, its slot is free then.
 func TestSlotsAreFreed(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -274,14 +304,18 @@ func TestSlotsAreFreed(t *testing.T) {
 			answer: func(r *http.Response) { r.Body = io.NopCloser(brokenReader{io.ErrUnexpectedEOF}) },
 			end:    func(r *http.Response, _ func()) { r.Body.Read(make([]byte, 1)) },
 		},
-		"ctx end":        {end: func(_ *http.Response, cancel func()) { cancel() }},
-		"no body":        {answer: func(r *http.Response) { r.Body, r.ContentLength = http.NoBody, 0 }},
-		"length 0":       {answer: func(r *http.Response) { r.ContentLength = 0 }},
-		"nil body":       {answer: func(r *http.Response) { r.Body = nil }},
-		"HEAD":           {method: "HEAD"},
-		"switched":       {answer: func(r *http.Response) { r.StatusCode = 101; r.Body = duplex{r.Body} }},
-		"close of 500":   {method: "POST", answer: func(r *http.Response) { r.StatusCode = 500 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
-		"close of a 304": {answer: func(r *http.Response) { r.StatusCode = 304 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"ctx end":      {end: func(_ *http.Response, cancel func()) { cancel() }},
+		"no body":      {answer: func(r *http.Response) { r.Body, r.ContentLength = http.NoBody, 0 }},
+		"length 0":     {answer: func(r *http.Response) { r.ContentLength = 0 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"made by hand": {answer: func(r *http.Response) { *r = http.Response{Body: r.Body} }, end: func(r *http.Response, _ func()) { io.Copy(io.Discard, r.Body) }},
+		"HTTP/2, none": {answer: func(r *http.Response) { r.ContentLength, r.ProtoMajor = 0, 2 }},
+		"nil body":     {answer: func(r *http.Response) { r.Body = nil }},
+		"HEAD":         {method: "HEAD"},
+		"switched":     {answer: func(r *http.Response) { r.StatusCode = 101; r.Body = duplex{r.Body} }},
+		"close of 500": {method: "POST", answer: func(r *http.Response) { r.StatusCode = 500 }, end: func(r *http.Response, _ func()) { r.Body.Close() }},
+		"102":          {answer: func(r *http.Response) { r.StatusCode = 102 }},
+		"204":          {answer: func(r *http.Response) { r.StatusCode = 204 }},
+		"304":          {answer: func(r *http.Response) { r.StatusCode = 304 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

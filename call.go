@@ -239,17 +239,18 @@ func (c *call) gone() bool { return c.req.Context().Err() == context.Canceled }
 // freeAtEnd calls free, which gives an in-flight slot back, when the body of resp is closed or read to
 // its end, or the request's ctx ends. If there is no body to read, that is now.
 func (c *call) freeAtEnd(resp *http.Response, free func()) {
-	if resp.ContentLength == 0 || c.bodiless(resp) {
+	if c.bodiless(resp) {
 		free()
 		return
 	}
 	resp.Body = body.Until(c.req.Context(), resp.Body, free)
 }
 
-// bodiless reports whether resp has no body to read.
+// bodiless reports whether resp has no body to read. A length of 0 alone does not say so, because a response made by hand
+// has no other; with HTTP/2 net/http means it, and has a body of its own in place of http.NoBody.
 func (c *call) bodiless(resp *http.Response) bool {
-	return resp.Body == nil || resp.Body == http.NoBody ||
-		c.req.Method == http.MethodHead || resp.StatusCode == http.StatusSwitchingProtocols
+	return resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength == 0 && resp.ProtoMajor > 1 ||
+		c.req.Method == http.MethodHead || resp.StatusCode/100 == 1 || resp.StatusCode == 204 || resp.StatusCode == 304
 }
 
 // giveUp ends a call that may not be sent, or not again, because of reason. If an earlier attempt has

@@ -76,7 +76,7 @@ func (x *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.handOut(resp)
 	// An answer holds a slot while its body is there to be read, but one handed out because the call
 	// could not be sent again: that gave its slot back before.
-	if st.slotted() && !c.refused && req.Method != http.MethodHead && resp.ContentLength != 0 {
+	if st.slotted() && !c.refused && req.Method != http.MethodHead {
 		h := &heldBody{ReadCloser: resp.Body, st: st, w: w}
 		st.bodies++
 		h.stop = context.AfterFunc(ctx, h.ended)
