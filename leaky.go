@@ -42,12 +42,7 @@ func (l *Leaky) Adjust(n int) { l.bucket.Adjust(n) }
 func (l *Leaky) Notify(changed func()) (stop func()) { return l.bucket.Notify(changed) }
 
 // String returns the limit as [ParseLimit] reads it, such as "5/s even".
-func (l *Leaky) String() string {
-	if l.Limit() == rate.Inf {
-		return unlimited
-	}
-	return l.bucket.String() + " even"
-}
+func (l *Leaky) String() string { return l.bucket.Even() }
 
 // Limit returns the rate in units per second.
 func (l *Leaky) Limit() rate.Limit { return l.bucket.Limit() }

@@ -14,23 +14,19 @@ import (
 //
 //	10/s              a Bucket of 10 units per second, burst 1
 //	100/1m burst 20   a Bucket of 100 units per minute, burst 20
-//	5/s even          a Leaky: one unit every 200 ms
+//	300/m even        a Leaky: one unit every 200 ms
 //	5000/h sliding    a SlidingWindow: at most 5,000 units in any hour
 //	100/s window      a FixedWindow: 100 units per window of one second
-//	10/s, 1000/h      both
+//	10/s, 1000/h even both
 //	unlimited         no limit
 //
-// The time is a unit (ns, us, ms, s, m, h, d, or sec, second, min, minute, hour, day, also in the plural),
-// with or without a number before it, or a [time.ParseDuration] text that may begin with whole days, as in
-// 1d12h. "10 per second" is another way to write 10/second. Units are plain decimal numbers; only buckets
-// and even spacing allow fractions. Mind the kind: 300/m is one unit every 200 ms, and "300/m sliding" lets
-// all 300 go at once.
+// "10 rps", "10r/s", "10 requests / sec", "10 per second" and "100 per 5 minutes even" are read too. The time is a unit from
+// ns to w(eek), or a duration such as 1m30s or 1d12h. A minute or longer needs a kind: of 1000/h people think as of a window,
+// and a bucket would let one unit go every 3.6 s. Units are plain decimal numbers; windows have whole ones.
 //
-// A Limit is a value: two of the same limit in the same words are equal. The zero Limit is "unlimited".
-type Limit struct{ text string } // in its shortest form; "": unlimited
-
-// unlimited is the text of the zero Limit.
-const unlimited = "unlimited"
+// A Limit is a value: two of the same limit in the same words are equal. The zero Limit limits nothing as "unlimited"
+// does, and IsZero tells them apart.
+type Limit struct{ text string } // in its shortest form; "": absent
 
 // UnmarshalText implements [encoding.TextUnmarshaler], so that JSON, YAML and [flag.TextVar] read a Limit.
 // An error names the part that is wrong and its value, and leaves l as it is. The empty text is an error.
@@ -39,18 +35,19 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("throttle: Limit %.100q: %w", text, err)
 	}
-	*l = newLimit(all)
+	*l = Limit{limit.FormatSpecs(all)}
 	return nil
 }
-
-// newLimit writes limits in their shortest form.
-func newLimit(all []limit.Spec) Limit { return Limit{limit.FormatSpecs(all)} }
 
 // MarshalText implements [encoding.TextMarshaler]; the error is always nil.
 func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// String returns the limit in its shortest form, as in "100/m burst 20".
-func (l Limit) String() string { return cmp.Or(l.text, unlimited) }
+// IsZero reports whether no text was read: "unlimited" is one. JSON with omitzero and YAML with omitempty leave such a
+// Limit out; otherwise it is written as "unlimited".
+func (l Limit) IsZero() bool { return l.text == "" }
+
+// String returns the limit in its shortest form, as in "100/m burst 20", and several in the order in which they were written.
+func (l Limit) String() string { return cmp.Or(l.text, "unlimited") }
 
 // New makes a limiter of its own at each call. That of the zero Limit lets everything go.
 func (l Limit) New() Limiter {
@@ -72,7 +69,7 @@ func ParseLimit(s string) (Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("throttle: ParseLimit(%.100q): %w", s, err)
 	}
-	return newLimit(all).New(), nil
+	return Limit{limit.FormatSpecs(all)}.New(), nil
 }
 
 // newLimiter makes the limiter of one limit.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,9 +31,9 @@ func testParseLimit(t *testing.T) {
 		"100/1m burst 20":   throttle.NewBucket(rate.Limit(100)/60, 20),
 		"100/m  burst  20":  throttle.NewBucket(rate.Limit(100)/60, 20),
 		"1/100ms":           throttle.NewBucket(10, 1),
-		"1/1m30s":           throttle.NewBucket(rate.Limit(1)/90, 1),
-		"86400/d":           throttle.NewBucket(1, 1),
-		"259200/1d48h":      throttle.NewBucket(1, 1),
+		"1/1m30s burst 1":   throttle.NewBucket(rate.Limit(1)/90, 1),
+		"86400/d burst 2":   throttle.NewBucket(1, 2),
+		"259200/1d48h even": throttle.NewLeaky(1),
 		"5/s even":          throttle.NewLeaky(5),
 		"2.5/s even":        throttle.NewLeaky(2.5),
 		"5000/h sliding":    throttle.NewSlidingWindow(5000, time.Hour),
@@ -49,17 +50,63 @@ func testParseLimit(t *testing.T) {
 		"10/sec even":       throttle.NewLeaky(10),
 		"60/30seconds":      throttle.NewBucket(2, 1),
 		"5/2secs":           throttle.NewBucket(2.5, 1),
-		"100/min":           throttle.NewBucket(rate.Limit(100)/60, 1),
+		"100/min even":      throttle.NewLeaky(rate.Limit(100) / 60),
 		"9/3mins sliding":   throttle.NewSlidingWindow(9, 3*time.Minute),
 		"9/.5minute window": throttle.NewFixedWindow(9, 30*time.Second),
 		"5000/hour sliding": throttle.NewSlidingWindow(5000, time.Hour),
-		"5000/2hours":       throttle.NewBucket(rate.Limit(5000)/7200, 1),
+		"5000/2hours even":  throttle.NewLeaky(rate.Limit(5000) / 7200),
 		"7/day window":      throttle.NewFixedWindow(7, day),
 		"7/2days window":    throttle.NewFixedWindow(7, 2*day),
 
 		"100/minute burst 20": throttle.NewBucket(rate.Limit(100)/60, 20),
 
 		"3/1d2h3m4s window": throttle.NewFixedWindow(3, day+2*time.Hour+3*time.Minute+4*time.Second),
+
+		"10 rps":                           throttle.NewBucket(10, 1),
+		"10rps":                            throttle.NewBucket(10, 1),
+		"10 RPS":                           throttle.NewBucket(10, 1),
+		"2.5 qps even":                     throttle.NewLeaky(2.5),
+		"60rpm burst 5":                    throttle.NewBucket(1, 5),
+		"40000 TPM window":                 throttle.NewFixedWindow(40000, time.Minute),
+		"100rph sliding":                   throttle.NewSlidingWindow(100, time.Hour),
+		"50 rpd window":                    throttle.NewFixedWindow(50, day),
+		"10r/s":                            throttle.NewBucket(10, 1),
+		"30r/m even":                       throttle.NewLeaky(0.5),
+		"10 r/s burst 3":                   throttle.NewBucket(10, 3),
+		"10 req/s":                         throttle.NewBucket(10, 1),
+		"10req/sec":                        throttle.NewBucket(10, 1),
+		"10 reqs / s":                      throttle.NewBucket(10, 1),
+		"10 requests/second":               throttle.NewBucket(10, 1),
+		"10 Requests Per Second":           throttle.NewBucket(10, 1),
+		"10 calls per sec":                 throttle.NewBucket(10, 1),
+		"1 request per second":             throttle.NewBucket(1, 1),
+		"7 queries per second":             throttle.NewBucket(7, 1),
+		"10 tokens per second":             throttle.NewBucket(10, 1),
+		"100 per hour sliding":             throttle.NewSlidingWindow(100, time.Hour),
+		"1 per 2 seconds":                  throttle.NewBucket(0.5, 1),
+		"10 / s":                           throttle.NewBucket(10, 1),
+		"10 /s":                            throttle.NewBucket(10, 1),
+		"10/ s":                            throttle.NewBucket(10, 1),
+		"10/Second":                        throttle.NewBucket(10, 1),
+		"10/S Even":                        throttle.NewLeaky(10),
+		"10 / 5 s":                         throttle.NewBucket(2, 1),
+		"1/2 seconds":                      throttle.NewBucket(0.5, 1),
+		"1 / 2 seconds burst 3":            throttle.NewBucket(0.5, 3),
+		"100/59s":                          throttle.NewBucket(rate.Limit(100)/59, 1),
+		"100 per 5 minutes sliding":        throttle.NewSlidingWindow(100, 5*time.Minute),
+		"100 per 5minutes sliding":         throttle.NewSlidingWindow(100, 5*time.Minute),
+		"100 requests per 5 min window":    throttle.NewFixedWindow(100, 5*time.Minute),
+		"90 per 1 hour 30 minutes Burst 4": throttle.NewBucket(rate.Limit(1)/60, 4),
+		"3/1day12h window":                 throttle.NewFixedWindow(3, day+12*time.Hour),
+		"3/1.5d window":                    throttle.NewFixedWindow(3, day+12*time.Hour),
+		"3/1 day window":                   throttle.NewFixedWindow(3, day),
+		"3/w window":                       throttle.NewFixedWindow(3, 7*day),
+		"3 per week sliding":               throttle.NewSlidingWindow(3, 7*day),
+		"3/2weeks window":                  throttle.NewFixedWindow(3, 14*day),
+		"3 per 2 Weeks window":             throttle.NewFixedWindow(3, 14*day),
+		"9/3hrs sliding":                   throttle.NewSlidingWindow(9, 3*time.Hour),
+		"1/100 milliseconds":               throttle.NewBucket(10, 1),
+		"Unlimited":                        throttle.NewBucket(rate.Inf, 0),
 	} {
 		got, err := throttle.ParseLimit(s)
 		if err != nil {
@@ -84,15 +131,26 @@ func testParseLimit(t *testing.T) {
 		"10/fortnight":                        `time "fortnight" is not a unit (`,
 		"10/hundred":                          `time "hundred" is not a unit (`,
 		"10/seconds2":                         `time "seconds2" is not a unit (`,
-		"10/1day12h":                          `time "1day12h" is not a unit (`,
-		"10/1 day":                            `time "1" is not a unit (`,
-		"10/Second":                           `time "Second" is not a unit (`,
+		"10/12h1":                             `time "12h1" is not a unit (`,
+		"10/Fortnight":                        `time "Fortnight" is not a unit (`,
+		"10/month":                            `time "month" is not a unit (`,
+		"10/1s0":                              `time "1s0" is not a unit (`,
+		"10/1h.s":                             `time "1h.s" is not a unit (`,
+		"10/s/s":                              `time "s/s" is not a unit (`,
+		"1/2 per second":                      `time "2 per" is not a unit (`,
+		"10 rpx":                              `time "x" is not a unit (`,
+		"rps":                                 `units ""`,
+		"10 k requests/s":                     `units "10 k requests"`,
+		"1 000/s":                             `units "1 000"`,
+		"10 apples/s":                         `units "10 apples"`,
+		"req/s":                               `units ""`,
+		"10/9000w":                            `time "9000w"`,
+		"10/99999999999w":                     `time "99999999999w"`,
 		"10/ss":                               `time "ss"`,
 		"10/2000000h":                         `time "2000000h"`,
 		"10/d1":                               `time "d1"`,
 		"10/1d-1h":                            `time "1d-1h"`,
 		"10/1dd":                              `time "1dd"`,
-		"10/1.5d":                             `time "1.5d"`,
 		"10/999999999999h":                    `time "999999999999h"`,
 		"10/99999999d":                        `time "99999999d"`,
 		"10/53375d2000000h":                   `time "53375d2000000h"`,
@@ -125,10 +183,11 @@ func testParseLimit(t *testing.T) {
 		"3/99us sliding":                  `time "99us" is shorter than a window may be, 100µs`,
 		"0/s sliding":                     `units "0"`,
 		"99999999999999999999/s window":   `units "99999999999999999999"`,
-		"10 / s":                          `"10 / s" is not units/time in one word, as in 10/s`,
 		"10 per fortnight":                `time "fortnight" is not a unit (`,
-		"10 per":                          `"10 per" is not units/time in one word, as in 10/s`,
-		"100 a minute":                    `"100 a minute" is not units/time in one word, as in 10/s, or units per time`,
+		"10 per":                          `"10 per" is not units/time, as in 10/s, 10 rps or 10 per second`,
+		"1 every 2 seconds":               `"1 every 2 seconds" is not units/time, as in 10/s`,
+		"100 a minute":                    `"100 a minute" is not units/time, as in 10/s`,
+		"10 in a":                         `"10 in a" is not units/time, as in 10/s`,
 		"10/s, ":                          `"" is not units/time`,
 		"10/s, 5/q":                       `time "q"`,
 		"10/s, unlimited":                 `"unlimited" is not units/time`,
@@ -141,6 +200,44 @@ func testParseLimit(t *testing.T) {
 		} else if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "throttle: ParseLimit(") {
 			t.Errorf("%q: %q does not name %s", s, err, want)
 		}
+	}
+}
+
+// A time of a minute or longer needs a kind. The error offers all that may be meant, in the words of the text, and each
+// of these can be read.
+func TestLimitNeedsKind(t *testing.T) {
+	for _, text := range []string{
+		"1000/h", "100/60s", "100/1m", "5/m", "1/m", "100/min", "7 per day", "60rpm", "60 RPM", "10 / 1 Hour", "30r/m",
+		"100 requests per 5 minutes", "100 calls per hour", "3/w", "1/90s", "12345678/2d", "0.5/h", "2.5 per minute", "1/146d",
+	} {
+		_, err := throttle.ParseLimit("3/s, " + text)
+		if err == nil {
+			t.Errorf("%q is read", text)
+			continue
+		}
+		_, offers, _ := strings.Cut(err.Error(), fmt.Sprintf("%q needs a kind: ", text))
+		kinds := []string{" burst ", " even", " sliding", " window"}
+		for i, offer := range regexp.MustCompile(`"[^"]*"`).FindAllString(offers, -1) {
+			offer = strings.Trim(offer, `"`)
+			if _, err := throttle.ParseLimit(offer); err != nil || !strings.HasPrefix(offer, text+kinds[i]) {
+				t.Errorf("%q: offers %q: %v", text, offer, err)
+			}
+			kinds[i] = ""
+		}
+		switch left := strings.Join(kinds, ""); {
+		case strings.Contains(text, "."):
+			if left != " sliding window" || !strings.HasSuffix(err.Error(), "; sliding and window need whole units") {
+				t.Errorf("%q: %v", text, err)
+			}
+		case left != "":
+			t.Errorf("%q: not offered:%s: %v", text, left, err)
+		}
+	}
+	_, err := throttle.ParseLimit("1000/h")
+	want := `throttle: ParseLimit("1000/h"): "1000/h" needs a kind: "1000/h burst 100" (100 at once, then one every 3.6s), ` +
+		`"1000/h even" (one every 3.6s), "1000/h sliding" (at most 1000 in any such time) or "1000/h window" (all 1000 at once, in each)`
+	if fmt.Sprint(err) != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
@@ -166,7 +263,7 @@ func TestHugeLimitText(t *testing.T) {
 			}
 		}
 	}
-	if l, err := throttle.ParseLimit(strings.Repeat("10/s,", 99) + "1/h"); err != nil || l == nil {
+	if l, err := throttle.ParseLimit(strings.Repeat("10/s,", 99) + "1/h even"); err != nil || l == nil {
 		t.Errorf("100 limits: %v", err)
 	}
 }
@@ -203,6 +300,11 @@ func TestLimitText(t *testing.T) {
 		"3/1ms window":            "3/1ms window",
 		"10/s,1000/hour  sliding": "10/s, 1000/h sliding",
 		"5/s even , 2/100ms":      "5/s even, 2/100ms",
+		"60 RPM burst 1":          "60/m burst 1",
+		"10/59s burst 1":          "10/59s",
+		"3 per 7 days window":     "3/w window",
+		"3/2 weeks window":        "3/14d window",
+		"2 per 100 ms, 9/d even, 1000 per hour sliding": "2/100ms, 9/d even, 1000/h sliding",
 	} {
 		var l, again throttle.Limit
 		if err := l.UnmarshalText([]byte(text)); err != nil {
@@ -214,26 +316,28 @@ func TestLimitText(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"100/1m burst 20":     "100/m burst 20",
-		"10/s, 1000/h":        "10/s, 1000/h",
-		"2/100ms":             "20/s",
-		"5/s even":            "5/s even",
-		"0.3/s":               "18/m",
-		"100/90s window":      "100/1m30s window",
-		"100/s window, 9/d":   "9/d, 100/s window",
-		"unlimited":           "unlimited",
-		"1/7d":                "0.0000016534391534391535/s",
-		"3/h sliding, 3/s":    "3/s, 3/h sliding",
-		"1000/2d even, 3/99h": "",
+		"100/1m burst 20":           "100/m burst 20",
+		"10/s, 1000/h even":         "10/s, 1000/h burst 1",
+		"1000/h even, 10/s":         "1000/h burst 1, 10/s",
+		"2/100ms":                   "20/s",
+		"5/s even":                  "5/s even",
+		"0.3/s":                     "18/m burst 1",
+		"60/m even":                 "1/s even",
+		"90/m even":                 "90/m even",
+		"100/90s window":            "100/1m30s window",
+		"100/s window, 9/d burst 2": "100/s window, 9/d burst 2",
+		"unlimited":                 "unlimited",
+		"1/7d burst 1":              "1/w burst 1",
+		"1/9d burst 1":              "0.000001286008230452675/s",
+		"3/h sliding, 3/s":          "3/h sliding, 3/s",
+		"3/s, 5/s, 7/s, 5/s, 1/m window, 9/2s, 2/h sliding, 8/s": "3/s, 5/s, 7/s, 5/s, 1/m window, 270/m burst 1, 2/h sliding, 8/s",
+		"1000/2d even, 3/99h even":                               "",
 	} {
 		l, err := throttle.ParseLimit(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := fmt.Sprint(l)
-		if parts := strings.Split(got, ", "); len(parts) == 2 && want != "" && got != want { // in the order of random ranks
-			got = parts[1] + ", " + parts[0]
-		}
 		if want != "" && got != want {
 			t.Errorf("%q makes a limiter that prints %q, want %q", text, got, want)
 		}
@@ -248,11 +352,11 @@ func TestLimitInConfiguration(t *testing.T) {
 	var config struct {
 		API, Bulk, None throttle.Limit
 	}
-	if err := json.Unmarshal([]byte(`{"API": "10/s burst 3", "Bulk": "2/s, 100/h"}`), &config); err != nil {
+	if err := json.Unmarshal([]byte(`{"API": "10/s burst 3", "Bulk": "2/s, 100/h even"}`), &config); err != nil {
 		t.Fatal(err)
 	}
 	out, err := json.Marshal(config)
-	if want := `{"API":"10/s burst 3","Bulk":"2/s, 100/h","None":"unlimited"}`; err != nil || string(out) != want {
+	if want := `{"API":"10/s burst 3","Bulk":"2/s, 100/h even","None":"unlimited"}`; err != nil || string(out) != want {
 		t.Errorf("%s, %v; want %s", out, err, want)
 	}
 	err = json.Unmarshal([]byte(`{"API": ""}`), &config)
@@ -281,9 +385,61 @@ func TestLimitInConfiguration(t *testing.T) {
 	})
 }
 
+// An absent limit is not one that says "unlimited", though both limit nothing.
+func TestLimitIsZero(t *testing.T) {
+	type config struct {
+		API throttle.Limit `json:",omitzero"`
+	}
+	for text, want := range map[string]bool{`{}`: true, `{"API": null}`: true, `{"API": "unlimited"}`: false, `{"API": " Unlimited "}`: false, `{"API": "10/s"}`: false} {
+		var c, again config
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.API.IsZero() != want || want != (c.API == throttle.Limit{}) {
+			t.Errorf("%s: %#v, zero %v", text, c.API, c.API.IsZero())
+		}
+		out, err := json.Marshal(c)
+		if err != nil || strings.Contains(string(out), "API") == want || json.Unmarshal(out, &again) != nil || again != c {
+			t.Errorf("%s is written as %s, %v, and read as %v", text, out, err, again)
+		}
+		if text != `{"API": "10/s"}` && (c.API.String() != "unlimited" || c.API.New().(*throttle.Bucket).Limit() != rate.Inf) {
+			t.Errorf("%s limits something: %v", text, c.API)
+		}
+	}
+	var l throttle.Limit
+	if err := l.UnmarshalText(nil); err == nil || !l.IsZero() {
+		t.Errorf("an empty text gives %v, %v", l, err)
+	}
+}
+
+// A LimiterVar, and limiters that are joined, print what they are made of in the order in which it was named.
+func TestLimitersPrintInOrder(t *testing.T) {
+	var v throttle.LimiterVar
+	a, b, c := throttle.NewBucket(1, 3), throttle.NewFixedWindow(2, time.Minute), throttle.NewSlidingWindow(3, time.Second)
+	for range 20 { // ranks are random
+		for _, l := range []struct {
+			all  throttle.Limiter
+			want string
+		}{
+			{throttle.All(c, a, b), "3/s sliding, 1/s burst 3, 2/m window"},
+			{throttle.All(b, throttle.All(c, a), b), "2/m window, 3/s sliding, 1/s burst 3"},
+			{throttle.All(c, &v, b), "3/s sliding, 1/s burst 3, 2/m window"},
+			{throttle.All(&v, c), "1/s burst 3, 2/m window, 3/s sliding"},
+		} {
+			if v.Set(throttle.All(a, b)); fmt.Sprint(l.all) != l.want {
+				t.Errorf("%v, want %s", l.all, l.want)
+			}
+		}
+		if v.Set(throttle.All(c, b, a)); v.String() != "3/s sliding, 2/m window, 1/s burst 3" {
+			t.Error(v.String())
+		}
+		a, b, c = throttle.NewBucket(1, 3), throttle.NewFixedWindow(2, time.Minute), throttle.NewSlidingWindow(3, time.Second)
+	}
+}
+
 // Whatever the text, ParseLimit does not panic, and what it returns is a limit that works and prints itself.
 func FuzzParseLimit(f *testing.F) {
-	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h", "10/second", "100/minute burst 20", "7/2days window", "1/hundred", "10/s, 1000/h", "10 per second", "unlimited"} {
+	for _, s := range []string{"10/s", "100/1m burst 20", "5000/h sliding", "100/s window", "5/s even", "0.5/1d12h", "1/ns even", "NaN/s", "1/9999999d", "0x1p-2/s", " /", "1/µs burst 1", "1/1h1h", "10/second", "100/minute burst 20", "7/2days window", "1/hundred", "10/s, 1000/h", "10 per second", "unlimited", "10RPS", "100 per 5 minutes sliding", "1/2 seconds", "3/w window", "1000/h", "0.5/h", "7 per day burst 2", "1/1 hour 30 minutes even"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -22,8 +22,8 @@ import (
 // if a field makes no sense, naming it, as regexp.MustCompile does.
 type Limit struct {
 	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
-	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. Mind the burst:
-	// 100/1m without one lets in a request each 600 ms and refuses the second of a page; "100/1m burst 20" lets 20 come
+	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. Mind the kind:
+	// "100/1m even" lets in a request each 600 ms and refuses the second of a page; "100/1m burst 20" lets 20 come
 	// at once, and "100/1m window" all 100. A sliding limit is an estimate here, by two counters. Empty, or "unlimited":
 	// no limit for a key, which makes sense beside Tiers, And or Shared. Alone it lets everything in.
 	Limits []string

@@ -29,7 +29,7 @@ func TestNonsensePanics(t *testing.T) {
 	}{
 		"limits":      {&inbound.Limit{Limits: []string{"ten a day"}}, `"ten a day"`},
 		"kind":        {&inbound.Limit{Limits: []string{"10/s fast"}}, "fast"},
-		"four":        {&inbound.Limit{Limits: []string{"1/s, 1/m", "1/h", "1/d"}}, "4 limits"},
+		"four":        {&inbound.Limit{Limits: []string{"1/s, 1/m even", "1/h burst 1", "1/d even"}}, "4 limits"},
 		"long window": {&inbound.Limit{Limits: []string{"1/40000d window"}}, "longer"},
 		"sliding":     {&inbound.Limit{Limits: []string{"5000000000/s sliding"}}, "5000000000"},
 		"keys":        {&inbound.Limit{MaxKeys: -1}, "MaxKeys is -1"},
@@ -192,7 +192,7 @@ func TestTiers(t *testing.T) {
 }
 
 func TestAllow(t *testing.T) {
-	l := inbound.Limit{Limits: []string{"1/h"}, Allow: func(r *http.Request) bool { return r.Header.Get("X-User") == "health" }}
+	l := inbound.Limit{Limits: []string{"1/h burst 1"}, Allow: func(r *http.Request) bool { return r.Header.Get("X-User") == "health" }}
 	h := l.Handler(ok)
 	for range 5 {
 		if w := get(h, alice, "X-User", "health"); w.Code != 204 || len(w.Header()) > 0 {
@@ -226,7 +226,7 @@ func TestShadow(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	l := inbound.Limit{Limits: []string{"1/h"}, Refused: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	l := inbound.Limit{Limits: []string{"1/h burst 1"}, Refused: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "later: "+w.Header().Get("Retry-After"), http.StatusTooManyRequests)
 	})}
 	h := l.HandlerFunc(ok)
@@ -305,7 +305,7 @@ func panicIf(bad bool) {
 
 // TestHugeKeys: a key of a megabyte is a key, and is not kept.
 func TestHugeKeys(t *testing.T) {
-	l := inbound.Limit{Limits: []string{"1/h"}, Key: user}
+	l := inbound.Limit{Limits: []string{"1/h burst 1"}, Key: user}
 	h := l.Handler(ok)
 	huge := strings.Repeat("x", 1<<20)
 	before := heap()

@@ -280,7 +280,7 @@ func TestFreeRequestsDoNotWait(t *testing.T) {
 // it waits.
 func TestNewcomersAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := inbound.Limit{Limits: []string{"1/m"}, MaxKeys: 1, Wait: 10 * time.Minute}
+		l := inbound.Limit{Limits: []string{"1/m burst 1"}, MaxKeys: 1, Wait: 10 * time.Minute}
 		h := l.Handler(ok)
 		var all sync.WaitGroup
 		for range 3 {

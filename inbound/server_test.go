@@ -18,7 +18,7 @@ import (
 
 // TestHijack: a handler can take the connection over.
 func TestHijack(t *testing.T) {
-	l := inbound.Limit{Limits: []string{"1/h"}}
+	l := inbound.Limit{Limits: []string{"1/h burst 1"}}
 	s := httptest.NewServer(l.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {

@@ -19,12 +19,13 @@ type shape struct {
 	window bool          // the units come back together at the end of a window, not one by one
 }
 
-// parseShape reads a limit as throttle.ParseLimit does, which is asked first whether the limit is valid.
+// parseShape reads a limit in the shortest form that a throttle.Limit prints, whichever way it was written.
 func parseShape(limit string) (shape, error) {
-	if _, err := throttle.ParseLimit(limit); err != nil {
+	var l throttle.Limit
+	if err := l.UnmarshalText([]byte(limit)); err != nil {
 		return shape{}, err
 	}
-	fields := strings.Fields(limit)
+	fields := strings.Fields(l.String())
 	units, per, _ := strings.Cut(fields[0], "/")
 	s := shape{burst: 1}
 	var err error

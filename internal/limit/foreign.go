@@ -33,7 +33,7 @@ func canAdjust(l taker) bool {
 
 // Merge adds the limiters of another set.
 func (s *Set) Merge(other *Set) error {
-	for _, a := range other.accounts {
+	for _, a := range other.inOrder() {
 		s.Join(a)
 	}
 	for _, l := range other.foreign {

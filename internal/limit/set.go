@@ -19,7 +19,7 @@ import (
 // and the second at once: it takes nothing and gets the later moment, 200 ms. At that moment both are
 // ready, because a limiter that is ready stays so until somebody takes.
 type Set struct {
-	accounts []Account // sorted by rank, each once
+	accounts []Account // sorted by rank, each once; behind its length as many again, see inOrder
 	foreign  []taker   // limiters of other kinds, in the order of joining; one without Adjust is last
 	sole     *Bucket   // the only account if it is a Bucket, which is asked without a detour; nil: it is not
 	dyn      *dynamic  // nil: no account is a Var
@@ -47,10 +47,28 @@ func (s *Set) Join(a Account) {
 // units.
 func (s *Set) add(a Account) {
 	guardOf(a).drawRank()
-	if !slices.Contains(s.accounts, a) {
-		s.accounts = append(s.accounts, a)
-		slices.SortFunc(s.accounts, func(a, b Account) int { return bytes.Compare(guardOf(a).rank[:], guardOf(b).rank[:]) })
+	if slices.Contains(s.accounts, a) {
+		return
 	}
+	joined := append(slices.Clip(s.inOrder()), a)
+	s.accounts = joined
+	if n := len(joined); n > 1 {
+		sorted := slices.SortedFunc(slices.Values(joined), func(a, b Account) int { return bytes.Compare(guardOf(a).rank[:], guardOf(b).rank[:]) })
+		s.accounts = append(sorted, joined...)[:n]
+	}
+}
+
+// inOrder are the accounts in the order of joining, for people. They stand behind the sorted ones, because a field of its own
+// would cost every key of a Transport 32 bytes. A single account is in either order. s may be nil.
+func (s *Set) inOrder() []Account {
+	switch {
+	case s == nil:
+		return nil
+	case len(s.accounts) < 2:
+		return s.accounts
+	}
+	n := len(s.accounts)
+	return s.accounts[n : 2*n]
 }
 
 // addAll adds the accounts of other, which may be nil. A Var among them is added without what it holds.

@@ -3,6 +3,7 @@ package limit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,15 +17,17 @@ import (
 //
 //	Bucket 10/s                    10/s
 //	Bucket 1.6666…/s, burst 20     100/m burst 20
-//	Bucket 0.3/s                   18/m
+//	Bucket 0.3/s                   18/m burst 1
 //	FixedWindow of 3 per 90 s      3/1m30s window
 //	both of the first              10/s, 100/m burst 20
+
+const day = 24 * time.Hour
 
 // perUnits are the units of time that a text names by one letter, the longest first.
 var perUnits = [...]struct {
 	letter string
 	length time.Duration
-}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+}{{"w", 7 * day}, {"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
 
 // FormatPer writes a time: one of a unit as its letter, whole days apart, and no zero parts. 90 s is 1m30s,
 // an hour h, and 36 hours 1d12h.
@@ -34,7 +37,6 @@ func FormatPer(per time.Duration) string {
 			return u.letter
 		}
 	}
-	const day = 24 * time.Hour
 	days, text := "", (per % day).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -50,15 +52,15 @@ func FormatPer(per time.Duration) string {
 
 // formatRate writes a rate in the shortest unit in which it is a whole number, or else per second: 10/s, and
 // 100/m for 1.67 a second.
-func formatRate(limit rate.Limit) string {
+func formatRate(limit rate.Limit) (text string, per time.Duration) {
 	for i := range perUnits {
 		u := perUnits[len(perUnits)-1-i]
 		n := float64(limit) * u.length.Seconds()
 		if whole := math.Round(n); whole >= 1 && whole < 1<<53 && math.Abs(n-whole) <= 1e-9*whole {
-			return strconv.FormatFloat(whole, 'f', 0, 64) + "/" + u.letter
+			return strconv.FormatFloat(whole, 'f', 0, 64) + "/" + u.letter, u.length
 		}
 	}
-	return strconv.FormatFloat(float64(limit), 'f', -1, 64) + "/s"
+	return strconv.FormatFloat(float64(limit), 'f', -1, 64) + "/s", time.Second
 }
 
 // String is the bucket's limit as text.
@@ -67,16 +69,31 @@ func (b *Bucket) String() (text string) {
 	return text
 }
 
+// Even is String for a bucket that stands for even spacing.
+func (b *Bucket) Even() string {
+	limit := b.Limit()
+	if limit == rate.Inf {
+		return noLimit
+	}
+	text, _ := formatRate(limit)
+	return text + " even"
+}
+
 // textOf is a limit of units per second with a burst as text.
 func textOf(limit rate.Limit, burst int) string {
-	switch text := formatRate(limit); {
-	case limit == rate.Inf:
-		return "unlimited"
-	case burst > 1:
-		return text + " burst " + strconv.Itoa(burst)
-	default:
-		return text
+	if limit == rate.Inf {
+		return noLimit
 	}
+	text, per := formatRate(limit)
+	return text + burstText(burst, per)
+}
+
+// burstText is the last words of a bucket. A burst of 1 is left out where a text may end without a kind.
+func burstText(burst int, per time.Duration) string {
+	if burst <= 1 && per < leastKind {
+		return ""
+	}
+	return " burst " + strconv.Itoa(max(1, burst))
 }
 
 // text is a window's limit; kind is its last word.
@@ -98,16 +115,11 @@ func (w *SlidingWindow) String() string {
 	return w.s.text("sliding")
 }
 
-// String joins the texts of all limiters. A foreign one that has no String shows its type.
+// String joins the texts of all limiters, the foreign ones last. A foreign one that has no String shows its type.
 func (s *Set) String() string {
-	texts, accounts := []string{}, s.accounts
-	if s.dyn != nil {
-		accounts = s.resolve().set.accounts
-	}
-	for _, a := range accounts {
-		if _, holds := a.(*Var); !holds { // its accounts stand for it
-			texts = append(texts, fmt.Sprint(a))
-		}
+	texts := []string{}
+	for _, a := range s.shown() {
+		texts = append(texts, fmt.Sprint(a))
 	}
 	for _, l := range s.foreign {
 		if t, ok := l.(fmt.Stringer); ok {
@@ -117,4 +129,20 @@ func (s *Set) String() string {
 		}
 	}
 	return strings.Join(texts, ", ")
+}
+
+// shown are the accounts in the order in which they were joined, each once; a Var is replaced by what it holds.
+func (s *Set) shown() (list []Account) {
+	for _, a := range s.inOrder() {
+		parts := []Account{a}
+		if v, holds := a.(*Var); holds {
+			parts = v.held.Load().inOrder()
+		}
+		for _, part := range parts {
+			if !slices.Contains(list, part) {
+				list = append(list, part)
+			}
+		}
+	}
+	return list
 }

@@ -138,7 +138,7 @@ func (v *Var) String() string {
 	if text := v.alone().String(); text != "" {
 		return text
 	}
-	return "unlimited"
+	return noLimit
 }
 
 // A dynamic is what a Set needs that has Vars among its accounts.
