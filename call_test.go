@@ -1,6 +1,7 @@
 package throttle_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -615,50 +616,106 @@ func TestPanicInStopLosesNoSlot(t *testing.T) {
 	})
 }
 
-// Whoever is handed the answer of a failed attempt can ask why there was no other attempt.
+// Whoever is handed the answer of a failed attempt can ask why there was no other attempt, also if Base has not said
+// which request it answers.
 func TestReason(t *testing.T) {
 	short := func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(ctx, time.Second)
 	}
+	check := func(v throttle.Verdict) throttle.Retry {
+		return throttle.Retry{Check: func(*http.Request, *http.Response, error) throttle.Verdict { return v }}
+	}
+	pauses := func(d time.Duration) throttle.Retry {
+		return throttle.Retry{Backoff: func() throttle.Backoff { return constant(d) }}
+	}
+	broken := errors.New("the file is gone")
+	whole := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
+	gone := func() (io.ReadCloser, error) { return nil, broken }
+	both := []error{throttle.ErrNotIdempotent, throttle.ErrNoGetBody}
+	only := func(err error) []error { return []error{err} }
 	for name, c := range map[string]struct {
-		codes []int
-		retry throttle.Retry
-		ctx   func(context.Context) (context.Context, context.CancelFunc)
-		kv    []string
-		want  error // nil: there is no reason
+		codes   []int // 0: no answer
+		retry   throttle.Retry
+		ctx     func(context.Context) (context.Context, context.CancelFunc)
+		kv      []string
+		method  string // "": GET
+		body    bool
+		getBody func() (io.ReadCloser, error)
+		want    []error // nil: there is no reason
 	}{
-		"success":             {codes: []int{200}},
-		"success at last":     {codes: []int{503, 200}},
-		"not to be retried":   {codes: []int{404}},
-		"final":               {codes: []int{503}, retry: throttle.Retry{Check: func(*http.Request, *http.Response, error) throttle.Verdict { return throttle.Final }}},
-		"attempts":            {codes: []int{503}, want: throttle.ErrMaxAttempts},
-		"budget":              {codes: []int{503}, retry: throttle.Retry{Budget: throttle.Budget{PerCall: 1e-9, Max: 1e-9}}, want: throttle.ErrRetryBudget},
-		"deadline":            {codes: []int{429}, kv: []string{"Retry-After", "30"}, ctx: short, want: context.DeadlineExceeded},
-		"upstream paused":     {codes: []int{429}, kv: []string{"Retry-After", "300"}, want: throttle.ErrPaused},
-		"canceled in backoff": {codes: []int{503}, retry: throttle.Retry{Backoff: func() throttle.Backoff { return constant(10 * time.Second) }}, ctx: short, want: throttle.ErrWaitTooLong},
+		"success":               {codes: []int{200}},
+		"success at last":       {codes: []int{503, 200}},
+		"not to be retried":     {codes: []int{404}},
+		"final":                 {codes: []int{503}, retry: check(throttle.Final)},
+		"attempts":              {codes: []int{503}, retry: throttle.Retry{MaxAttempts: 2}, want: only(throttle.ErrMaxAttempts)},
+		"one attempt":           {codes: []int{429}, retry: throttle.Retry{MaxAttempts: 1}, want: only(throttle.ErrMaxAttempts)},
+		"backoff ends":          {codes: []int{503}, retry: pauses(-1), want: only(throttle.ErrMaxAttempts)},
+		"budget":                {codes: []int{503}, retry: throttle.Retry{Budget: throttle.Budget{PerCall: 1e-9, Max: 1e-9}}, want: only(throttle.ErrRetryBudget)},
+		"deadline":              {codes: []int{429}, kv: []string{"Retry-After", "30"}, ctx: short, want: only(context.DeadlineExceeded)},
+		"upstream paused":       {codes: []int{429}, kv: []string{"Retry-After", "300"}, want: only(throttle.ErrPaused)},
+		"canceled in backoff":   {codes: []int{503}, retry: pauses(10 * time.Second), ctx: short, want: only(throttle.ErrWaitTooLong)},
+		"deadline in retry":     {codes: []int{503, 0}, retry: pauses(time.Millisecond), ctx: short, want: only(context.DeadlineExceeded)},
+		"POST, 503":             {codes: []int{503}, method: "POST", want: only(throttle.ErrNotIdempotent)},
+		"POST, 500":             {codes: []int{500}, method: "POST", body: true, getBody: whole, want: only(throttle.ErrNotIdempotent)},
+		"PATCH, 502":            {codes: []int{502}, method: "PATCH", body: true, getBody: whole, want: only(throttle.ErrNotIdempotent)},
+		"POST, 503 Retry-After": {codes: []int{503}, kv: []string{"Retry-After", "1"}, method: "POST", want: only(throttle.ErrNotIdempotent)},
+		"POST, 429, no answer":  {codes: []int{429, 0}, ctx: short, method: "POST", want: only(context.DeadlineExceeded)},
+		"POST, 429, 503":        {codes: []int{429, 503}, method: "POST", want: only(throttle.ErrNotIdempotent)},
+		"POST, 429":             {codes: []int{429, 200}, method: "POST", body: true, getBody: whole},
+		"POST, 201":             {codes: []int{201}, method: "POST", body: true},
+		"POST, 404":             {codes: []int{404}, method: "POST", body: true},
+		"POST, 503, final":      {codes: []int{503}, method: "POST", body: true, retry: check(throttle.Final)},
+		"POST, 503, again":      {codes: []int{503}, method: "POST", body: true, retry: check(throttle.Again), want: only(throttle.ErrNoGetBody)},
+		"POST, 404, again":      {codes: []int{404}, method: "POST", body: true, retry: check(throttle.Again), want: only(throttle.ErrNoGetBody)},
+		"POST, body, 429":       {codes: []int{429}, method: "POST", body: true, want: only(throttle.ErrNoGetBody)},
+		"POST, body, 529":       {codes: []int{529}, method: "POST", body: true, want: only(throttle.ErrNoGetBody)},
+		"POST, body, 503":       {codes: []int{503}, method: "POST", body: true, want: both},
+		"PUT, body, 503":        {codes: []int{503}, method: "PUT", body: true, want: only(throttle.ErrNoGetBody)},
+		"PUT, body, 429":        {codes: []int{429}, method: "PUT", body: true, want: only(throttle.ErrNoGetBody)},
+		"PUT, GetBody fails":    {codes: []int{503}, method: "PUT", body: true, getBody: gone, want: only(broken)},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
-				return reply(req, c.codes[min(n, len(c.codes))-1], c.kv...), nil
+		for _, anonymous := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+					code := c.codes[min(n, len(c.codes))-1]
+					if code == 0 {
+						<-req.Context().Done()
+						return nil, req.Context().Err()
+					}
+					resp := reply(req, code, c.kv...)
+					if anonymous {
+						resp.Request = nil
+					}
+					return resp, nil
+				})
+				ctx, cancel := t.Context(), context.CancelFunc(func() {})
+				if c.ctx != nil {
+					ctx, cancel = c.ctx(ctx)
+				}
+				defer cancel()
+				req := request(ctx, cmp.Or(c.method, "GET"), "http://x/")
+				if c.body {
+					req.Body, req.ContentLength, req.GetBody = io.NopCloser(strings.NewReader("x")), 1, c.getBody
+				}
+				resp, err := (&throttle.Transport{Base: up, Retry: c.retry}).RoundTrip(req)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				defer resp.Body.Close()
+				reason, e := throttle.Reason(resp), (*throttle.Error)(nil)
+				for _, sentinel := range append(both, c.want...) {
+					if errors.Is(reason, sentinel) != slices.Contains(c.want, sentinel) {
+						t.Errorf("%s: %v, want %v", name, reason, c.want)
+					}
+				}
+				switch {
+				case c.want == nil && reason != nil:
+					t.Errorf("%s: %v, want none", name, reason)
+				case c.want != nil && (!errors.As(reason, &e) || e.Key != "x" || e.Attempts != len(up.times())):
+					t.Errorf("%s: %+v after %d attempts", name, reason, len(up.times()))
+				}
 			})
-			ctx, cancel := t.Context(), context.CancelFunc(func() {})
-			if c.ctx != nil {
-				ctx, cancel = c.ctx(ctx)
-			}
-			defer cancel()
-			resp, err := (&throttle.Transport{Base: up, Retry: c.retry}).RoundTrip(request(ctx, "GET", "http://x/"))
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			defer resp.Body.Close()
-			var e *throttle.Error
-			switch reason := throttle.Reason(resp); {
-			case c.want == nil && reason != nil, c.want != nil && !errors.Is(reason, c.want):
-				t.Errorf("%s: %v, want %v", name, reason, c.want)
-			case c.want != nil && (!errors.As(reason, &e) || e.Key != "x" || e.Attempts != len(up.times())):
-				t.Errorf("%s: %+v after %d attempts", name, reason, len(up.times()))
-			}
-		})
+		}
 	}
 	if err := errors.Join(throttle.Reason(nil), throttle.Reason(&http.Response{})); err != nil {
 		t.Errorf("of no call's response: %v", err)

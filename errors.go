@@ -33,9 +33,17 @@ var (
 	// error also matches the attempt's own error.
 	ErrRetryBudget = errors.New("throttle: retry budget spent")
 
-	// ErrMaxAttempts means that the call has made all attempts that Retry.MaxAttempts or WithMaxAttempts allows.
-	// Only [Reason] returns it.
+	// ErrMaxAttempts means that the call has made all attempts that Retry.MaxAttempts or WithMaxAttempts allows, or that
+	// its Backoff has ended them. Only [Reason] returns it, and the next two.
 	ErrMaxAttempts = errors.New("throttle: all attempts made")
+
+	// ErrNoGetBody means that the request has a body and no GetBody to send it anew: set it, as http.NewRequest does for
+	// a bytes.Buffer, bytes.Reader and strings.Reader.
+	ErrNoGetBody = errors.New("throttle: body without GetBody")
+
+	// ErrNotIdempotent means that the upstream may have acted on the request, and that its method, such as POST, is not
+	// safe to repeat: set an Idempotency-Key header if the upstream knows it, or let Retry.Check say Again.
+	ErrNotIdempotent = errors.New("throttle: method not safe to repeat")
 )
 
 // An Error says that this side, not the upstream, ended a call, and why. If Attempts is 0, the upstream
@@ -90,12 +98,10 @@ func (e *Error) Error() string {
 // rounded leaves a prediction the digits that mean something: 12.3456s is 12s, 1.23456s is 1.2s, and
 // 12.3456ms is 12ms.
 func rounded(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		switch {
-		case d >= 10*unit:
+	const s, ms, us = time.Second, time.Millisecond, time.Microsecond
+	for _, unit := range []time.Duration{s, s / 10, ms, ms / 10, us, us / 10} {
+		if d >= 10*unit {
 			return d.Round(unit)
-		case d >= unit:
-			return d.Round(unit / 10)
 		}
 	}
 	return d

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,7 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 	}
 	c.final = verdict == Final
 	switch {
-	case verdict == Final, verdict == Default && outcome == queue.Success, !replayable(c.req),
-		verdict != Again && !resendable(c.req, c.resp, c.err, outcome):
+	case !c.fit(verdict, outcome):
 		return 0, false
 	case c.most > 0 && c.turn.Attempts() >= c.most:
 		c.noteReason(ErrMaxAttempts)
@@ -40,6 +40,7 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 	}
 	if outcome != queue.Throttled { // otherwise the gate alone says when
 		if delay = c.nextBackOff(); delay < 0 {
+			c.noteReason(ErrMaxAttempts)
 			return 0, false
 		}
 	}
@@ -48,6 +49,7 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 		if c.err != nil {
 			c.err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
 		}
+		c.noteReason(err)
 		return 0, false
 	}
 	c.next, c.sent = next, false // end closes its body if it is not sent
@@ -64,6 +66,25 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 	return delay, true
 }
 
+// fit reports whether a retry may mend the outcome, and the request may be sent again. If only that is missing, Reason
+// says why; both reasons may hold.
+func (c *call) fit(verdict Verdict, outcome queue.Outcome) bool {
+	switch safe, whole := verdict == Again || resendable(c.req, c.resp, c.err, outcome), replayable(c.req); {
+	case c.err != nil && c.req.Context().Err() != nil: // an answer of an earlier attempt may be handed out
+		c.noteReason(c.req.Context().Err())
+	case verdict == Final, verdict != Again && !mendable(c.resp, c.err, outcome):
+	case !safe && !whole:
+		c.noteReason(fmt.Errorf("%w; %w", ErrNotIdempotent, ErrNoGetBody))
+	case !safe:
+		c.noteReason(ErrNotIdempotent)
+	case !whole:
+		c.noteReason(ErrNoGetBody)
+	default:
+		return true
+	}
+	return false
+}
+
 // nextBackOff is the call's own delay before its next attempt; negative: there is none.
 func (c *call) nextBackOff() time.Duration {
 	if c.backoff == nil {
@@ -75,16 +96,16 @@ func (c *call) nextBackOff() time.Duration {
 }
 
 // noteReason puts the reason why there is no other attempt where Reason finds it: into the ctx of the request
-// that the last response, if there is one, names as its own.
+// that the last response, if there is one, names as its own; if it names none, that is the caller's.
 func (c *call) noteReason(reason error) {
-	if c.resp == nil || c.resp.Request == nil {
+	if c.resp == nil {
 		return
 	}
 	if !errors.As(reason, new(*Error)) {
 		reason = newError(c.turn.Key(), 0, c.turn.Attempts(), reason)
 	}
 	c.says.last.Note(reason)
-	req := c.resp.Request
+	req := cmp.Or(c.resp.Request, c.req)
 	c.resp.Request = req.WithContext(context.WithValue(req.Context(), reasonKey{}, reason))
 }
 
@@ -94,11 +115,6 @@ func (c *call) response() *http.Response {
 		return nil
 	}
 	return c.resp
-}
-
-// backOff gives back the slot, reads the response ahead, and sleeps for the call's own delay.
-func (c *call) backOff(delay time.Duration) error {
-	return c.turn.BackOff(c.req.Context(), delay, c.keepResponse)
 }
 
 // keepResponse reads the last attempt's response ahead, as it may be handed out later.
@@ -111,10 +127,10 @@ func (c *call) keepResponse() {
 // reasonKey is the key of what Reason returns, in the ctx of a response's request.
 type reasonKey struct{}
 
-// Reason returns why a response was handed out although its request would have been sent again: an [*Error] around
-// ErrMaxAttempts, ErrRetryBudget, ErrWaitTooLong, ErrPaused, ErrClosed or ctx.Err(). It returns nil for any other response, such as a
-// success, or one that no retry would cure, and for one that did not come from a [Transport]. The response itself is
-// the upstream's, untouched.
+// Reason returns why a response was handed out although a retry might have cured it: an [*Error] around ErrNoGetBody,
+// ErrNotIdempotent (both may match), ErrMaxAttempts, ErrRetryBudget, ErrWaitTooLong, ErrPaused, ErrClosed, ctx.Err(), or what
+// GetBody returned. It returns nil for any other response, such as a success, or one that Retry.Check calls Final, and for
+// one that did not come from a [Transport]. The response itself is the upstream's, untouched.
 func Reason(resp *http.Response) error {
 	if resp == nil || resp.Request == nil {
 		return nil

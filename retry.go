@@ -165,19 +165,21 @@ func judgeError(ctx context.Context, err error, after, srtt time.Duration) queue
 	return queue.Failure
 }
 
-// resendable is the default rule: whether the request may be sent again without harm. The upstream has
-// not acted on a request that it throttled. It may have acted on one that failed, unless that was never
-// sent. A 503 may be either.
+// mendable is the first default rule: whether a retry may mend what came of an attempt.
+func mendable(resp *http.Response, err error, o queue.Outcome) bool {
+	return o >= queue.Failure || err == nil && resp.StatusCode == http.StatusInternalServerError
+}
+
+// resendable is the second one: whether the request may be sent again without harm. The upstream has not acted on a
+// request that it throttled. It may have acted on one that failed, unless that was never sent. A 503 may be either.
 func resendable(req *http.Request, resp *http.Response, err error, o queue.Outcome) bool {
 	switch {
 	case err != nil:
-		return o == queue.Failure && (idempotent(req) || fault.NeverSent(err))
+		return idempotent(req) || fault.NeverSent(err)
 	case o == queue.Overloaded, o == queue.Throttled && resp.StatusCode != http.StatusServiceUnavailable:
 		return true
-	case o == queue.Throttled, o == queue.Failure, resp.StatusCode == http.StatusInternalServerError:
-		return idempotent(req)
 	}
-	return false
+	return idempotent(req)
 }
 
 // idempotent reports whether sending the request twice does what sending it once does: RFC 9110 §9.2.2,

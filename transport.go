@@ -167,7 +167,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !again {
 			return c.result()
 		}
-		if err := c.backOff(delay); err != nil {
+		if err := c.turn.BackOff(req.Context(), delay, c.keepResponse); err != nil {
 			return c.giveUp(err)
 		}
 	}
