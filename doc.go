@@ -22,7 +22,7 @@
 //
 //	an API documents N per second and M per minute   All, SlidingWindow
 //	deliveries to many hosts, some of them down      Transport.LimiterFor, Retry.MaxPause, Error.Wait
-//	a limit for each API key                         Transport.Key, ByCredential
+//	a limit for each API key, or by a tenant's plan  Transport.Key, ByCredential
 //	requests and tokens, known only afterwards       Transport.Meters, package usage, WithBill
 //	calls of unequal size                            WithCost, Transport.Cost, Adjuster
 //	jobs that are not HTTP                           Group, Queue, Bucket.Wait
@@ -32,7 +32,7 @@
 //	what a server of yours takes from each client    package inbound
 //
 // Each of these has an example, here or among the short programs in [examples/recipes], where there are also a
-// crawler, tenants, a backfill that shows how long it will take, and a log of long waits.
+// crawler of a million pages, tenants, a backfill that shows how long it will take, and a log of long waits.
 //
 // # Concurrency
 //

@@ -10,8 +10,9 @@ import (
 
 // A Group runs tasks in goroutines that start only when their turn in a [Queue] has come: a million
 // waiting tasks need no million goroutines. Otherwise it is an errgroup.Group: the first error cancels the
-// context of the others, and Wait returns it. A running task holds one of the queue's MaxInFlight slots.
-// Its methods are safe for concurrent use; make it with [NewGroup].
+// context of the others, and Wait returns it. A running task holds one of the queue's MaxInFlight slots. Calls of a
+// [Transport] wait in its own lines: to make a million, bound their goroutines, as CrawlAll in examples/recipes does.
+// The methods of a Group are safe for concurrent use; make it with [NewGroup].
 type Group struct {
 	tasks *queue.Tasks
 	eg    *errgroup.Group

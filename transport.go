@@ -64,11 +64,11 @@ type Transport struct {
 	// is an error, here and as a result of LimiterFor.
 	Limiter Limiter
 
-	// LimiterFor makes the limit of a key when the key is first used, or used again after it was dropped;
-	// nil, or a nil result: none. Return a new limiter for each key: one returned for several keys is
-	// shared and never exceeded, but serves the keys in no particular order. Several goroutines may call
-	// it for the same key at once; one result is kept. With Limiter set too, a request pays both, and a
-	// limiter that is not of this package delays other keys while its Take runs.
+	// LimiterFor makes the limit of a key when the key is first used, or used again after it was dropped; nil, or a nil
+	// result: none. What else it depends on, as a tenant's plan, Key puts into the key. Return a new limiter for each key:
+	// one returned for several keys is shared and never exceeded, but serves the keys in no particular order. Several
+	// goroutines may call it for the same key at once; one result is kept. With Limiter set too, a request pays both,
+	// and a limiter that is not of this package delays other keys while its Take runs.
 	LimiterFor func(key string) Limiter
 
 	// Key returns the key that a request is counted by; nil: ByHost. Keys appear in errors, Events and

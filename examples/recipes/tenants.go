@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/go-throttle/throttle"
 )
@@ -19,4 +20,24 @@ func Tenants(base http.RoundTripper) (call func(tenant string, req *http.Request
 	return func(tenant string, req *http.Request) (*http.Response, error) {
 		return client.Do(req.WithContext(throttle.WithFlow(req.Context(), tenant)))
 	}
+}
+
+// Plans gives each tenant a limit of its own by its plan, as in "pro: 50/s burst 100". LimiterFor sees a key alone, so the key
+// says the plan too: a tenant whose plan changes gets another key, and the new limit at once. plan says whose request it
+// is; a plan that has no limit in plans counts as "free".
+func Plans(base http.RoundTripper, plans map[string]throttle.Limit, plan func(*http.Request) (plan, tenant string)) *http.Client {
+	return &http.Client{Transport: &throttle.Transport{
+		Base: base,
+		Key: func(req *http.Request) string {
+			plan, tenant := plan(req)
+			if plans[plan].IsZero() {
+				plan = "free"
+			}
+			return plan + "/" + tenant
+		},
+		LimiterFor: func(key string) throttle.Limiter {
+			plan, _, _ := strings.Cut(key, "/")
+			return plans[plan].New()
+		},
+	}}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -55,6 +56,48 @@ func TestTenants(t *testing.T) {
 		}
 		if n := ledger.Tally().Throttled; n > 0 {
 			t.Errorf("%d calls were throttled", n)
+		}
+	})
+}
+
+// TestPlans: tenants of two plans, an unknown one and one without a limit keep to what their plan says, each by itself. One
+// that is moved to another plan has its limit from the next call on.
+func TestPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := throttletest.NewServer()
+		plans := make(map[string]throttle.Limit)
+		for plan, text := range map[string]string{"free": "1/s", "pro": "10/s", "own": "unlimited"} {
+			var l throttle.Limit
+			if err := l.UnmarshalText([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			plans[plan] = l
+		}
+		of := map[string]string{"ann": "free", "bob": "free", "cy": "pro", "di": "own", "ed": "beta"}
+		client := Plans(upstream, plans, func(req *http.Request) (plan, tenant string) {
+			tenant = req.Header.Get("Tenant")
+			return of[tenant], tenant
+		})
+		twentyOne := func(tenant string) time.Duration {
+			return all(t, 21, func(int) error {
+				req := get(t, "http://api.test/")
+				req.Header.Set("Tenant", tenant)
+				return status(client.Do(req))
+			})
+		}
+		want := map[string]time.Duration{"ann": 20 * time.Second, "bob": 20 * time.Second, "cy": 2 * time.Second, "di": 0, "ed": 20 * time.Second}
+		var calls sync.WaitGroup
+		for tenant, want := range want {
+			calls.Go(func() {
+				if took := twentyOne(tenant); took != want {
+					t.Errorf("21 calls of %s took %v, want %v", tenant, took, want)
+				}
+			})
+		}
+		calls.Wait()
+		of["ann"] = "pro"
+		if took := twentyOne("ann"); took != 2*time.Second {
+			t.Errorf("21 calls took %v after a change to pro, want 2s", took)
 		}
 	})
 }
