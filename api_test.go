@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/printer"
-	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
@@ -69,16 +68,12 @@ var mayUse = []string{"golang.org/x/time/rate", "github.com/cenkalti/backoff/v4"
 
 // Budgets, in lines and files. One that wants to be broken is a question about the design.
 const (
-	maxRoot       = 2500
-	maxFile       = 350
-	maxFunc       = 50
-	maxRoundTrip  = 40
-	maxRootFiles  = 40
-	leastComments = 25 // % of the lines that are not blank hold a comment and nothing else
+	maxRoot      = 2500
+	maxFile      = 350
+	maxFunc      = 50
+	maxRoundTrip = 40
+	maxRootFiles = 40
 )
-
-// fewComments are the packages that have less than leastComments yet.
-var fewComments = []string{}
 
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
@@ -327,64 +322,6 @@ func TestSizes(t *testing.T) {
 	if total > maxRoot {
 		t.Errorf("the root has %d lines without its tests; at most %d", total, maxRoot)
 	}
-}
-
-func TestComments(t *testing.T) {
-	for _, r := range packages(t) {
-		comments, lines := 0, 0
-		for name := range parseSource(t, r.dir).files {
-			text, err := os.ReadFile(filepath.Join(r.dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, l := countLines(text)
-			comments, lines = comments+c, lines+l
-		}
-		share := 100 * float64(comments) / float64(lines)
-		t.Logf("%s: %.1f %% of %d lines are comments", r.dir, share, lines)
-		switch few := slices.Contains(fewComments, r.dir); {
-		case share < leastComments && !few:
-			t.Errorf("%s: %.1f %% of its lines are comments, want %d", r.dir, share, leastComments)
-		case share >= leastComments && few:
-			t.Errorf("%s has comments enough; take it off the list", r.dir)
-		}
-	}
-}
-
-// countLines counts the lines that hold a comment and nothing else, and those that are not blank.
-func countLines(text []byte) (comments, lines int) {
-	for _, line := range bytes.Split(text, []byte("\n")) {
-		if len(bytes.TrimSpace(line)) > 0 {
-			lines++
-		}
-	}
-	set := token.NewFileSet()
-	file := set.AddFile("", -1, len(text))
-	var s scanner.Scanner
-	s.Init(file, text, nil, scanner.ScanComments)
-	code, comment := map[int]bool{}, map[int]bool{}
-	for {
-		pos, tok, lit := s.Scan()
-		if tok == token.EOF {
-			break
-		}
-		if tok == token.SEMICOLON && lit == "\n" {
-			continue // of the line before
-		}
-		of := code
-		if tok == token.COMMENT {
-			of = comment
-		}
-		for i := range 1 + strings.Count(lit, "\n") {
-			of[file.Line(pos)+i] = true
-		}
-	}
-	for line := range comment {
-		if !code[line] {
-			comments++
-		}
-	}
-	return comments, lines
 }
 
 // source is a parsed package without its tests.

@@ -29,7 +29,7 @@ type call struct {
 	err     error          // the last attempt's error; nil: it got a response
 	final   bool           // no retry will help, as the response or Retry.Check says
 	backoff Backoff        // nil until the first failure
-	most    int            // attempts; negative: no bound
+	most    int            // attempts; 0: as many as fit, see Retry.MaxAttempts; negative: no bound
 	says    *ctxOrder      // of its ctx
 	tab     *body.Tab      // of the attempt, if there is a Bill
 }

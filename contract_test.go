@@ -143,7 +143,7 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 		}, code: 429, sent: 1},
 		{name: "advertised pause longer than MaxPause", set: func(w *world) {
 			w.up.answer = func(_ int, req *http.Request) (*http.Response, error) {
-				return w.ans.reply(req, 429, 100, "Retry-After", "61"), nil
+				return w.ans.reply(req, 429, 100, "Retry-After", "121"), nil
 			}
 		}, code: 429, sent: 1},
 		{name: "GetBody fails", set: func(w *world) { codes(w, 429); w.b.fail = errTest }, code: 429, sent: 1},
@@ -205,7 +205,7 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 			t.Run(fmt.Sprint(c.name, "/slots ", slots), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					up := newUpstream(0, always(200))
-					w := &world{t, &throttle.Transport{Base: up, Queue: throttle.QueueOptions{MaxInFlight: slots}}, up, &bodyLog{}, &bodies{}, t.Context()}
+					w := &world{t, &throttle.Transport{Base: up, Queue: throttle.QueueOptions{MaxInFlight: slots}, Retry: throttle.Retry{MaxAttempts: 4}}, up, &bodyLog{}, &bodies{}, t.Context()}
 					c.set(w)
 					up.sent = nil
 					if c.method == "" {

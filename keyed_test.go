@@ -250,7 +250,7 @@ func TestIdleKeysAreDropped(t *testing.T) {
 		}},
 		{name: "resting", rest: time.Hour, want: true, busy: func(tr *throttle.Transport, ctx context.Context) {
 			tr.Retry.Backoff = func() throttle.Backoff { return constant(2 * time.Hour) }
-			go status(tr, ctx, "http://old/500")
+			go status(tr, throttle.WithMaxAttempts(ctx, 2), "http://old/500")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

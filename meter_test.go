@@ -106,7 +106,7 @@ type books struct {
 func newBooks(base http.RoundTripper) *books {
 	b := &books{read: newLedger(), plain: newLedger(), dear: newLedger()}
 	hold := func(*http.Request) int { return 1000 }
-	b.transport = &throttle.Transport{Base: base}
+	b.transport = &throttle.Transport{Base: base, Retry: throttle.Retry{MaxAttempts: 4}}
 	b.transport.Meters = func(string) []throttle.Meter {
 		return []throttle.Meter{
 			{Name: "read", Limiter: b.read.Bucket, Hold: hold, Settle: cost},

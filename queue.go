@@ -75,7 +75,7 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 func config(opts QueueOptions, maxPause time.Duration) queue.Config {
 	return queue.Config{
 		Options: queue.Options(opts), MaxPause: maxPause, Error: newError,
-		Errors: queue.Errors{Full: ErrQueueFull, Paused: ErrPaused, TooLong: ErrWaitTooLong, Deadline: errDeadline, Budget: ErrRetryBudget, Closed: ErrClosed},
+		Errors: queue.Errors{Full: ErrQueueFull, Paused: ErrPaused, TooLong: ErrWaitTooLong, Deadline: errDeadline, Budget: ErrRetryBudget, Attempts: ErrMaxAttempts, Closed: ErrClosed},
 	}
 }
 

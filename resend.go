@@ -12,37 +12,42 @@ import (
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// retry decides whether the call is sent again, and after which delay of its own. If so, the next
-// request is ready and its turn is planned; otherwise nothing has changed, and the response is still
-// unread.
+// retry decides whether the call is sent again. If so, the next request is ready and its turn is planned; otherwise the
+// response is still unread.
 //
-// The checks go from cheap to binding: the verdict of Check and the default rules, the call's backoff,
-// the body, and last the line, which refuses a retry that cannot end well and charges the budget.
-func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
-	r := &c.t.retry
+// The checks go from cheap to binding: the verdict of Check and the default rules, the attempts, the call's backoff, the line,
+// which refuses a retry that cannot end well and charges the budget, and last the body.
+func (c *call) retry(outcome queue.Outcome) (ok bool) {
 	verdict := Default
-	if r.Check != nil {
-		verdict = r.Check(c.req.WithContext(withAttempt(c.req.Context(), c.turn.Attempts())), c.response(), c.err)
+	if check := c.t.retry.Check; check != nil {
+		verdict = check(c.req.WithContext(withAttempt(c.req.Context(), c.turn.Attempts())), c.response(), c.err)
 	}
-	if c.final && verdict == Default {
-		verdict = Final
-	}
-	c.final = verdict == Final
+	c.final = verdict == Final || verdict == Default && c.final
 	switch {
 	case !c.fit(verdict, outcome):
-		return 0, false
+		return false
 	case c.most > 0 && c.turn.Attempts() >= c.most:
 		c.noteReason(ErrMaxAttempts)
-		return 0, false
+		return false
 	case c.req.Context().Err() != nil:
 		c.noteReason(c.req.Context().Err())
-		return 0, false
+		return false
 	}
-	if outcome != queue.Throttled { // otherwise the gate alone says when
-		if delay = c.nextBackOff(); delay < 0 {
+	plan := queue.Plan{Failed: outcome != queue.Throttled, Most: c.most}
+	if c.turn.BacksOff(outcome) {
+		if plan.Delay = c.nextBackOff(); plan.Delay < 0 {
 			c.noteReason(ErrMaxAttempts)
-			return 0, false
+			return false
 		}
+	}
+	wait, err := c.turn.Retry(c.req.Context(), plan)
+	if err != nil {
+		c.noteReason(err)
+		if err == ErrRetryBudget && c.err != nil {
+			err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
+			c.err = newError(c.turn.Key(), 0, c.turn.Attempts(), err)
+		}
+		return false
 	}
 	next, err := again(c.req, c.turn.Attempts()+1)
 	if err != nil {
@@ -50,20 +55,11 @@ func (c *call) retry(outcome queue.Outcome) (delay time.Duration, ok bool) {
 			c.err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
 		}
 		c.noteReason(err)
-		return 0, false
+		return false
 	}
 	c.next, c.sent = next, false // end closes its body if it is not sent
-	wait, err := c.turn.Retry(c.req.Context(), delay, outcome != queue.Throttled)
-	if err != nil {
-		c.noteReason(err)
-		if err == ErrRetryBudget && c.err != nil {
-			err = fmt.Errorf("%w; the last attempt: %w", err, c.err)
-			c.err = newError(c.turn.Key(), 0, c.turn.Attempts(), err)
-		}
-		return 0, false
-	}
 	c.notify(onRetrying, Event{Wait: wait})
-	return delay, true
+	return true
 }
 
 // fit reports whether a retry may mend the outcome, and the request may be sent again. If only that is missing, Reason
@@ -72,7 +68,7 @@ func (c *call) fit(verdict Verdict, outcome queue.Outcome) bool {
 	switch safe, whole := verdict == Again || resendable(c.req, c.resp, c.err, outcome), replayable(c.req); {
 	case c.err != nil && c.req.Context().Err() != nil: // an answer of an earlier attempt may be handed out
 		c.noteReason(c.req.Context().Err())
-	case verdict == Final, verdict != Again && !mendable(c.resp, c.err, outcome):
+	case c.final, verdict != Again && !mendable(c.resp, c.err, outcome):
 	case !safe && !whole:
 		c.noteReason(fmt.Errorf("%w; %w", ErrNotIdempotent, ErrNoGetBody))
 	case !safe:

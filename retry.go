@@ -34,14 +34,16 @@ import (
 // A request with a body is sent again only if its GetBody is set. http.NewRequest sets it for a
 // bytes.Buffer, bytes.Reader and strings.Reader; for other bodies set it yourself.
 type Retry struct {
-	// MaxAttempts bounds the attempts of a call, the first included. 0: 4; 1: never retry; negative: as many
-	// as fit until the request's ctx ends. WithMaxAttempts takes precedence for one call.
+	// MaxAttempts bounds the attempts of a call, the first included. 0: as many as fit into the 15 s after the first one
+	// ended badly, and one at their end; while other calls' answers or an advertised time have closed the gate they stand
+	// still. 1: never retry; negative: until the request's ctx ends, whatever the budget. MaxPause holds too.
+	// WithMaxAttempts takes precedence for one call.
 	MaxAttempts int
 
-	// MaxPause bounds the time that a call waits behind gates that the upstream has closed, over all its attempts;
-	// Transport.Pause does not count. 0: 1 minute; negative: until its ctx ends. A minute suits callers of one
-	// upstream, who have nothing else to do. Workers that serve many hosts would soon all wait for those that
-	// are down: use about a second there, and call again after Error.Wait.
+	// MaxPause bounds how long the upstream may serve nobody, from the first closing of the gate after its last success:
+	// then calls that wait are given up, and new ones fail at once, but for probes. So they do if it is advertised to take
+	// longer. Transport.Pause does not count. 0: 2 minutes; negative: until the call's ctx ends. Workers that serve many hosts
+	// would soon all wait for those that are down: use about a second there, and call again after Error.Wait.
 	MaxPause time.Duration
 
 	// Failures is how many failures in a row, of two calls at least, close the gate; 0: 8. 1: any failure does. A
@@ -50,7 +52,8 @@ type Retry struct {
 	Failures int
 
 	// Backoff makes the delays of one call's retries after failures and overloads. nil, or a nil result:
-	// uniform in (0, c], with c = 500 ms doubling to 30 s. After throttling the gate alone says when.
+	// uniform in (0, c], with c = 500 ms doubling to 30 s. After throttling the gate alone says when, until a call was
+	// throttled twice without a time.
 	Backoff func() Backoff
 
 	// Budget bounds the retries after failures and overloads, for each key.
@@ -69,10 +72,12 @@ type Backoff interface{ NextBackOff() time.Duration }
 // A Budget bounds retries to a share of the calls: each call deposits PerCall, and each retry for a
 // failure withdraws 1. Retries behind a closed gate are free, because the gate bounds them. As long as at
 // most PerCall/(1+PerCall) of the attempts fail, a sixth by default, every failure is retried. Above that,
-// a failing upstream gets at most 1+PerCall times the load.
+// a failing upstream gets at most 1+PerCall times the load, and PerSecond retries a second, which come back by themselves:
+// otherwise a client that calls once a minute would soon have no retries.
 type Budget struct {
-	PerCall float64 // retries that each call deposits; 0: 0.2; negative: no budget, every failure is retried
-	Max     float64 // the balance at the start, and the most that can be saved up; 0: 10
+	PerCall   float64 // retries that each call deposits; 0: 0.2; negative: no budget, every failure is retried
+	Max       float64 // the balance at the start, and the most that can be saved up; 0: 10
+	PerSecond float64 // retries that come back each second, up to Max; 0: 0.2, one every 5 s; negative: none
 }
 
 // statusOverloaded is what Anthropic, Notion and others answer when they are overloaded, by whomever.
@@ -92,6 +97,8 @@ func (r *Retry) check() error {
 	switch b := r.Budget; {
 	case math.IsNaN(b.PerCall) || math.IsInf(b.PerCall, 0):
 		return fmt.Errorf("throttle: Budget.PerCall is %v, must be a number", b.PerCall)
+	case math.IsNaN(b.PerSecond) || math.IsInf(b.PerSecond, 0):
+		return fmt.Errorf("throttle: Budget.PerSecond is %v, must be a number", b.PerSecond)
 	case r.Failures < 0:
 		return fmt.Errorf("throttle: Retry.Failures is %d, must not be negative", r.Failures)
 	case !(b.Max >= 0) || math.IsInf(b.Max, 0):
@@ -102,10 +109,10 @@ func (r *Retry) check() error {
 
 // withDefaults replaces each zero by what it stands for.
 func (r Retry) withDefaults() Retry {
-	r.MaxAttempts = cmp.Or(r.MaxAttempts, 4)
-	r.MaxPause = cmp.Or(r.MaxPause, time.Minute)
+	r.MaxPause = cmp.Or(r.MaxPause, 2*time.Minute)
 	r.Budget.PerCall = cmp.Or(r.Budget.PerCall, 0.2)
 	r.Budget.Max = cmp.Or(r.Budget.Max, 10)
+	r.Budget.PerSecond = cmp.Or(r.Budget.PerSecond, 0.2)
 	if r.Backoff == nil {
 		r.Backoff = defaultBackoff
 	}

@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,7 +264,7 @@ func TestCustomBackoff(t *testing.T) {
 }
 
 func TestMaxAttempts(t *testing.T) {
-	for most, want := range map[int]int{0: 4, 1: 1, 2: 2, 7: 7} {
+	for most, want := range map[int]int{1: 1, 2: 2, 4: 4, 7: 7} {
 		for _, code := range []int{429, 500, 503} {
 			synctest.Test(t, func(t *testing.T) {
 				up := newUpstream(0, always(code))
@@ -274,6 +278,233 @@ func TestMaxAttempts(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An ordeal is calls that begin within 20 ms of each other, to an upstream whose answers are bad at first.
+type ordeal struct {
+	callers int
+	lasts   time.Duration
+	bad     func(*http.Request) (*http.Response, error)
+}
+
+// run returns how many calls are served, and the attempts of all while the answers were bad.
+func (o *ordeal) run(t *testing.T, tr *throttle.Transport) (served int64, attempts int) {
+	start := time.Now()
+	up := newUpstream(0, nil)
+	up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+		time.Sleep(10*time.Millisecond + rand.N(20*time.Millisecond))
+		if time.Since(start) < o.lasts {
+			return o.bad(req)
+		}
+		return reply(req, 200), nil
+	}
+	tr.Base = up
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for range o.callers {
+		wg.Go(func() {
+			time.Sleep(rand.N(20 * time.Millisecond))
+			if code, _ := status(tr, t.Context(), "http://x/"); code == 200 {
+				n.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return n.Load(), up.between(0, o.lasts)
+}
+
+// One caller outlives the restart of its upstream as a crowd does, whatever the answers are meanwhile, and without many
+// attempts.
+func TestFewCallersOutliveAnOutage(t *testing.T) {
+	answer := func(code int, kv ...string) func(*http.Request) (*http.Response, error) {
+		return func(req *http.Request) (*http.Response, error) { return reply(req, code, kv...), nil }
+	}
+	runs := 10
+	if n, _ := strconv.Atoi(os.Getenv("THROTTLE_RUNS")); n > 0 {
+		runs = n
+	}
+	for name, bad := range map[string]func(*http.Request) (*http.Response, error){
+		"503": answer(503), "502": answer(502), "500": answer(500), "529": answer(529),
+		"no answer":     func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+		"429":           answer(429),
+		"Retry-After 0": answer(429, "Retry-After", "0"),
+		"429, soon":     answer(429, "Retry-After", "1"),
+		"503, soon":     answer(503, "Retry-After", "1"),
+	} {
+		for _, lasts := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 14 * time.Second} {
+			for callers, most := range map[int]float64{1: 8, 2: 7, 4: 6.5, 8: 6.5, 32: 3} {
+				if name == "500" && callers > 1 {
+					continue // the budget bounds them, because the gate does not count them yet
+				}
+				o := ordeal{callers, lasts, bad}
+				var served, attempts float64
+				for range runs {
+					synctest.Test(t, func(t *testing.T) {
+						n, m := o.run(t, new(throttle.Transport))
+						served, attempts = served+float64(n), attempts+float64(m)
+					})
+				}
+				served, attempts = served/float64(runs*callers), attempts/float64(runs*callers)
+				t.Logf("%s for %v, %d callers: %.1f %% served, %.2f attempts each until then", name, lasts, callers, 100*served, attempts)
+				if served < 0.99 {
+					t.Errorf("%s for %v, %d callers: %.1f %% served", name, lasts, callers, 100*served)
+				}
+				switch {
+				case name == "503" && callers == 32 && lasts == 10*time.Second:
+					most = 2.2
+				case name == "503" && callers == 1:
+					most = 7
+				}
+				if lasts <= 10*time.Second && attempts > most && !strings.Contains(name, "soon") {
+					t.Errorf("%s for %v, %d callers: %.2f attempts each, want at most %v", name, lasts, callers, attempts, most)
+				}
+			}
+		}
+	}
+}
+
+// A call without a bound on its attempts is sent a last time 15 s after the first went badly. Only what others or an
+// advertised time have closed does not count.
+func TestPatience(t *testing.T) {
+	far := func() throttle.Backoff { return constant(time.Minute) }
+	for name, c := range map[string]struct {
+		bad     func(n int, req *http.Request) (*http.Response, error)
+		backoff func() throttle.Backoff
+		pause   time.Duration // of all calls, by hand, when it is first sent
+		sent    int           // 0: any number
+		ends    time.Duration
+		jitter  time.Duration
+	}{
+		"failures":                {always(503), nil, 0, 0, 15 * time.Second, 0},
+		"a long backoff":          {always(503), far, 0, 2, 15 * time.Second, 0},
+		"429":                     {always(429), nil, 0, 0, 15 * time.Second, time.Second},
+		"429, a long backoff":     {always(429), far, 0, 3, 15 * time.Second, time.Second},
+		"429, Retry-After 35":     {always(429, "Retry-After", "35"), nil, 0, 4, 107 * time.Second, 2500 * time.Millisecond},
+		"then no time":            {script(429, 503, 503), far, 0, 0, 15 * time.Second, 0},
+		"a pause by hand":         {always(503), nil, time.Hour, 0, time.Hour + 15*time.Second, 2 * time.Second},
+		"an advertised quota":     {always(429, "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "20"), nil, 0, 0, 90 * time.Second, 35 * time.Second},
+		"a failure after a quota": {script(429, 503), far, 0, 0, 15 * time.Second, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, c.bad)
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Backoff: c.backoff}}
+			if c.pause > 0 {
+				up.answer = func(n int, req *http.Request) (*http.Response, error) {
+					if n == 1 {
+						tr.Pause("x", c.pause)
+					}
+					return c.bad(n, req)
+				}
+			}
+			start := time.Now()
+			resp, err := tr.RoundTrip(request(t.Context(), "GET", "http://x/"))
+			took := time.Since(start)
+			if err != nil || resp.StatusCode < 400 || (took-c.ends).Abs() > c.jitter+time.Millisecond {
+				t.Errorf("%s: %v, %v after %v, want an answer after %v", name, resp, err, took, c.ends)
+			}
+			if n := len(up.times()); c.sent != 0 && n != c.sent {
+				t.Errorf("%s: %d attempts at %v, want %d", name, n, up.times(), c.sent)
+			}
+			if err := throttle.Reason(resp); !errors.Is(err, throttle.ErrMaxAttempts) && !errors.Is(err, throttle.ErrPaused) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// What others have closed does not count, so few callers outlive an outage of a minute too.
+func TestClosedTimeCostsNoPatience(t *testing.T) {
+	for _, callers := range []int{2, 4, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			o := ordeal{callers, time.Minute, func(req *http.Request) (*http.Response, error) { return reply(req, 503), nil }}
+			if n, attempts := o.run(t, new(throttle.Transport)); int(n) != callers {
+				t.Errorf("%d of %d served, %d attempts", n, callers, attempts)
+			}
+		})
+	}
+}
+
+// A client that calls once a minute gets its retries, although its calls hardly pay for them.
+func TestBudgetComesBack(t *testing.T) {
+	run := func(b throttle.Budget) (served int) {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(10*time.Millisecond, nil)
+			up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+				if up.now()%time.Minute < 2*time.Second {
+					return reply(req, 503), nil
+				}
+				return reply(req, 200), nil
+			}
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: b, Failures: neverCloses}}
+			for i := range time.Duration(60) {
+				time.Sleep(i*time.Minute - up.now())
+				if code, _ := status(tr, t.Context(), "http://x/"); code == 200 {
+					served++
+				}
+			}
+		})
+		return served
+	}
+	if n := run(throttle.Budget{}); n != 60 {
+		t.Errorf("%d of 60 served", n)
+	}
+	if n := run(throttle.Budget{PerSecond: -1}); n > 20 {
+		t.Errorf("none come back: %d of 60 served", n)
+	}
+}
+
+// A negative MaxAttempts means what it says, also as a call's own bound, beyond any budget. MaxPause holds.
+func TestAsManyAttemptsAsFit(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			o := ordeal{1, 10 * time.Minute, func(req *http.Request) (*http.Response, error) { return reply(req, 503), nil }}
+			tr, ctx := &throttle.Transport{Retry: throttle.Retry{MaxAttempts: -1}}, t.Context()
+			if own {
+				tr.Retry.MaxAttempts, ctx = 2, throttle.WithMaxAttempts(ctx, -1)
+			}
+			up := newUpstream(0, nil)
+			up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+				if up.now() < o.lasts {
+					return o.bad(req)
+				}
+				return reply(req, 200), nil
+			}
+			tr.Base = up
+			if code, err := status(tr, ctx, "http://x/"); code != 200 || err != nil || len(up.times()) < 20 {
+				t.Errorf("%d %v, %d attempts", code, err, len(up.times()))
+			}
+			up.answer = always(429)
+			start := time.Now()
+			if code, err := status(tr, ctx, "http://x/"); code != 429 || err != nil || time.Since(start) > 155*time.Second { // MaxPause, and the backoff before the last attempt
+				t.Errorf("nobody is served: %d %v after %v", code, err, time.Since(start))
+			}
+		})
+	}
+}
+
+// A backlog behind a window of a minute is served, however often the gate closes: somebody is served each time.
+func TestMaxPauseIsOfUpstreamsThatServeNobody(t *testing.T) {
+	for name, callers := range map[string]int{"a batch": 400, "four workers": 4} {
+		synctest.Test(t, func(t *testing.T) {
+			up := throttletest.NewServer(throttletest.Limit{Kind: throttletest.Fixed, N: 60, Per: time.Minute})
+			tr := &throttle.Transport{Base: up}
+			var lost atomic.Int64
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for range 400 / callers {
+						if code, err := status(tr, t.Context(), up.URL()); code != 200 || err != nil {
+							lost.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if n := lost.Load(); n > 0 {
+				t.Errorf("%s: %d of 400 calls lost", name, n)
+			}
+		})
 	}
 }
 
@@ -457,7 +688,7 @@ func TestNilBodyIsNotReplayed(t *testing.T) {
 		for _, body := range []io.ReadCloser{nil, http.NoBody} {
 			req, _ := http.NewRequest("GET", "http://x/", strings.NewReader("body"))
 			req.Body, req.ContentLength = body, 0
-			(&throttle.Transport{Base: up}).RoundTrip(req)
+			(&throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 4}}).RoundTrip(req)
 		}
 		if n := len(up.times()); n != 8 {
 			t.Error(n)
@@ -476,7 +707,7 @@ func TestPausesThatCannotBeSatThrough(t *testing.T) {
 	}{
 		{"deadline", "10", -1, 5 * time.Second, context.DeadlineExceeded},
 		{"MaxPause", "10", 9 * time.Second, 0, throttle.ErrPaused},
-		{"default MaxPause", "61", 0, 0, throttle.ErrPaused},
+		{"default MaxPause", "121", 0, 0, throttle.ErrPaused},
 		{"a day", "86400", 0, 0, throttle.ErrPaused},
 		{"for ever", "99999999999999999999", 0, 0, throttle.ErrPaused},
 	} {
@@ -742,15 +973,15 @@ func TestBudget(t *testing.T) {
 		want   int
 		full   int // retries of one call when all that can be is saved up
 	}{
-		{"default", throttle.Budget{}, 100, 10 + 20, 3},
-		{"none saved up", throttle.Budget{Max: 1}, 50, 1 + 10, 1},
-		{"half", throttle.Budget{PerCall: 0.5, Max: 4}, 40, 4 + 20, 3},
+		{"default", throttle.Budget{PerSecond: -1}, 100, 10 + 20, 3},
+		{"none saved up", throttle.Budget{Max: 1, PerSecond: -1}, 50, 1 + 10, 1},
+		{"half", throttle.Budget{PerCall: 0.5, Max: 4, PerSecond: -1}, 40, 4 + 20, 3},
 		{"no budget", throttle.Budget{PerCall: -1}, 50, 150, 3},
-		{"too small for one", throttle.Budget{PerCall: 0.1, Max: 0.5}, 50, 0, 0},
+		{"too small for one", throttle.Budget{PerCall: 0.1, Max: 0.5, PerSecond: 1}, 50, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			up := newUpstream(0, always(500))
-			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: c.budget, Failures: neverCloses}}
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 4, Budget: c.budget, Failures: neverCloses}}
 			if got := run(t.Context(), tr, up, c.calls); got > c.want || got < c.want-2 {
 				t.Errorf("%s: %d retries for %d calls, want %d", c.name, got, c.calls, c.want)
 			}
@@ -772,7 +1003,7 @@ func TestOverloadedAnswersPayTheBudget(t *testing.T) {
 		up := newUpstream(20*time.Millisecond, func(n int, req *http.Request) (*http.Response, error) {
 			return reply(req, []int{529, 529, 200}[n%3]), nil
 		})
-		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: throttle.Budget{PerCall: 0.1, Max: 5}}}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Budget: throttle.Budget{PerCall: 0.1, Max: 5, PerSecond: -1}}}
 		const calls = 200
 		for range calls {
 			status(tr, t.Context(), "http://x/")
@@ -842,8 +1073,9 @@ func TestBrownOut(t *testing.T) {
 				delivered++
 			}
 		}
-		if n := len(up.times()); n > calls*12/10+10 {
-			t.Errorf("%d attempts for %d calls, want at most 1.2 times and 10", n, calls)
+		regained := int(up.now() / (5 * time.Second))
+		if n := len(up.times()); n > calls*12/10+10+regained {
+			t.Errorf("%d attempts for %d calls, want at most 1.2 times and 10, and one every 5 s: %d", n, calls, regained)
 		}
 		if delivered < calls*80/100 {
 			t.Errorf("%d of %d delivered", delivered, calls)
@@ -908,7 +1140,7 @@ func TestRetriesBehindAClosedGateCostNothing(t *testing.T) {
 			return reply(req, 200), nil
 		}
 		const saved = 20
-		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 100, Budget: throttle.Budget{PerCall: 1e-6, Max: saved}}}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 100, Budget: throttle.Budget{PerCall: 1e-6, Max: saved, PerSecond: -1}}}
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {

@@ -346,7 +346,12 @@ func TestShutdownBetweenAttempts(t *testing.T) {
 				start := time.Now()
 				code, err := status(tr, t.Context(), "http://x/")
 				switch took := time.Since(start); {
-				case !shut: // Backoff is not asked after a 429
+				case !shut:
+					t.Errorf("%s after %d: not asked", name, answer)
+				case name == "in Backoff" && answer == 429: // the second one asks it
+					if code != 429 || sent != 2 {
+						t.Errorf("%d, %v after %v, sent %d times", code, err, took, sent)
+					}
 				case took != 0, sent != 1, answer != 0 && (code != answer || err != nil), answer == 0 && !errors.Is(err, io.ErrUnexpectedEOF):
 					t.Errorf("%s after %d: %d, %v after %v, sent %d times", name, answer, code, err, took, sent)
 				}

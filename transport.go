@@ -163,11 +163,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.send()
 		outcome := c.observe()
 		c.settle()
-		delay, again := c.retry(outcome)
-		if !again {
+		if !c.retry(outcome) {
 			return c.result()
 		}
-		if err := c.turn.BackOff(req.Context(), delay, c.keepResponse); err != nil {
+		if err := c.turn.BackOff(req.Context(), c.keepResponse); err != nil {
 			return c.giveUp(err)
 		}
 	}

@@ -746,7 +746,7 @@ func TestPauseAndPatience(t *testing.T) {
 			}
 			return reply(req, 200), nil
 		}
-		tr := &throttle.Transport{Base: up}
+		tr := &throttle.Transport{Base: up, Retry: throttle.Retry{MaxPause: time.Minute}}
 		soon, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		var c calls

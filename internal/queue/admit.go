@@ -82,9 +82,6 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	*w = o.waiter
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
 	w.route = o.route()
-	// A clock that runs only while the gate is closed. What it has advanced by when w leaves is what w
-	// has waited for the upstream, see pausedByLocked.
-	w.paused -= q.up.ClosedTime(now)
 	if left == nil {
 		w.wake = make(chan struct{}, 1)
 	}
@@ -112,7 +109,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, int64(w.cost))
 	}
-	q.planExpulsionLocked(w, now)
+	q.planExpulsionLocked(l, now)
 	// Behind the head nothing changes for the others: their timer is set for the head already.
 	if o.retry || q.headLocked(now) == w {
 		q.advanceLocked(now)
@@ -134,7 +131,7 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
 		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
-	if wait, yes := q.outOfPatienceLocked(o.paused, o.scope, true, now); yes {
+	if wait, yes := q.outOfPatienceLocked(o.scope, q.line == nil || q.line.count == 0, now); yes {
 		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0

@@ -1,33 +1,47 @@
 package queue
 
+import "time"
+
 // A Budget bounds retries to a share of the calls. Each call pays PerCall in, each retry takes 1 out, and Max
-// is the most that can be saved up, and the balance at the start (throttle.Budget). What is stored is the
-// amount spent: the retries that were taken out and not paid for again, from 0 to Max. So a new key has 0.
+// is the most that can be saved up, and the balance at the start (throttle.Budget). PerSecond comes back by itself, so that a
+// client with few calls has retries too.
 //
-// An example with PerCall 0.2 and Max 10: ten retries are allowed at once, then one for every five calls.
-type Budget struct{ PerCall, Max float64 }
+// An example with PerCall 0.2, PerSecond 0.2 and Max 10: ten retries are allowed at once, then one for every five calls, and
+// one every 5 s.
+type Budget struct{ PerCall, Max, PerSecond float64 }
+
+// A balance is what a key has left of its budget. What is stored is the
+// amount spent: the retries that were taken out and not paid for again, from 0 to Max. So a new key has 0.
+type balance struct {
+	spent float64
+	at    time.Duration // when PerSecond was last looked at, counted from common.base
+}
 
 // deposit pays a call's share in. The budget keeps a broken upstream from getting several times its usual
 // traffic: of 100 calls a second that all fail it gets 120 attempts a second, a retry for every fifth.
-func (b Budget) deposit(spent float64) float64 {
-	if spent > 0 {
-		return max(0, spent-b.PerCall)
+func (b *balance) deposit(of *Budget) {
+	if b.spent > 0 {
+		b.spent = max(0, b.spent-of.PerCall)
 	}
-	return spent
 }
 
 // withdraw takes one retry out, if there is one.
 // An example with Max 10: at 9 spent the tenth retry goes, at 9.2 none does. One more call pays 0.2,
-// and it is 9 again.
-func (b Budget) withdraw(spent float64) (after float64, ok bool) {
-	switch {
-	case b.PerCall < 0:
-		return spent, true
-	case spent+1 > b.Max+1e-9: // shares are not exact in binary
-		return spent, false
+// and it is 9 again; a second later it would be so too.
+func (b *balance) withdraw(of *Budget, now time.Duration) bool {
+	if of.PerCall < 0 {
+		return true
 	}
-	return spent + 1, true
+	b.spent, b.at = max(0, b.spent-max(0, of.PerSecond)*(now-b.at).Seconds()), now
+	if b.spent+1 > of.Max+1e-9 { // shares are not exact in binary
+		return false
+	}
+	b.spent++
+	return true
 }
+
+// refund puts one retry back that was not made.
+func (b *balance) refund() { b.spent = max(0, b.spent-1) }
 
 // settleBudgetLocked counts a planned retry that goes. What it took out of the budget goes back if it was not
 // sent, or if the gate has closed since it was decided: then the gate has bounded it.
@@ -40,7 +54,7 @@ func (c *Call) settleBudgetLocked() {
 		q.retried++
 	}
 	if c.charged && (!c.under || q.up.Closing(q.common.now()).Count != c.paidAt) {
-		c.entry.spent = max(0, c.entry.spent-1)
+		c.entry.balance.refund()
 	}
 	c.charged, c.planned = false, false
 }

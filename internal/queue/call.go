@@ -84,6 +84,8 @@ type Call struct {
 	kept    bool          // what the attempt holds of meters is settled by others, see KeepHolds
 	charged bool          // it was taken out of the budget
 	paidAt  uint32        // what Closing.Count was then
+	tried   tried         // how long it has been sent again
+	delay   time.Duration // of its own, before the retry that is planned
 }
 
 // Init begins a call of key, whose request has that URL. It costs that many units, whatever w says, and may be sent
@@ -205,6 +207,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 	}
 	o.wants &^= counted
 	q.noteFailingLocked(r.Outcome)
+	c.tried.begin(q, r.At)
 	// The order matters. First the gate learns of the answer, as of At, because the times in it count from there.
 	// Then the waiters are put where it has moved them, by their routes. Then those leave for whom the closing
 	// lasts too long, and only then may the head of those who are left go. Whoever waits does so now: a Hint that
@@ -221,6 +224,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 	if seen.Moved && q.line != nil {
 		q.line.move(q.up.ScopeOf)
 	}
+	c.tried.throttled(q, r, &seen, now)
 	if seen.Stopped {
 		q.expelLocked(now)
 	}
@@ -232,51 +236,6 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 		q.advanceLocked(now)
 	}
 	return seen.News, seen.Wait, gate, drift
-}
-
-// Retry decides whether the line would take the call again after that delay, and whether the budget
-// covers it: the budget is asked only after a failure while the gate is open or closed briefly, because a
-// closing bounds the attempts by itself. Then another Arrive is due; wait is until when the next attempt is
-// expected. The error is Errors.Budget if the budget is spent.
-//
-// The budget comes last, so that a retry that is not made for another reason takes nothing from it. An
-// example with a deadline in 2 s, a delay of 1.5 s, and answers that take 0.8 s: if somebody waits, 1.5
-// + 0.8 > 2 and the call ends now, because another can use the units. If nobody waits it may try.
-func (c *Call) Retry(ctx context.Context, delay time.Duration, failed bool) (wait time.Duration, err error) {
-	c.table.common.mu.Lock()
-	defer c.table.common.mu.Unlock()
-	now := time.Now()
-	q := &c.entry.queue
-	c.order.scope = q.up.Scope(c.order.url)
-	if q.common.hosts != nil {
-		q.meetLocked(c.order.url.Host, now)
-	}
-	// A copy is asked: the call itself changes only when the retry is decided.
-	again := c.order
-	again.retry = true
-	if !q.common.staysLocked(&again) {
-		return 0, q.errorOf(again.attempts, 0, q.common.Errors.Closed)
-	}
-	q.noteDeadline(ctx, &again, now)
-	if err := q.turnAwayLocked(&again, now); err != nil {
-		return 0, err
-	}
-	needs := delay
-	if q.line != nil { // somebody else has a use for its units
-		needs += q.answerTimeLocked(&again.waiter)
-	}
-	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
-		return 0, q.common.Errors.Deadline
-	}
-	if gate := q.up.Closing(now); failed && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
-		spent, ok := q.common.Budget.withdraw(c.entry.spent)
-		if !ok {
-			return 0, q.common.Errors.Budget
-		}
-		c.entry.spent, c.charged, c.paidAt = spent, true, gate.Count
-	}
-	c.order.retry, c.planned = true, true
-	return max(delay, q.predictLocked(&again, now)), nil
 }
 
 // freeSlot gives the slot back, if the call holds one.

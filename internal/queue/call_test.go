@@ -103,10 +103,10 @@ func (c *client) call(ctx context.Context, key, path string, w *Want, resend boo
 		if r.Outcome == Success || turn.Attempts() >= max(1, c.attempts) || ctx.Err() != nil {
 			return r.Outcome, nil
 		}
-		if _, err := turn.Retry(ctx, c.backOff, r.Outcome != Throttled); err != nil {
+		if _, err := turn.Retry(ctx, Plan{Delay: c.backOff, Failed: r.Outcome != Throttled}); err != nil {
 			return r.Outcome, nil
 		}
-		if err := turn.BackOff(ctx, c.backOff, func() {}); err != nil {
+		if err := turn.BackOff(ctx, func() {}); err != nil {
 			return 0, err
 		}
 	}
@@ -144,11 +144,11 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	retry := func(t *testing.T, ctx context.Context, c *Call) {
-		if _, err := c.Retry(ctx, sec, true); err != nil {
+		if _, err := c.Retry(ctx, Plan{Delay: sec, Failed: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	backOff := func(_ *testing.T, ctx context.Context, c *Call) { c.BackOff(ctx, sec, func() {}) }
+	backOff := func(_ *testing.T, ctx context.Context, c *Call) { c.BackOff(ctx, func() {}) }
 	panics := func(*testing.T, context.Context, *Call) { panic("test") }
 	for _, c := range []struct {
 		name  string
@@ -176,12 +176,12 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 		{"a planned retry", []step{wait, report(Neutral), retry}},
 		{"a panic before the back-off", []step{wait, report(Neutral), retry, panics}},
 		{"a panic in the back-off", []step{wait, report(Neutral), retry, func(_ *testing.T, ctx context.Context, c *Call) {
-			c.BackOff(ctx, sec, func() { panic("test") })
+			c.BackOff(ctx, func() { panic("test") })
 		}}},
 		{"a ctx that ends in the back-off", []step{wait, report(Neutral), retry, func(_ *testing.T, ctx context.Context, c *Call) {
 			ctx, cancel := context.WithTimeout(ctx, sec/2)
 			defer cancel()
-			if err := c.BackOff(ctx, sec, func() {}); !errors.Is(err, context.DeadlineExceeded) {
+			if err := c.BackOff(ctx, func() {}); !errors.Is(err, context.DeadlineExceeded) {
 				panic(err)
 			}
 		}}},
@@ -217,8 +217,8 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 				}()
 				time.Sleep(time.Hour)
 				conserved(t, q)
-				if e := cl.table.keys["x"]; e.spent != 0 || !q.asNewLocked(time.Now()) {
-					t.Errorf("%v spent of the budget, as new: %t", e.spent, q.asNewLocked(time.Now()))
+				if e := cl.table.keys["x"]; e.balance.spent != 0 || !q.asNewLocked(time.Now()) {
+					t.Errorf("%v spent of the budget, as new: %t", e.balance.spent, q.asNewLocked(time.Now()))
 				}
 				if t.Failed() {
 					t.Errorf("that was: %s, %d slots, the gate reopens: %t", c.name, slots, reopens)
@@ -241,7 +241,7 @@ func TestRetriesAreTakenOutOfTheBudget(t *testing.T) {
 		cl.attempts, cl.backOff = 3, sec
 		spent := func(want float64) {
 			t.Helper()
-			if got := cl.table.keys["x"].spent; got < want-1e-9 || got > want+1e-9 {
+			if got := cl.table.keys["x"].balance.spent; got < want-1e-9 || got > want+1e-9 {
 				t.Errorf("%v spent, want %v", got, want)
 			}
 		}

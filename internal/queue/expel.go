@@ -7,10 +7,9 @@ import (
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
-// This file sends waiters away whom the upstream makes wait for too long. A call may spend MaxPause behind
-// closed gates, over all its attempts. While a closing has a known end, whom it lasts too long leaves when
-// it begins; while nobody knows its end, each waiter leaves when it has spent what it may. All of it
-// is called with the lock held.
+// This file sends waiters away when the upstream has served nobody for MaxPause, or is advertised to. A closing whose end is
+// known is judged when it begins; while nobody knows the end, all leave when MaxPause is over. All of it is called with the
+// lock held.
 
 // expelLocked sends away those who would wait for too long, now that the gate has closed, or a quota is spent, and
 // plans when to look again.
@@ -19,40 +18,40 @@ func (q *Queue) expelLocked(now time.Time) {
 	if l == nil || q.up.Closing(now).Cause == upstream.Open && q.up.Scopes() == 0 {
 		return
 	}
-	l.expelAt = time.Time{}
+	first := l.expelAt.IsZero() || now.Before(l.expelAt) // when MaxPause is over nobody stays
+	q.planExpulsionLocked(l, now)
 	// Those who leave count no more for those behind them: when a call of 50 units leaves at 10/s, the
 	// calls behind it start 5 s sooner, and may meet their deadlines.
 	var ahead int64
 	var scopes [upstream.MaxScopes]int64 // of ahead, those of each scope
 	look := lookAhead{q: q, now: now}
 	for _, w := range l.ordered() {
-		if err := q.doomedLocked(w, upstream.Before{All: ahead, Scope: scopes[w.scope], Shared: ahead}, &look); err != nil {
+		if err := q.doomedLocked(w, upstream.Before{All: ahead, Scope: scopes[w.scope], Shared: ahead}, first, &look); err != nil {
 			q.refused++
 			l.leave(w, refused, err)
 			continue
 		}
-		ahead += int64(w.cost)
+		first, ahead = false, ahead+int64(w.cost)
 		scopes[w.scope] += int64(w.cost)
 		look.passLocked(l.holdsOf(w))
-		q.planExpulsionLocked(w, now)
 	}
 	if l.count == 0 {
 		l.close()
 	}
 }
 
-// doomedLocked returns the error of w, with so many units before it, if w must leave now; nil if it may stay. A
-// waiter that asks a foreign limiter is looked at when it has its answer.
+// doomedLocked returns the error of w, with so many units before it, none at all if it is the first, if w must leave now; nil
+// if it may stay. A waiter that asks a foreign limiter is looked at when it has its answer.
 //
 // An example with MaxPause 60 s and a Retry-After of 90 s: all leave at once, and learn that it is 90
-// s. With 40 s those stay who have waited for less than 20 s at earlier closings. With failures and no
-// known end everybody stays, until its own 60 s are spent.
-func (q *Queue) doomedLocked(w *waiter, before upstream.Before, look *lookAhead) error {
+// s. With 40 s all stay if somebody was served in the last 20 s. With failures and no known end everybody stays, until
+// nobody has been served for 60 s.
+func (q *Queue) doomedLocked(w *waiter, before upstream.Before, first bool, look *lookAhead) error {
 	now := look.now
 	if w.state == asking {
 		return nil
 	}
-	if wait, yes := q.outOfPatienceLocked(q.pausedByLocked(w, now), w.scope, false, now); yes {
+	if wait, yes := q.outOfPatienceLocked(w.scope, first, now); yes {
 		return q.heldErrorLocked(w, q.line.holdsOf(w), int(w.tries), wait, q.pausedLocked(now), now)
 	}
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
@@ -64,30 +63,21 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, look *lookAhead)
 	return nil
 }
 
-// outOfPatienceLocked reports whether a call that has waited for that much closed time may not wait for the end of
-// this closing, and how long the closing lasts as far as is known.
-func (q *Queue) outOfPatienceLocked(spent time.Duration, scope uint8, arriving bool, now time.Time) (time.Duration, bool) {
-	return q.up.Patience(q.common.MaxPause, spent, scope, arriving, q.line == nil || q.line.count == 0, now)
+// outOfPatienceLocked reports whether a call may not wait for the end of this closing, and how long that lasts as far as is
+// known. first: nobody else waits before it.
+func (q *Queue) outOfPatienceLocked(scope uint8, first bool, now time.Time) (time.Duration, bool) {
+	return q.up.Patience(q.common.MaxPause, scope, first, now)
 }
 
-// pausedByLocked is the closed time that w, which waits, has waited for in all.
-//
-// An example: the clock of closed time showed 100 s when w joined and shows 130 s now, and w had waited
-// for 20 s before that. So it has joined with 20 − 100 = −80 s, and −80 + 130 = 50 s. Of a MaxPause of 60 s,
-// 10 s are left. Only subtractions are needed however often the gate opens and closes meanwhile.
-func (q *Queue) pausedByLocked(w *waiter, now time.Time) time.Duration {
-	return w.paused + q.up.ClosedTime(now)
+// planExpulsionLocked has the line looked at again when the upstream has served nobody for MaxPause. Who comes after that and
+// may stay is the next probe.
+func (q *Queue) planExpulsionLocked(l *line, now time.Time) {
+	if l.expelAt = q.up.PatienceEnds(q.common.MaxPause, now); !l.expelAt.After(now) {
+		l.expelAt = time.Time{}
+	}
 }
 
-// planExpulsionLocked has the line looked at again when w has spent what it may.
-// One moment is kept for the whole line, the earliest. When it comes, the whole line is looked at, and
-// the next one is found.
-func (q *Queue) planExpulsionLocked(w *waiter, now time.Time) {
-	ends := q.up.PatienceEnds(q.common.MaxPause, q.pausedByLocked(w, now), now)
-	q.line.expelAt = limit.Soonest(q.line.expelAt, ends)
-}
-
-// orExpelLocked returns d, with the line looked at no later than when the first waiter has spent its MaxPause.
+// orExpelLocked returns d, with the line looked at no later than when MaxPause is over.
 func (q *Queue) orExpelLocked(d decision, now time.Time) decision {
 	if q.line.expelAt.IsZero() || q.up.Closing(now).Cause == upstream.Open {
 		return d

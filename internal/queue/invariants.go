@@ -282,8 +282,8 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 		if t.keys[q.key] != e {
 			broken("key %q is not in its place, which is %d", q.key, i)
 		}
-		if b := t.common.Budget; e.spent < 0 || b.PerCall >= 0 && e.spent > b.Max+1e-6 {
-			broken("key %q has spent %v of a retry budget of %v", q.key, e.spent, b.Max)
+		if b := t.common.Budget; e.balance.spent < 0 || b.PerCall >= 0 && e.balance.spent > b.Max+1e-6 {
+			broken("key %q has spent %v of a retry budget of %v", q.key, e.balance.spent, b.Max)
 		}
 		if q.line != nil {
 			q.line.each(func(w *waiter) { units += int64(w.cost) })

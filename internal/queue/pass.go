@@ -219,7 +219,6 @@ func (q *Queue) startLocked(w *waiter, h *Holds, at, now time.Time) {
 func (q *Queue) grantedLocked(w *waiter, at, now time.Time) {
 	w.taken = at.Sub(q.common.base)
 	w.epoch = q.up.Epoch()
-	w.paused += q.up.ClosedTime(now)
 	if f := q.line.flows.of(w); f != nil {
 		f.charge(w.cost, q.line.inTurn)
 	}

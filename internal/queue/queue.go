@@ -2,7 +2,8 @@
 //
 //	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
 //	hosts.go                   hosts that are closed as a whole, for the calls of all keys
-//	call.go, turn.go, rest.go, budget.go one call of a Transport, with its attempts and retries
+//	call.go, turn.go, rest.go  one call of a Transport, with its attempts and retries
+//	budget.go, retry.go        how often, and for how long, it is sent again
 //	pause.go, shutdown.go      pauses by hand; the end: who still goes, and who is refused
 //	tasks.go                   calls of a Group, which wait without a goroutine each
 //	queue.go                   a Queue: limiters, line and upstream, under one lock
@@ -75,7 +76,7 @@ type Options struct {
 // A Config is what the queues that share a lock have in common.
 type Config struct {
 	Options     Options
-	MaxPause    time.Duration // the longest time that a call spends behind closed gates; negative: no bound
+	MaxPause    time.Duration // for how long the upstream may serve nobody while calls wait for it; negative: no bound
 	Budget      Budget        // of each key
 	Shared      *limit.Set    // paid by the calls of all keys; nil: none
 	MaxInFlight int           // as Options.MaxInFlight, but of all keys together; 0: no bound
@@ -91,10 +92,11 @@ type Config struct {
 // Errors are the reasons to end a call on this side.
 type Errors struct {
 	Full     error // MaxWaiting calls wait
-	Paused   error // the gate is closed for longer than MaxPause
+	Paused   error // the upstream serves nobody for longer than MaxPause
 	TooLong  error // the wait is longer than MaxWait
 	Deadline error // or than the caller's deadline allows
 	Budget   error // the retry budget is spent
+	Attempts error // all attempts are made
 	Closed   error // Shutdown was called
 }
 

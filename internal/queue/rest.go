@@ -8,19 +8,19 @@ import (
 // This file is where a call rests between two attempts: out of the line, without a slot, for its own backoff. It rests in
 // its own goroutine, on a timer of its own, until that fires, its ctx ends, or Shutdown is over for those that wait.
 
-// BackOff gives back what a retry does not need, calls meanwhile, and sleeps for the call's own delay.
-func (c *Call) BackOff(ctx context.Context, delay time.Duration, meanwhile func()) error {
+// BackOff gives back what the retry that is planned does not need, calls meanwhile, and sleeps for the call's own delay.
+func (c *Call) BackOff(ctx context.Context, meanwhile func()) error {
 	q := &c.entry.queue
 	q.resting.Add(1)
 	defer q.resting.Add(-1)
 	c.freeSlot()
 	meanwhile()
-	if delay <= 0 {
+	if c.delay <= 0 {
 		return nil
 	}
 	stop, end := q.rest()
 	defer end()
-	timer := time.NewTimer(delay)
+	timer := time.NewTimer(c.delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

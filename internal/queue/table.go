@@ -42,9 +42,9 @@ type Table struct {
 
 // An entry is a queue in a table.
 type entry struct {
-	used  time.Duration // when last, counted from common.base
-	spent float64       // of the retry budget
-	queue Queue
+	used    time.Duration // when last, counted from common.base
+	balance balance       // of the retry budget
+	queue   Queue
 }
 
 // NewTable returns a table without keys.

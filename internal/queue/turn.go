@@ -41,7 +41,7 @@ func (c *Call) heed(e *entry) {
 func (c *Call) enterLocked(e *entry) {
 	c.entry = e
 	e.queue.begun++
-	e.spent = c.table.common.Budget.deposit(e.spent)
+	e.balance.deposit(&c.table.common.Budget)
 }
 
 // Sleep stands in line until the next attempt may be sent, and returns how long that was.

@@ -36,7 +36,6 @@ type waiter struct {
 	seq      uint64         // place in the order of arrival; a retry keeps that of its call
 	deadline time.Duration  // its ctx's; 0: none
 	taken    time.Duration  // once granted: the moment for which its units were taken
-	paused   time.Duration  // closed time that it has waited for; in line: less what that clock showed when it joined
 	route    upstream.Route // of its request
 	flow     *flow          // that it has named, see flows.of; nil: none
 	prio     int32

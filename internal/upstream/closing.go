@@ -46,7 +46,7 @@ func (s *State) Closing(now time.Time) Closing {
 	}
 }
 
-// ClosedTime is a clock that runs only while the gate is closed: what a call has waited behind it is the
+// ClosedTime is a clock that runs only while the gate is closed: how much of a call's time that was is the
 // difference of two readings.
 func (s *State) ClosedTime(now time.Time) time.Duration { return s.gate.closedTime(now) }
 
@@ -95,30 +95,29 @@ func (g *gate) holding() string {
 }
 
 // Patience reports how long a call of that scope has still to wait for the upstream as far as is known, and
-// whether that is more than it may: most in all (negative: no bound), with some spent already. arriving: it does
-// not stand in line yet; alone: nobody else does.
+// whether that is too long: the upstream may serve nobody for most (negative: for as long as it likes), counted from the
+// first closing after its last success. first: nobody else waits before it.
 //
 // Half a second of a minute does not count, because the refusals of one event do not come at the same moment, and
 // each extends the closing. An example: eight calls are refused within 50 ms, each with a Retry-After of 60 s. The
 // closing lasts for 60.05 s since the first, and all may stay. With a Retry-After of 61 s none may.
 //
-// Example: a call may spend 60 s behind closed gates and has spent 20.
+// Example: it may serve nobody for 60 s, and the first closing after its last success was 20 s ago.
 //
 //	closed for 45 s more       over: it would be 65 s
-//	closed for 40 s more       it may stay; jitter is ours and does not count, nor does half a second of a minute
-//	probing, call in line      it stays until its 60 s are spent: nobody knows when the gate opens
-//	probing, call arrives      over if the closing is older than 60 s: what others call an open circuit
-//	probing, a probe is due    the call that arrives while nobody waits is the probe
+//	closed for 40 s more       calls may stay; jitter is ours and does not count, nor does half a second of a minute
+//	probing                    over when the 60 s are, for calls in line and for new ones: an open circuit, as others say
+//	probing, a probe is due    the first call may stay: it is the probe
 //	a spent quota, 45 s        over, too, but only for calls of its scope
-//	paused by hand             it may stay: only what remains closed after the pause counts
-func (s *State) Patience(most, spent time.Duration, scope uint8, arriving, alone bool, now time.Time) (wait time.Duration, over bool) {
+//	paused by hand             calls may stay: only what remains closed after the pause counts
+func (s *State) Patience(most time.Duration, scope uint8, first bool, now time.Time) (wait time.Duration, over bool) {
 	if most < 0 {
 		return 0, false
 	}
 	g := &s.gate
-	from := g.counts(now)
+	ends := g.unservedSince(now).Add(most)
 	if s.learned != nil {
-		if end := s.learned.spent(scope, now); end.Sub(from) > most-spent {
+		if end := s.learned.spent(scope, now); end.After(ends) {
 			return end.Sub(now), true
 		}
 	}
@@ -127,29 +126,31 @@ func (s *State) Patience(most, spent time.Duration, scope uint8, arriving, alone
 	}
 	wait = max(0, g.until.Sub(now))
 	if !g.probing || g.floor.After(now) {
-		return wait, g.until.Sub(from)-g.jitter-min(most/120, time.Second/2) > max(0, most-spent)
+		return wait, g.until.Add(-g.jitter - min(most/120, time.Second/2)).After(ends)
 	}
-	if arriving && alone && wait == 0 {
-		return 0, false // it is the probe
-	}
-	return wait, spent >= most || arriving && now.Sub(g.since) > most
+	return wait, !now.Before(ends) && (!first || wait > 0)
 }
 
-// PatienceEnds is when a call that waits has spent its patience, if the gate is still closed then; zero: it
-// does not. A closing until a known moment is weighed as a whole when it begins, so only while the gate
-// probes does patience run out on the way, and not before the floor. Example: with 60 s and 20 spent, probing
-// since now, in 40 s; if somebody has paused the gate for 50 s meanwhile, in 90 s.
-func (s *State) PatienceEnds(most, spent time.Duration, now time.Time) time.Time {
+// PatienceEnds is when calls that wait leave, if the gate is still closed then; zero: they do not. A closing until a known
+// moment is weighed as a whole when it begins, so only while the gate probes does patience run out on the way, and not
+// before the floor. Example: with 60 s, 20 s after the first closing since the last success, in 40 s; if somebody has
+// paused the gate for 50 s meanwhile, in 90 s.
+func (s *State) PatienceEnds(most time.Duration, now time.Time) time.Time {
 	g := &s.gate
 	if most < 0 || g.breaker == nil || !g.probing {
 		return time.Time{}
 	}
-	return limit.Latest(g.counts(now).Add(max(0, most-spent)), g.floor)
+	return limit.Latest(g.unservedSince(now).Add(most), g.floor)
 }
 
-// counts is from when on the time that calls wait counts for their patience: now, or the end of a pause by hand.
-func (g *gate) counts(now time.Time) time.Time {
-	if g.breaker == nil || g.cause == Open {
+// unservedSince is since when the upstream has served nobody: now, or the end of a pause by hand, if it does.
+func (g *gate) unservedSince(now time.Time) time.Time {
+	switch {
+	case g.breaker == nil:
+		return now
+	case !g.unserved.IsZero():
+		return g.unserved
+	case g.cause == Open:
 		return now
 	}
 	return limit.Latest(now, g.byHand)

@@ -61,7 +61,7 @@ func TestClosing(t *testing.T) {
 	check("the next is due", s.Closing(at(3)), Closing{Cause: ForFailures, Probing: true, Age: span(3), Status: 503, Probes: 1, Count: 1})
 }
 
-// A call sits a closing through if it may wait that long in all. Nobody knows how long a gate probes.
+// Calls sit a closing through if nobody is unserved for too long by it. Nobody knows how long a gate probes.
 func TestPatience(t *testing.T) {
 	closed := func(d float64) *State {
 		s := newState(100)
@@ -77,63 +77,120 @@ func TestPatience(t *testing.T) {
 		answers(s, Success, hint.Hint{Quotas: []hint.Quota{{Limit: 9, Remaining: 0, Reset: span(45), Window: span(60), Source: "X"}}}, 1, zero)
 		return s
 	}
+	unserved := func(s *State) *State { // closed from -20 s to -10 s, without a success since
+		s.gate.closeUntil(ForThrottling, at(-10), at(-20))
+		s.gate.settle(zero, 100)
+		return s
+	}
+	again := func(d float64) *State {
+		s := unserved(newState(100))
+		s.gate.closeUntil(ForRetryAfter, at(d), zero)
+		return s
+	}
+	served := func(s *State, now float64) *State {
+		s.gate.observe(report{outcome: Success}, at(now), 100)
+		return s
+	}
 	for name, c := range map[string]struct {
-		s               *State
-		most, spent     float64
-		scope           uint8
-		arriving, alone bool
-		now             float64
-		wait            float64
-		over            bool
+		s     *State
+		most  float64
+		scope uint8
+		first bool
+		now   float64
+		wait  float64
+		over  bool
 	}{
-		"open":                           {newState(100), 60, 99, 0, true, true, 1, 0, false},
-		"45 s more":                      {closed(45), 60, 20, 0, false, false, 0, 45, true},
-		"40 s more":                      {closed(40), 60, 20, 0, false, false, 0, 40, false},
-		"40.5 s more, by an echo":        {closed(40.5), 60, 20, 0, false, false, 0, 40.5, false},
-		"40.6 s more":                    {closed(40.6), 60, 20, 0, false, false, 0, 40.6, true},
-		"no bound":                       {closed(45), -1, 20, 0, false, false, 0, 0, false},
-		"probing, in line":               {failing(), 60, 59, 0, false, false, 70, 0, false},
-		"probing, all spent":             {failing(), 60, 60, 0, false, false, 70, 0, true},
-		"probing, arrives":               {failing(), 60, 0, 0, true, false, 60, 0, false},
-		"probing for too long, arrives":  {failing(), 60, 0, 0, true, false, 61, 0, true},
-		"probing for too long, is alone": {failing(), 60, 0, 0, true, true, 61, 0, false},
-		"a spent quota":                  {spent(), 60, 20, 1, false, false, 0, 45, true},
-		"a spent quota, 40 s of it":      {spent(), 60, 20, 1, false, false, 5, 0, false},
-		"another scope's":                {spent(), 60, 20, 0, false, false, 0, 0, false},
-		"paused by hand":                 {paused(newState(100), 0, 3600), 60, 61, 0, true, false, 0, 3600, false},
-		"paused, 45 s more after that":   {paused(closed(145), 0, 100), 60, 20, 0, false, false, 0, 145, true},
-		"paused, 40 s more after that":   {paused(closed(140), 0, 100), 60, 20, 0, false, false, 0, 140, false},
-		"paused while probing":           {paused(failing(), 5, 3600), 60, 59, 0, true, false, 6, 3599, false},
-		"probing after a pause":          {paused(failing(), 5, 3600), 60, 0, 0, true, false, 3660, 0, false},
-		"probing for too long after it":  {paused(failing(), 5, 3600), 60, 0, 0, true, false, 3661, 0, true},
-		"a pause and a spent quota":      {paused(spent(), 0, 10), 60, 20, 1, false, false, 0, 10, false},
+		"open":                          {newState(100), 60, 0, true, 1, 0, false},
+		"61 s more":                     {closed(61), 60, 0, false, 0, 61, true},
+		"60 s more":                     {closed(60), 60, 0, false, 0, 60, false},
+		"60.5 s more, by an echo":       {closed(60.5), 60, 0, false, 0, 60.5, false},
+		"60.6 s more":                   {closed(60.6), 60, 0, false, 0, 60.6, true},
+		"no bound":                      {closed(61), -1, 0, false, 0, 0, false},
+		"45 s more, in a row":           {again(45), 60, 0, false, 0, 45, true},
+		"40 s more, in a row":           {again(40), 60, 0, false, 0, 40, false},
+		"45 s more, served between":     {served(again(45), 0), 60, 0, false, 0, 45, false},
+		"open, in a row of 90 s":        {unserved(newState(100)), 60, 0, false, 70, 0, false},
+		"probing":                       {failing(), 60, 0, false, 59, 0, false},
+		"probing for 60 s":              {failing(), 60, 0, false, 60, 0, true},
+		"probing for 60 s, the first":   {failing(), 60, 0, true, 60, 0, false},
+		"served before, heard of later": {served(failing(), 30), 60, 0, false, 89, 0, false},
+		"the same, for 60 s since then": {served(failing(), 30), 60, 0, false, 90, 0, true},
+		"a spent quota":                 {spent(), 40, 1, false, 0, 45, true},
+		"a spent quota, 40 s of it":     {spent(), 40, 1, false, 5, 0, false},
+		"another scope's":               {spent(), 40, 0, false, 0, 0, false},
+		"paused by hand":                {paused(newState(100), 0, 3600), 60, 0, false, 0, 3600, false},
+		"paused, 45 s more after that":  {paused(closed(145), 0, 100), 40, 0, false, 0, 145, true},
+		"paused, 40 s more after that":  {paused(closed(140), 0, 100), 40, 0, false, 0, 140, false},
+		"paused while probing":          {paused(failing(), 5, 3600), 60, 0, false, 6, 3599, false},
+		"probing after a pause":         {paused(failing(), 5, 3600), 60, 0, false, 3659, 0, false},
+		"probing for too long after it": {paused(failing(), 5, 3600), 60, 0, false, 3660, 0, true},
+		"a pause and a spent quota":     {paused(spent(), 0, 10), 40, 1, false, 0, 10, false},
 	} {
-		wait, over := c.s.Patience(span(c.most), span(c.spent), c.scope, c.arriving, c.alone, at(c.now))
+		wait, over := c.s.Patience(span(c.most), c.scope, c.first, at(c.now))
 		if wait != span(c.wait) || over != c.over {
 			t.Errorf("%s: %v, %v, want %v s, %v", name, wait, over, c.wait, c.over)
 		}
 	}
 }
 
+// Time in which nobody calls is no time in which nobody is served.
+func TestIdleTimeIsNotUnserved(t *testing.T) {
+	for _, c := range []struct {
+		again float64 // another closing of a minute
+		over  bool
+	}{{3, true}, {32, true}, {33, false}, {3600, false}} {
+		s := newState(100)
+		s.gate.closeUntil(ForThrottling, at(2), zero)
+		s.gate.settle(at(c.again), 100)
+		s.gate.closeUntil(ForThrottling, at(c.again+60), at(c.again))
+		if _, over := s.Patience(span(60), 0, false, at(c.again)); over != c.over {
+			t.Errorf("closed again at %v s: over %t, want %t", c.again, over, c.over)
+		}
+	}
+}
+
+// A quota that is spent again and again serves nobody, as a closing does.
+func TestQuotaThatServesNobody(t *testing.T) {
+	s := newState(0)
+	refuse := func(now float64) {
+		h := hint.Hint{Throttled: true, Quotas: []hint.Quota{{Limit: 9, Remaining: 0, Reset: span(25), Window: span(30), Source: "X"}}}
+		answers(s, Throttled, h, 1, at(now))
+	}
+	refuse(0)
+	refuse(26)
+	if _, over := s.Patience(span(60), 1, false, at(26)); over {
+		t.Error("over after 26 s")
+	}
+	refuse(52)
+	refuse(78)
+	if _, over := s.Patience(span(60), 1, false, at(78)); !over {
+		t.Error("nobody was served for 78 s, and that is not over")
+	}
+	answers(s, Success, hint.Hint{}, 1, at(79))
+	if _, over := s.Patience(span(60), 1, false, at(79)); over {
+		t.Error("over after a success")
+	}
+}
+
 // Patience runs out on the way only while the gate probes, and not before a pause is over.
 func TestPatienceEnds(t *testing.T) {
 	s := failing()
-	for _, c := range []struct{ most, spent, want float64 }{{60, 20, 41}, {60, 70, 1}, {-1, 0, 0}} {
-		got := s.PatienceEnds(span(c.most), span(c.spent), at(1))
+	for _, c := range []struct{ most, want float64 }{{60, 60}, {0.5, 0.5}, {-1, 0}} {
+		got := s.PatienceEnds(span(c.most), at(1))
 		if c.want == 0 && !got.IsZero() || c.want > 0 && !got.Equal(at(c.want)) {
-			t.Errorf("%v of %v s spent: %v, want %v s", c.spent, c.most, got.Sub(zero), c.want)
+			t.Errorf("of %v s: %v, want %v s", c.most, got.Sub(zero), c.want)
 		}
 	}
 	s.Pause(span(50), at(1))
-	if got := s.PatienceEnds(span(60), span(20), at(1)); !got.Equal(at(91)) {
-		t.Errorf("paused: %v, want 91 s", got.Sub(zero))
+	if got := s.PatienceEnds(span(60), at(1)); !got.Equal(at(110)) {
+		t.Errorf("paused: %v, want 110 s", got.Sub(zero))
 	}
 	s.Resume(at(2))
-	if got := s.PatienceEnds(span(60), span(20), at(2)); !got.IsZero() {
+	if got := s.PatienceEnds(span(60), at(2)); !got.IsZero() {
 		t.Errorf("open: %v, want never", got.Sub(zero))
 	}
 	s = newState(100)
-	if s.Pause(span(50), zero); !s.PatienceEnds(span(60), span(20), zero).IsZero() {
+	if s.Pause(span(50), zero); !s.PatienceEnds(span(60), zero).IsZero() {
 		t.Error("a closing until a known moment is weighed as a whole")
 	}
 }
@@ -155,9 +212,9 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// A pause by hand does not cost calls their patience, however it lies with closings of the upstream's, and is what
-// observers see while it lasts longest.
-func TestClosedTimeWithoutPauses(t *testing.T) {
+// The clock of closed time runs while the gate is closed for whatever cause. A pause by hand is what observers see while it
+// lasts longest.
+func TestClosedTime(t *testing.T) {
 	s := failing() // at 0 s
 	check := func(now, want float64, cause Cause) {
 		t.Helper()
@@ -173,19 +230,24 @@ func TestClosedTimeWithoutPauses(t *testing.T) {
 	check(10, 10, ForPause)
 	s.Pause(span(5), at(12)) // ends sooner: nothing
 	s.Pause(span(30), at(20))
-	check(49, 10, ForPause)
-	check(50, 10, ForFailures)
-	check(51, 11, ForFailures)
-	s.Pause(span(10), at(60))
-	check(75, 25, ForFailures)
+	check(49, 49, ForPause)
+	check(50, 50, ForFailures)
 	s.Pause(span(10), at(75))
 	s.Resume(at(80))
-	check(90, 25, Open)
+	check(90, 80, Open)
 	s.gate.closeUntil(ForRetryAfter, at(200), at(100))
-	check(110, 35, ForRetryAfter)
+	check(110, 90, ForRetryAfter)
 	s.Pause(span(50), at(110)) // within the closing
-	check(120, 35, ForRetryAfter)
-	check(170, 45, ForRetryAfter)
+	check(120, 100, ForRetryAfter)
+	check(170, 150, ForRetryAfter)
 	s.Ready(0, 1, at(300), at(300))
-	check(300, 75, Open)
+	check(300, 180, Open)
+	if s.LineEmpty(at(300)); s.gate.breaker == nil {
+		t.Error("all is well although nobody was served")
+	}
+	answers(s, Success, hint.Hint{}, 1, at(301))
+	if s.LineEmpty(at(302)); s.gate.breaker != nil {
+		t.Error("all is not well after a success")
+	}
+	check(400, 180, Open) // the clock goes on where it was
 }

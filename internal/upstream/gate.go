@@ -133,6 +133,7 @@ type gate struct {
 	closings   uint32        // closings begun or extended so far
 	srtt       time.Duration // smoothed round trip; 0: no sample yet
 	dev        time.Duration // its smoothed deviation
+	total      time.Duration // how long it was closed, before the closing that there is now
 	*breaker                 // nil while nothing has ever gone wrong
 }
 
@@ -145,8 +146,14 @@ type breaker struct {
 	jitter time.Duration // the part of until that is our own jitter
 	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
 	since  time.Time     // when this closing began, moved on by the time that was paused by hand
-	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing was known
-	total  time.Duration // the time spent closed before byHand, without pauses by hand
+	moved  time.Duration // by how much
+	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing began
+
+	// Nobody has been served since the first closing after the last success, moved on as since is; zero: the last answer was a
+	// success. MaxPause counts from here. The latest closing ends so long after that, as far as is known.
+	unserved    time.Time
+	unservedFor time.Duration
+
 	cause  Cause
 	brief  bool   // for an overloaded answer: it reopens as it was
 	status uint16 // of the last answer that closed the gate or kept it closed; 0: there was no answer
@@ -174,12 +181,11 @@ type breaker struct {
 	// The reopening.
 	mode       reopening
 	unused     bool      // paced from birth, and no call has started yet
+	successes  uint8     // slowStart: since it began; every fourth may count
 	allowed    int32     // slowStart, meeting: how many calls may be in flight
 	inFlight   int32     // how many are
-	successes  int32     // slowStart: since it began
+	servedRate float32   // slowStart: units a second that were answered before the failures; 0: not known
 	next       time.Time // paced: when the next call may start
-	opened     time.Time // slowStart: when it began
-	servedRate float64   // slowStart: units a second that were answered before the failures; 0: not known
 	firstUntil time.Time // meeting or unused: when that ends, whatever has come
 }
 
@@ -213,7 +219,7 @@ func (g *gate) unsettled() bool {
 
 // inRow reports whether a row of failures, of 500s or of closings has begun, which the next success ends.
 func (b *breaker) inRow() bool {
-	return b.failures > 0 || b.errors > 0 || b.advertised > 0 || b.unadvertised > 0
+	return b.failures > 0 || b.errors > 0 || b.advertised > 0 || b.unadvertised > 0 || !b.unserved.IsZero()
 }
 
 // sample reports whether the round trip of a call is to be measured, before which that many were sent. A

@@ -37,6 +37,7 @@ type report struct {
 	trip    time.Duration // its round trip; 0: not measured
 	cut     bool          // the caller's deadline ended it: the round trip would have been longer
 	random  bool          // Throttled: calls are throttled at random, as far as is known
+	held    bool          // Success: it was throttled, and holds others back than the gate
 	most    int           // failures in a row that close the gate; 0: failuresToClose
 }
 
@@ -82,6 +83,13 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 	switch r.outcome {
 	case Success:
 		g.succeed(r, now, pace)
+		if r.held {
+			break
+		}
+		g.unserved = time.Time{}
+		if g.cause != Open && g.cause != ForPause { // it was sent before the closing
+			g.servesNobody(g.until, now)
+		}
 	case Cancelled:
 		switch {
 		case g.cause == ForFailures && 0 < r.status && r.status < 500: // final for its own call, but the upstream is back
@@ -179,7 +187,7 @@ func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 		return
 	}
 	if g.mode == slowStart {
-		if g.successes++; g.successes%4 == 0 || g.servedRate == 0 || float64(g.allowed) < 2*g.servedRate*g.srtt.Seconds() {
+		if g.successes++; g.successes%4 == 0 || g.servedRate == 0 || float64(g.allowed) < 2*float64(g.servedRate)*g.srtt.Seconds() {
 			g.allowed++
 		}
 	}

@@ -13,10 +13,10 @@ import (
 //   - a moment: until is over, and whoever looks at the gate next reopens it, as of that moment (settle);
 //   - an answer: probing is set, and the success of the probe that went at until reopens it (succeed).
 //
-// Resume is the third, by hand. The clock of the closed time runs from since to that end, but not while somebody on
-// this side has paused the gate: what calls wait for then is not the upstream's doing, and they need no patience for it.
-// Example: failures close the gate at 0 s, and somebody pauses it from 10 s to 10 min. At 11 min calls that wait since 0 s
-// have waited for 70 s of closed time.
+// Resume is the third, by hand. How long the upstream has served nobody counts from the first closing after a success, over
+// reopenings, without the time for which somebody on this side has paused the gate: what calls wait for then is not the
+// upstream's doing, and they need no patience for it. Example: failures close the gate at 0 s, and somebody pauses it from
+// 10 s to 10 min. At 11 min nobody has been served for 70 s.
 
 // closeUntil begins a closing, or makes the one that there is last until then too, and reports whether
 // until decides when it ends. An advertised time becomes the floor: nothing that comes later, such as the
@@ -28,7 +28,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 		g.breaker = new(breaker)
 	}
 	if g.cause == Open {
-		g.since, g.byHand, g.until, g.floor, g.probes = now, now, now, time.Time{}, 0
+		g.since, g.moved, g.byHand, g.until, g.floor, g.probes = now, 0, now, now, time.Time{}, 0
 	}
 	if longest = until.After(g.until); longest {
 		g.jitter = 0
@@ -37,10 +37,31 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 		g.floor = limit.Latest(g.floor, until)
 	}
 	g.until = limit.Latest(limit.Latest(g.until, until), g.floor)
+	if c != ForPause {
+		g.servesNobody(g.until, now)
+	}
 	g.cause, g.brief, g.briefs, g.mode, g.probeOut, g.failures, g.unused = c, false, 0, reopened, false, 0, false
 	g.closings++
 	g.setAlert()
 	return longest
+}
+
+// servesNobody notes that the upstream serves nobody until then. Time in which nobody called does not count. Example:
+// closings without a success from 0 s to 5 s, and one at 20 s, are a row of 20 s; one at 10 min begins a new row.
+func (g *gate) servesNobody(until, now time.Time) {
+	if g.unserved.IsZero() || now.Sub(g.unserved)-g.unservedFor > maxProbeGap {
+		g.unserved, g.unservedFor = limit.Latest(now, g.byHand), 0
+	}
+	g.unservedFor = max(g.unservedFor, until.Sub(g.unserved))
+}
+
+// holds notes that a throttled answer holds calls back until then by other means than a closing.
+func (g *gate) holds(until, now time.Time) {
+	if g.breaker == nil {
+		g.breaker = new(breaker)
+	}
+	g.servesNobody(until, now)
+	g.setAlert()
 }
 
 // closeBriefly closes an open gate until then, for an upstream that is overloaded. The row of failures goes on, the
@@ -48,18 +69,10 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 // a slow start with three of four calls in flight is closed for 20 ms. Then four may be in flight, beside those that
 // have no answer yet.
 func (g *gate) closeBriefly(until, now time.Time) {
-	g.cause, g.brief, g.since, g.byHand, g.until, g.floor, g.jitter, g.probes = ForThrottling, true, now, now, until, time.Time{}, 0, 0
+	g.cause, g.brief, g.since, g.moved, g.byHand = ForThrottling, true, now, 0, now
+	g.until, g.floor, g.jitter, g.probes = until, time.Time{}, 0, 0
 	g.inFlight = 0
 	g.setAlert()
-}
-
-// chargeFrom starts the clock of the closed time late after now if a closing began now. Example: a 429 with a
-// Retry-After of 31 s is received at 0 s, and its Hint takes 30 s. The gate is closed until 31 s, and calls that came
-// at 25 s have waited behind it for 1 s, not 31.
-func (g *gate) chargeFrom(now time.Time, late time.Duration) {
-	if late > 0 && g.breaker != nil && g.cause != Open && g.byHand.Equal(now) {
-		g.byHand = now.Add(late)
-	}
 }
 
 // closed reports whether the gate stops calls at now. pace is the rate to reopen at if the closing is
@@ -79,7 +92,7 @@ func (g *gate) settle(now time.Time, pace rate.Limit) {
 
 // reopen ends a closing as of at, whatever it was for.
 func (g *gate) reopen(at time.Time, pace rate.Limit) {
-	g.total += max(0, at.Sub(g.byHand))
+	g.total += max(0, at.Sub(g.since)+g.moved)
 	if g.probing && pace == unpaced { // a probe's success says little
 		pace = 0
 	}
@@ -102,7 +115,7 @@ func (g *gate) open(at time.Time, pace rate.Limit) {
 	case pace == unpaced:
 		g.mode = reopened
 	case pace <= 0 || pace == rate.Inf:
-		g.mode, g.allowed, g.inFlight, g.successes, g.opened = slowStart, 1, 0, 0, at
+		g.mode, g.allowed, g.inFlight, g.successes = slowStart, 1, 0, 0
 	}
 	g.setAlert()
 }
@@ -124,8 +137,11 @@ func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
 	until := now.Add(min(d, 1<<62))
 	g.hold(ForPause, until, now, pace)
 	if from := limit.Latest(now, g.byHand); until.After(from) {
-		g.total += max(0, now.Sub(g.byHand))
-		g.since, g.byHand = g.since.Add(until.Sub(from)), until
+		d := until.Sub(from)
+		if g.since, g.moved = g.since.Add(d), g.moved+d; !g.unserved.IsZero() {
+			g.unserved = g.unserved.Add(d)
+		}
+		g.byHand = until
 	}
 }
 
@@ -162,7 +178,7 @@ func (g *gate) resume(now time.Time, pace rate.Limit) {
 	if !g.closed(now, pace) {
 		return
 	}
-	g.floor, g.advertised, g.unadvertised = time.Time{}, 0, 0
+	g.floor, g.unserved, g.advertised, g.unadvertised = time.Time{}, time.Time{}, 0, 0
 	g.reopen(now, pace)
 }
 
@@ -175,17 +191,15 @@ func (g *gate) reopens(now time.Time) time.Time {
 	return limit.Latest(g.until, now)
 }
 
-// closedTime is a clock that runs only while the gate is closed. What a call has waited behind closed gates
-// is the difference of two readings, so it needs no bookkeeping for each call. Example: closed from 1 s to
-// 3 s and from 10 s on, it shows 2 s at 9 s and 4 s at 12 s. It stands still in a pause by hand.
+// closedTime is a clock that runs only while the gate is closed, for whatever cause. How much of a call's time was closed is
+// the difference of two readings, so it needs no bookkeeping for each call. Example: closed from 1 s to
+// 3 s and from 10 s on, it shows 2 s at 9 s and 4 s at 12 s.
 func (g *gate) closedTime(now time.Time) time.Duration {
 	switch {
-	case g.breaker == nil:
-		return 0
-	case g.cause == Open:
+	case g.breaker == nil || g.cause == Open:
 		return g.total
 	case !g.probing && now.After(g.until):
 		now = g.until
 	}
-	return g.total + max(0, now.Sub(g.byHand))
+	return g.total + max(0, now.Sub(g.since)+g.moved)
 }

@@ -114,7 +114,7 @@ func TestReopeningGrows(t *testing.T) {
 		{0, []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}},
 		{20, []int{2, 3, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7}},
 	} {
-		g := &gate{srtt: 100 * time.Millisecond, breaker: &breaker{servedRate: c.flow}}
+		g := &gate{srtt: 100 * time.Millisecond, breaker: &breaker{servedRate: float32(c.flow)}}
 		g.open(zero, rate.Inf)
 		for i, want := range c.want {
 			g.start(1, zero, zero, rate.Inf)

@@ -674,7 +674,7 @@ func (g *gateFuzz) run(script []byte) {
 		if g.breaker != nil && (g.inFlight < 0 || g.failures < 0 || g.total < 0) {
 			g.Fatalf("step %d: %+v", i/2, *g.breaker)
 		}
-		if alert := g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.failures > 0 || g.advertised+g.unadvertised > 0); alert != g.alert.Load() {
+		if alert := g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.failures > 0 || g.advertised+g.unadvertised > 0 || !g.unserved.IsZero()); alert != g.alert.Load() {
 			g.Fatalf("step %d: alert %t, want %t", i/2, g.alert.Load(), alert)
 		}
 	}

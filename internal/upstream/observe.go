@@ -56,6 +56,8 @@ type Observation struct {
 	// Stopped: a closing began or grew, or a quota is spent, so calls that wait may have to leave because they
 	// may not wait that long.
 	Stopped bool
+	// Random: the attempt was throttled, as calls are at random, as far as is known.
+	Random bool
 	// Moved: calls that wait may fall under another scope now.
 	Moved bool
 	// Scope is that of the answer's route.
@@ -81,10 +83,11 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 		o.Wait = advertisedWait(&a.Hint)
 		r.wait = o.Wait
 		pace, r.random = s.closingPace(a, now)
+		o.Random = r.random
 		if s.learned != nil && s.learned.closeQuotas(o.Scope, &a.Hint, now) {
-			r.outcome = Success // the quota holds its calls back: others may go on
+			r.outcome, r.held = Success, true // the quota holds its calls back: others may go on
 		} else if alone = s.closeRoute(a, &o, now); alone {
-			r.outcome = Success // the route does
+			r.outcome, r.held = Success, true // the route does
 		}
 	case a.Hint.Throttled: // and final for its own call
 		s.throttled++
@@ -93,10 +96,15 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	current := a.Epoch == before
 	recent := s.gate.recent(a.Epoch)
 	o.Stopped = s.gate.observe(r, now, pace)
-	s.gate.chargeFrom(now, a.Late)
+	if g := s.gate.breaker; g != nil && g.unserved.Equal(now) { // for those that wait it begins now
+		g.unserved = now.Add(a.Late)
+	}
+	if r.held {
+		s.gate.holds(s.learned.spent(o.Scope, now), now)
+	}
 	s.gate.checkAnswer(before, current || recent && (a.Outcome == Failure || a.Outcome == Overloaded || a.Outcome == Neutral))
 	if o.Stopped && s.gate.cause == ForFailures {
-		s.gate.servedRate = s.servedRate(a, now)
+		s.gate.servedRate = float32(s.servedRate(a, now))
 	}
 	if !alone { // otherwise it says nothing of the rate
 		if news := s.seek(a, o.Wait, o.Scope, current, now); len(news) > 0 && s.isNews(now) {

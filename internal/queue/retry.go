@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// Patience is how long a call without a bound on its attempts is sent again, from the end of its first attempt that went
+// badly. It covers the restart of an upstream, or a deploy.
+const Patience = 15 * time.Second
+
+// A tried says for how long a call has been sent again. Time behind a closed gate, or for an advertised quota, does not
+// count, because MaxPause bounds it. Only where the call's own answer has closed the gate without naming a time, and nobody
+// else waits, it does: otherwise a call that is alone would try for as long as MaxPause.
+//
+// Example: a call fails at 0 s, rests until 0.3 s and fails again, and others close the gate from 0.4 s to 10 s. At
+// 10.1 s it fails for the third time, of 15 s has spent 0.5, and may be sent again for 14.5 s more.
+//
+// The zero value has not begun. It belongs to the call's goroutine, and needs the lock only for what it asks the queue.
+type tried struct {
+	since  time.Duration // when the first attempt that went badly ended, counted from common.base; 0: none has
+	exempt time.Duration // what of the time since does not count, less what the clock of closed time showed then
+	silent int           // throttled answers without a Retry-After, but for those at random
+
+	// The latest span of time that counts otherwise than that clock says.
+	from, until time.Duration
+	is          spanKind
+}
+
+type spanKind time.Duration
+
+const (
+	quotaSpan spanKind = 1  // for a quota: it does not count, although the gate is open
+	ownSpan   spanKind = -1 // the call's own: it counts, although the gate is closed
+)
+
+// begin notes the end of an attempt at that moment, which may be the first that went badly.
+func (t *tried) begin(q *Queue, at time.Time) {
+	if t.since == 0 {
+		t.since, t.exempt = max(1, at.Sub(q.common.base)), -q.up.ClosedTime(at)
+	}
+}
+
+// exemptAt is exempt with what has passed of the latest span.
+func (t *tried) exemptAt(at time.Duration) time.Duration {
+	return t.exempt + time.Duration(t.is)*max(0, min(at, t.until)-t.from)
+}
+
+// span begins a span from at, in place of the latest.
+func (t *tried) span(is spanKind, at, d time.Duration) {
+	t.exempt = t.exemptAt(at)
+	t.is, t.from, t.until = is, at, at+d
+}
+
+// throttled notes what the end of an attempt has shown, if it was throttled: that the call's own answer has closed the gate,
+// or spent a quota.
+func (t *tried) throttled(q *Queue, r *Result, seen *upstream.Observation, now time.Time) {
+	if r.Outcome != Throttled {
+		return
+	}
+	if r.Hint.RetryAfter <= 0 && !seen.Random {
+		t.silent++
+	}
+	gate, at := q.up.Closing(now), now.Sub(q.common.base)
+	switch {
+	case !seen.Stopped:
+	case gate.Cause == upstream.Open || gate.Brief:
+		t.span(quotaSpan, at, seen.Wait)
+	case seen.Wait == 0 && q.line == nil && q.resting.Load() == 0:
+		t.span(ownSpan, at, gate.Left)
+	}
+}
+
+// rests notes that the call rests for d from at before its next attempt. While the gate waits for a probe, and nobody is
+// there, it is closed for as long.
+func (t *tried) rests(at, d time.Duration, probing bool) {
+	if t.is == ownSpan && probing && at <= t.until {
+		t.until = max(t.until, at+d)
+	}
+}
+
+// spent is how much of Patience the call has used.
+func (t *tried) spent(q *Queue, now time.Time) time.Duration {
+	at := now.Sub(q.common.base)
+	return at - t.since - t.exemptAt(at) - q.up.ClosedTime(now)
+}
+
+// BacksOff reports whether the call's own backoff counts for its next attempt, after that outcome of the last. What is
+// throttled waits for the gate, which closes for all. But if a call is throttled twice without a Retry-After, each attempt of
+// one that is alone would come as soon as its round trip. Where calls are throttled at random, that says nothing.
+func (c *Call) BacksOff(last Outcome) bool { return last != Throttled || c.tried.silent > 1 }
+
+// A Plan is what is known of a retry before the line is asked.
+type Plan struct {
+	Delay  time.Duration // of the call's own, before the attempt
+	Failed bool          // for a failure: a closing does not bound it
+	Most   int           // attempts that the call may make; 0: as many as Patience allows; negative: no bound
+}
+
+// Retry decides whether the line would take the call again after its own delay, and whether the budget
+// covers it: the budget is asked only after a failure while the gate is open or closed briefly, because a
+// closing bounds the attempts by itself, and not of a call without a bound. Then BackOff is due, and another Arrive; wait is
+// until when the next attempt is expected. The error is Errors.Attempts if the time for retries is over, and Errors.Budget if
+// the budget is spent.
+//
+// The budget comes last, so that a retry that is not made for another reason takes nothing from it. An
+// example with a deadline in 2 s, a delay of 1.5 s, and answers that take 0.8 s: if somebody waits, 1.5
+// + 0.8 > 2 and the call ends now, because another can use the units. If nobody waits it may try.
+func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error) {
+	c.table.common.mu.Lock()
+	defer c.table.common.mu.Unlock()
+	now := time.Now()
+	q := &c.entry.queue
+	c.order.scope = q.up.Scope(c.order.url)
+	if q.common.hosts != nil {
+		q.meetLocked(c.order.url.Host, now)
+	}
+	// A copy is asked: the call itself changes only when the retry is decided.
+	again := c.order
+	again.retry = true
+	if !q.common.staysLocked(&again) {
+		return 0, q.errorOf(again.attempts, 0, q.common.Errors.Closed)
+	}
+	q.noteDeadline(ctx, &again, now)
+	if err := q.turnAwayLocked(&again, now); err != nil {
+		return 0, err
+	}
+	if c.tried.begin(q, now); p.Most == 0 {
+		left := Patience - c.tried.spent(q, now)
+		if left <= 0 {
+			return 0, q.common.Errors.Attempts
+		}
+		p.Delay = min(p.Delay, left)
+	}
+	needs := p.Delay
+	if q.line != nil { // somebody else has a use for its units
+		needs += q.answerTimeLocked(&again.waiter)
+	}
+	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
+		return 0, q.common.Errors.Deadline
+	}
+	gate := q.up.Closing(now)
+	if p.Failed && p.Most >= 0 && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
+		if !c.entry.balance.withdraw(&q.common.Budget, now.Sub(q.common.base)) {
+			return 0, q.common.Errors.Budget
+		}
+		c.charged, c.paidAt = true, gate.Count
+	}
+	c.tried.rests(now.Sub(q.common.base), p.Delay, gate.Probing)
+	c.order.retry, c.planned, c.delay = true, true, p.Delay
+	return max(p.Delay, q.predictLocked(&again, now)), nil
+}
