@@ -103,8 +103,8 @@ func (q *Queue) Resume() { q.q.Resume() }
 // Predict returns how long it would take until the last of n more calls of one unit, priority 0, has started, behind
 // all that wait now; 0 for n ≤ 0. It supposes that nobody else comes or leaves. -1: that is not known, because the
 // end of an outage, a limit that is searched for, answers that show what an advertised quota is, or a limiter of another
-// package decides, or it never does. How long in-flight slots are held is not foreseen. It takes up to a millisecond
-// if thousands of calls wait.
+// package decides, or it never does; or all in-flight slots are taken, or will be before the last one's turn as far as is
+// known. It takes up to a millisecond if thousands of calls wait.
 func (q *Queue) Predict(n int) time.Duration { return foreseen(q.q.Predict(n)) }
 
 // foreseen is wait, or -1 if it is not known.

@@ -1240,3 +1240,72 @@ func TestOldest(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestPredictOfSlots: while all slots are taken nobody knows when one comes back, and where more calls come than there are
+// slots it takes a limit that is slower than they are.
+func TestPredictOfSlots(t *testing.T) {
+	tenASecond := func() throttle.Limiter { return throttle.NewBucket(10, 1) }
+	for name, c := range map[string]struct {
+		lim       throttle.Limiter
+		trip      time.Duration
+		all       bool // Transport.MaxInFlight instead of Queue.MaxInFlight
+		ended     int  // calls before
+		held      int  // calls at once
+		n         int
+		want      time.Duration
+		otherKeys bool // hold the slots
+	}{
+		"100 wait for 4 slots":            {trip: 2 * sec, held: 104, n: 1, want: -1},
+		"100 wait for 4 slots of all":     {trip: 2 * sec, held: 104, n: 1, want: -1, all: true},
+		"all are taken":                   {trip: 2 * sec, held: 4, n: 1, want: -1},
+		"all of all keys are taken":       {trip: 2 * sec, held: 4, n: 1, want: -1, all: true},
+		"all of all are taken by others":  {trip: 2 * sec, held: 4, n: 1, want: -1, all: true, otherKeys: true},
+		"one is free":                     {trip: 2 * sec, ended: 1, held: 3, n: 1},
+		"one is free for two":             {trip: 2 * sec, ended: 1, held: 3, n: 2, want: -1},
+		"other keys have theirs":          {trip: 2 * sec, ended: 1, held: 4, n: 1, otherKeys: true},
+		"nobody calls":                    {trip: 2 * sec, ended: 1, n: 4},
+		"a limit is slower":               {trip: 50 * ms, ended: 1, n: 50, lim: tenASecond(), want: 5 * sec},
+		"a limit is quicker":              {trip: 2 * sec, ended: 1, n: 50, lim: tenASecond(), want: -1},
+		"of all, a limit that is slower":  {trip: 50 * ms, ended: 1, n: 50, lim: tenASecond(), want: 5 * sec, all: true},
+		"of all, a limit that is quicker": {trip: 2 * sec, ended: 1, n: 50, lim: tenASecond(), want: -1, all: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := &throttle.Transport{Base: newUpstream(c.trip, always(200)), Limiter: c.lim}
+				if c.all {
+					tr.MaxInFlight = 4
+				} else {
+					tr.Queue.MaxInFlight = 4
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				for range c.ended {
+					status(tr, ctx, "http://a/")
+				}
+				key := "a"
+				if c.otherKeys {
+					key = "b"
+				}
+				for range c.held {
+					go status(tr, ctx, "http://"+key+"/")
+				}
+				synctest.Wait()
+				if got := tr.Predict("a", c.n); (got-c.want).Abs() > 60*ms || (got < 0) != (c.want < 0) {
+					t.Errorf("%v, want %v", got, c.want)
+				}
+				cancel()
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q := throttle.NewQueue(nil, throttle.QueueOptions{MaxInFlight: 1})
+		go q.Do(t.Context(), func(context.Context) error { time.Sleep(sec); return nil })
+		synctest.Wait()
+		if got := q.Predict(1); got != -1 {
+			t.Errorf("%v while the slot of Do is taken", got)
+		}
+		time.Sleep(2 * sec)
+		if got := q.Predict(1); got != 0 {
+			t.Errorf("%v when it is free", got)
+		}
+	})
+}

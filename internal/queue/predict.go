@@ -12,7 +12,7 @@ import (
 
 // This file predicts when a call would start. A prediction supposes that nobody leaves the line and that no
 // call of a higher priority comes. In-flight slots are not predicted: how long a call takes is not ours
-// to know. All of it is called with the lock held.
+// to know. So Predict says that it does not know while they are taken, and who arrives is not refused for them. All of it is called with the lock held.
 //
 // What the calls before it do to a single limiter is a formula (limit.Set.After), and so is what gate, quotas and finder
 // make of them (upstream.State.Predict). Several limiters and costs in a window are run ahead instead, on copies
@@ -64,6 +64,7 @@ type prospect struct {
 	at    time.Time
 	known bool // otherwise the start is the earliest that may be
 	runs  []run
+	slots turnover // if somebody asks for the prospect
 }
 
 // A run is a part of a prospect that takes some work, and needs no lock.
@@ -91,7 +92,7 @@ func (q *Queue) Predict(n int) (wait time.Duration, known bool) {
 	}
 	p, now := q.foresee(min(int64(n), 1<<40) - 1)
 	wait = p.start().Sub(now)
-	return max(0, wait), p.known && wait < limit.Forever/2
+	return max(0, wait), p.known && wait < limit.Forever/2 && p.slots.suffices(wait)
 }
 
 // newFlow is the flow of calls that may come, where those who wait have named theirs: no name of a flow has a NUL.
@@ -107,7 +108,9 @@ func (q *Queue) foresee(more int64) (p prospect, now time.Time) {
 	if q.line != nil && q.line.flows[0] != nil && q.common.shared == nil {
 		o.want = &Want{Flow: newFlow}
 	}
-	return q.foreseeLocked(q.beforeLocked(&o, more), 1, scope, predictSteps, now), now
+	p = q.foreseeLocked(q.beforeLocked(&o, more), 1, scope, predictSteps, now)
+	p.slots = q.turnoverLocked(more+1, now)
+	return p, now
 }
 
 // usualScopeLocked is the scope that calls of unknown routes are supposed to fall under: that in which most units wait,

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -119,6 +120,49 @@ func (q *Queue) crowdedLocked(w *waiter) bool {
 	}
 	most, s := q.common.Options.MaxInFlight, q.common.shared
 	return most > 0 && int(q.slots) >= most || s != nil && s.full(q)
+}
+
+// An example: MaxInFlight is 20, 5 are held, 3 calls wait and 10 more are asked about: 13 calls for 15 free slots.
+
+// A turnover is what is known of the slots that calls will find.
+type turnover struct {
+	calls, free int64         // that wait for slots or are to come, and slots that are free
+	trip        time.Duration // how long a slot is held, as far as is known
+	closed      time.Duration // how long none is taken
+}
+
+// turnoverLocked is what so many more calls will find, behind those that wait. They are taken to want slots, as those of a
+// Transport do, and of Queue.Do.
+func (q *Queue) turnoverLocked(more int64, now time.Time) turnover {
+	s, most := q.common.shared, q.common.Options.MaxInFlight
+	t := turnover{calls: more, free: math.MaxInt64, trip: q.up.RoundTrip().Smoothed, closed: q.up.Closing(now).Left}
+	if most > 0 {
+		t.free = int64(most) - int64(q.slots)
+	}
+	if s != nil && s.most > 0 {
+		t.free = min(t.free, int64(s.most-s.inFlight))
+	}
+	if q.line != nil && t.free < math.MaxInt64 {
+		q.line.each(func(w *waiter) {
+			if w.slot() {
+				t.calls++
+			}
+		})
+	}
+	return t
+}
+
+// suffices reports whether each call finds a slot when its turn comes, if the last one's comes after that long. While all
+// slots are taken nobody knows when one comes back. While some are free, and more calls come than they are, they suffice
+// if the calls that start in a round trip find room in them.
+//
+// Examples with 4 slots and round trips of 2 s: with 3 taken, one more call finds a slot, and of two the second may wait
+// for any of the others. At 1/s, with 2 taken, 100 more find theirs.
+func (t turnover) suffices(wait time.Duration) bool {
+	if wait -= t.closed; t.calls <= t.free || t.free <= 0 || wait <= 0 {
+		return t.calls <= t.free
+	}
+	return float64(t.calls)*float64(t.trip) <= float64(t.free)*float64(wait)
 }
 
 // slotsLocked counts a slot that a call takes, or gives back if by is -1.
