@@ -275,6 +275,7 @@ func (c *call) giveUp(reason error) (*http.Response, error) {
 		with.Err = fmt.Errorf("%w; the last attempt: %w", e.Err, c.err)
 		reason = &with
 	}
+	c.turn.Refused(c.req.Context())
 	return nil, c.says.last.Note(reason)
 }
 

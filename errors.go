@@ -83,11 +83,8 @@ func (e *Error) Error() string {
 	if e.Wait > 0 {
 		known = append(known, fmt.Sprintf("predicted wait %v", rounded(e.Wait)))
 	}
-	switch {
-	case e.Attempts == 1:
-		known = append(known, "1 attempt sent")
-	case e.Attempts > 1:
-		known = append(known, fmt.Sprintf("%d attempts sent", e.Attempts))
+	if n := e.Attempts; n > 0 {
+		known = append(known, fmt.Sprintf("%d attempt%s sent", n, "s"[:min(1, n-1)]))
 	}
 	if known != nil {
 		fmt.Fprintf(&b, " (%s)", strings.Join(known, ", "))

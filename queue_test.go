@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -1238,6 +1239,93 @@ func TestOldest(t *testing.T) {
 			}
 		}
 		wg.Wait()
+	})
+}
+
+// TestLoopAroundRefusals: a loop that calls again at once is slowed to about one call in a millisecond, so that time goes
+// on; a few refusals are not slowed, nor those of other keys.
+func TestLoopAroundRefusals(t *testing.T) {
+	never := func(ctx context.Context) context.Context { return throttle.WithMaxWait(ctx, -1) }
+	empty := func() *throttle.Bucket {
+		b := throttle.NewBucket(0.001, 1)
+		b.Allow()
+		return b
+	}
+	fn := func(context.Context) error { return nil }
+	closed := func(q *throttle.Queue) *throttle.Queue { q.Shutdown(t.Context()); return q }
+	transport := func(tr *throttle.Transport, url string) func(context.Context) error {
+		tr.Base = newUpstream(0, always(200))
+		return func(ctx context.Context) error { _, err := status(tr, ctx, url); return err }
+	}
+	for name, call := range map[string]func() func(context.Context) error{
+		"Queue.Wait": func() func(context.Context) error { return throttle.NewQueue(empty(), throttle.QueueOptions{}).Wait },
+		"Queue.Do": func() func(context.Context) error {
+			q := throttle.NewQueue(empty(), throttle.QueueOptions{})
+			return func(ctx context.Context) error { return q.Do(ctx, fn) }
+		},
+		"a closed Queue": func() func(context.Context) error {
+			return closed(throttle.NewQueue(empty(), throttle.QueueOptions{})).Wait
+		},
+		"Bucket.Wait": func() func(context.Context) error { return empty().Wait },
+		"a cost that can never be paid": func() func(context.Context) error {
+			q := throttle.NewQueue(throttle.NewBucket(0, 1), throttle.QueueOptions{})
+			return func(ctx context.Context) error { return q.Wait(ctx) }
+		},
+		"Transport": func() func(context.Context) error {
+			return transport(&throttle.Transport{Limiter: empty()}, "http://a/")
+		},
+		"a closed Transport": func() func(context.Context) error {
+			tr := &throttle.Transport{}
+			call := transport(tr, "http://a/")
+			tr.Shutdown(t.Context())
+			return call
+		},
+		"an impossible Transport": func() func(context.Context) error {
+			return transport(&throttle.Transport{MaxInFlight: -1}, "http://a/")
+		},
+		"a nil limiter for a key": func() func(context.Context) error {
+			return transport(&throttle.Transport{LimiterFor: func(string) throttle.Limiter { return (*throttle.Bucket)(nil) }}, "http://a/")
+		},
+		"no URL": func() func(context.Context) error {
+			tr := &throttle.Transport{Base: newUpstream(0, always(200))}
+			return func(ctx context.Context) error {
+				_, err := tr.RoundTrip((&http.Request{}).WithContext(ctx))
+				return err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				call := call()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*sec)
+				defer cancel()
+				start, turns := time.Now(), 0
+				for ; ctx.Err() == nil; turns++ {
+					if err := call(never(ctx)); err == nil {
+						t.Fatal("it was not refused")
+					}
+					if turns == 98 && time.Since(start) > 0 {
+						t.Errorf("99 refusals took %v", time.Since(start))
+					}
+				}
+				if turns < 3000 || turns > 3200 || time.Since(start) > 3*sec {
+					t.Errorf("%d turns in %v", turns, time.Since(start))
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Base: newUpstream(0, always(200)), LimiterFor: func(string) throttle.Limiter { return empty() }}
+		start := time.Now()
+		for i := range 2000 {
+			if _, err := status(tr, never(t.Context()), fmt.Sprintf("http://h%d/", i%40)); err == nil {
+				t.Fatal("it was not refused")
+			}
+			empty().Allow()
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("50 refusals of each of 40 keys took %v", d)
+		}
 	})
 }
 

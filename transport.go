@@ -154,6 +154,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := call{t: t, req: req, next: req}
 	defer c.end()
 	if err := c.begin(); err != nil {
+		t.table.Refused(req.Context())
 		return nil, err
 	}
 	for {

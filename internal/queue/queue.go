@@ -20,6 +20,7 @@
 //	reason.go, stats.go        what holds a call that waits, and the rest that observers see of a queue:
 //	used.go, totals.go         how much of its limits is used; sums over all keys, dropped ones included
 //	errors.go                  the errors of calls that are ended on this side
+//	brake.go                   what slows a loop around refusals
 //
 // Units belong to nobody until the moment that their call goes. So leaving the line, pausing it and
 // changing a limit lose nothing.
@@ -56,6 +57,7 @@ type Queue struct {
 	uses    *uses         // what they had taken when somebody looked; nil: nobody has
 	resting atomic.Int64  // calls in their own backoff
 	met     time.Duration // when its first call came, counted from common.base
+	brake   brake         // of refused calls
 	slots   int32         // in-flight slots held
 	marks   marks         // crowded and failing
 	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
@@ -111,6 +113,7 @@ type common struct {
 	shared   *sharedLine              // nil if no limiter is shared by all queues
 	hosts    map[string]*hostClosing  // by hostName; nil while no host is closed as a whole
 	pause    *everyPause              // of all keys; nil: none
+	brake    brake                    // of refused calls without a key
 	resters  map[chan struct{}]*Queue // the calls in their own backoff, see rest
 }
 
@@ -206,7 +209,9 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 func (q *Queue) waitInLine(ctx context.Context, want *Want) error {
 	o := q.order(want, 0)
 	err := q.enter(ctx, &o)
-	if err == nil && q.up.Alert() {
+	if err != nil {
+		q.brake.slow(ctx, q.common.base, o.now)
+	} else if q.up.Alert() {
 		q.finish(o.epoch)
 	}
 	return err
@@ -216,6 +221,7 @@ func (q *Queue) waitInLine(ctx context.Context, want *Want) error {
 func (q *Queue) Do(ctx context.Context, want *Want, fn func(context.Context) error) error {
 	o := q.order(want, wantsSlot|takesTime)
 	if err := q.enter(ctx, &o); err != nil {
+		q.brake.slow(ctx, q.common.base, o.now)
 		return err
 	}
 	defer q.finishTask(ctx, &o)
