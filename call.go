@@ -261,7 +261,7 @@ func (c *call) giveUp(reason error) (*http.Response, error) {
 	ours := errors.As(reason, &e)
 	refused := Event{Err: reason}
 	if ours {
-		refused.Wait, refused.Reason = e.Wait, e.Reason
+		refused.Wait, refused.Reason = e.Wait-e.later, e.Reason // as predicted
 	}
 	c.notify(onRefused, refused)
 	if c.resp != nil && !c.gone() {

@@ -44,8 +44,8 @@
 // # Expected behaviour
 //
 // One 429 pauses every request of its key for its Retry-After; traffic then resumes at the limit's pace,
-// not in a burst. A call that cannot start before its deadline fails at once with an [*Error] that holds
-// the predicted wait. When attempts, budget or time run out, the caller gets the last response, as if
+// not in a burst. A call that cannot start before its deadline fails at once with an [*Error] that says
+// when to call again. When attempts, budget or time run out, the caller gets the last response, as if
 // there were no Transport.
 //
 // A call whose timer fires late is counted as of the moment it was due, at most 5 ms back. So under real

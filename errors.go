@@ -22,11 +22,10 @@ var (
 	// deadline, the error also matches context.DeadlineExceeded.
 	ErrWaitTooLong = errors.New("throttle: wait too long")
 
-	// ErrPaused means that a closed gate or an exhausted quota holds the call up for longer than
-	// Retry.MaxPause. In an outage that has lasted longer than that, new calls get it at once, except
-	// the one that probes the upstream. Call again after Error.Wait: only a call can find out that the
-	// upstream has recovered. The text ends with the upstream's last answer, as in "(429, 6 probes in
-	// 41s)". A 429 that no wait cures need not lead here: see hint.Hint.Final.
+	// ErrPaused means that a closed gate or an exhausted quota holds the call up for longer than Retry.MaxPause. In an
+	// outage that has lasted longer than that, new calls get it at once, except the one that probes the upstream. Call
+	// again after Error.Wait, a tenth of the outage's age: only a call can find out that the upstream has recovered. The
+	// text ends with the last answer, as in "(429, 6 probes in 41s)". For a 429 that no wait cures see hint.Hint.Final.
 	ErrPaused = errors.New("throttle: upstream paused")
 
 	// ErrRetryBudget means that the last attempt got no response and Retry.Budget allows no retry. The
@@ -46,8 +45,9 @@ var (
 	ErrNotIdempotent = errors.New("throttle: method not safe to repeat")
 )
 
-// An Error says that this side, not the upstream, ended a call, and why. If Attempts is 0, the upstream
-// has never seen the call.
+// An Error says that this side, not the upstream, ended a call, and why. If Attempts is 0, the upstream has never seen
+// the call. Each refused call gets a Wait of its own, so that callers come back one after the other; it reserves
+// nothing. The text and Hooks.Refused show the predicted wait.
 //
 //	var e *throttle.Error
 //	switch {
@@ -59,10 +59,11 @@ var (
 //	}
 type Error struct {
 	Key      string        // the call's key, as observers see it; "" for a Queue of one's own
-	Wait     time.Duration // the predicted wait; 0: unknown
+	Wait     time.Duration // until it is worth calling again; 0: unknown
 	Reason   string        // what held the call, see Event; "": it did not wait, or its turn had come
 	Attempts int           // attempts sent before
 	Err      error         // the reason: a sentinel of this package, ctx.Err(), or a limiter's error
+	later    time.Duration // what Wait is longer by than the predicted wait
 }
 
 // Error returns a text such as
@@ -80,8 +81,8 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(reason)
 	var known []string
-	if e.Wait > 0 {
-		known = append(known, fmt.Sprintf("predicted wait %v", rounded(e.Wait)))
+	if wait := e.Wait - e.later; wait > 0 {
+		known = append(known, fmt.Sprintf("predicted wait %v", rounded(wait)))
 	}
 	if n := e.Attempts; n > 0 {
 		known = append(known, fmt.Sprintf("%d attempt%s sent", n, "s"[:min(1, n-1)]))
@@ -114,7 +115,7 @@ func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceede
 func newError(key string, wait time.Duration, attempts int, reason error) error {
 	e := &Error{Key: key, Wait: wait, Attempts: attempts, Err: reason}
 	if held, ok := reason.(*queue.Held); ok {
-		e.Reason, e.Err = held.By(), held.Unwrap()
+		e.Reason, e.Err, e.later = held.By(), held.Unwrap(), wait-held.Predicted()
 	}
 	return e
 }

@@ -104,6 +104,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 	}
 	l.holdLocked(w, o.holds)
 	l.join(w, o)
+	q.joinedLocked(w)
 	l.push(w)
 	l.noteLocked(w.seq, now.Sub(q.common.base))
 	if s := q.common.shared; s != nil {
@@ -129,10 +130,10 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	// A retry is let in beyond MaxWaiting: its call has been admitted once, and has cost the upstream
 	// an attempt that would be lost.
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
-		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, q.predictLocked(o, now), q.common.Errors.Full, now)
+		return q.turnedAwayLocked(o, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
 	if wait, yes := q.outOfPatienceLocked(o.scope, q.line == nil || q.line.count == 0, now); yes {
-		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.pausedLocked(now), now)
+		return q.turnedAwayLocked(o, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0
 	if o.want.MaxWait != 0 {
@@ -143,9 +144,9 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	}
 	switch wait := q.predictLocked(o, now); {
 	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(&o.waiter) > o.deadline:
-		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.common.Errors.Deadline, now)
+		return q.turnedAwayLocked(o, wait, q.common.Errors.Deadline, now)
 	case bounded && wait > most:
-		return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, q.common.Errors.TooLong, now)
+		return q.turnedAwayLocked(o, wait, q.common.Errors.TooLong, now)
 	}
 	return nil
 }

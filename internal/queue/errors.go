@@ -53,7 +53,10 @@ func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
 	}
 	if w.state <= asking {
 		by, _ := q.heldLocked(w, q.line.holdsOf(w), now)
-		err = &Held{err, by}
+		if errors.Is(err, q.common.Errors.TooLong) {
+			return q.lateErrorLocked(w, err, by, now)
+		}
+		err = &Held{err, by, 0}
 	}
 	return q.fail(w, err)
 }

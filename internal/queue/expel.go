@@ -52,13 +52,13 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, first bool, look
 		return nil
 	}
 	if wait, yes := q.outOfPatienceLocked(w.scope, first, now); yes {
-		return q.heldErrorLocked(w, q.line.holdsOf(w), int(w.tries), wait, q.pausedLocked(now), now)
+		return q.sentAwayLocked(w, before, wait, q.pausedLocked(now), now)
 	}
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
 		return nil
 	}
 	if at := look.startLocked(before, int(w.cost), q.line.holdsOf(w), w.scope); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
-		return q.heldErrorLocked(w, q.line.holdsOf(w), int(w.tries), at.Sub(now), q.common.Errors.Deadline, now)
+		return q.sentAwayLocked(w, before, at.Sub(now), q.common.Errors.Deadline, now)
 	}
 	return nil
 }

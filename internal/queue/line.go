@@ -108,7 +108,7 @@ func (l *line) advance(now time.Time) {
 			l.served++
 			l.leave(w, granted, nil)
 		case deny:
-			l.leave(w, refused, l.q.fail(w, d.err))
+			l.leave(w, refused, l.q.deniedLocked(w, d.err, now))
 		// The goroutine of w is woken while w still stands in the line, at its head. Nobody else goes
 		// until its answer is in, see takeAnswer.
 		case ask:

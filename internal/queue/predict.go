@@ -260,9 +260,11 @@ func (q *Queue) runsLocked(b backlog, n, steps int, from time.Time) (p prospect)
 	if s := q.common.shared; s != nil {
 		shared = s.limits.Copies()
 	}
-	costs := q.line.costs(4 * steps)
-	if costs != nil {
-		steps *= 4
+	var costs []int32
+	if steps >= arrivalSteps {
+		if costs = q.line.costs(4 * steps); costs != nil {
+			steps *= 4
+		}
 	}
 	add := func(ahead int64, parts []limit.Part) {
 		p.runs = append(p.runs, run{limit.Forecast{From: from, Parts: parts, Steps: steps, Costs: costs}, ahead, b.more, n})

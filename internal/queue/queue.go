@@ -19,7 +19,7 @@
 //	slots.go                   calls in flight, of a key and of all
 //	reason.go, stats.go        what holds a call that waits, and the rest that observers see of a queue:
 //	used.go, totals.go         how much of its limits is used; sums over all keys, dropped ones included
-//	errors.go                  the errors of calls that are ended on this side
+//	errors.go, again.go        the errors of calls that are ended on this side, and when those are worth calling again
 //	brake.go                   what slows a loop around refusals
 //
 // Units belong to nobody until the moment that their call goes. So leaving the line, pausing it and
@@ -115,6 +115,7 @@ type common struct {
 	pause    *everyPause              // of all keys; nil: none
 	brake    brake                    // of refused calls without a key
 	resters  map[chan struct{}]*Queue // the calls in their own backoff, see rest
+	asked    map[*Queue]*comebacks    // the refused calls of keys that were asked to come back; nil: there are none
 }
 
 // New returns a Queue of its own before l.
@@ -200,6 +201,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 		}
 		w.deadline = max(1, d.Sub(q.common.base))
 	}
+	q.joinedLocked(w)
 	l.push(w)
 	l.noteLocked(w.seq, now.Sub(q.common.base))
 	return l, false

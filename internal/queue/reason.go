@@ -40,11 +40,15 @@ const (
 // A Held is why a call was ended on this side, with what held it up to then.
 type Held struct {
 	error
-	by string
+	by   string
+	wait time.Duration
 }
 
 // By is what held the call.
 func (h *Held) By() string { return h.by }
+
+// Predicted is how long it would have waited; 0: unknown.
+func (h *Held) Predicted() time.Duration { return h.wait }
 
 // Unwrap returns the reason.
 func (h *Held) Unwrap() error { return h.error }
@@ -108,12 +112,13 @@ func heldByLimitOf(limits *limit.Set, what string, n int, now time.Time) (by str
 	return what, m
 }
 
-// heldErrorLocked is errorOf of a call like w that is ended while it waits, or instead of it. The word is that of
+// heldErrorLocked is errorOf of a call like w that is refused while it waits, or instead of it: it would wait for that
+// long, and is asked to come again after another time. The word is that of
 // the moment when it is ended. An example: a call waits for a Bucket, a 429 closes the gate for a minute, and its
 // caller gives up: "gate:retry-after".
-func (q *Queue) heldErrorLocked(w *waiter, h *Holds, attempts int, wait time.Duration, reason error, now time.Time) error {
+func (q *Queue) heldErrorLocked(w *waiter, h *Holds, attempts int, wait, again time.Duration, reason error, now time.Time) error {
 	by, _ := q.heldLocked(w, h, now)
-	return q.errorOf(attempts, wait, &Held{reason, by})
+	return q.errorOf(attempts, again, &Held{reason, by, wait})
 }
 
 // noteWaitLocked keeps for o, which begins to wait, what its observers want to know. It is called before the call joins the

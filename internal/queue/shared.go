@@ -38,6 +38,7 @@ type sharedLine struct {
 	settling bool               // settle is at work: a queue that it advances must not begin it again
 	uses     *uses              // what the calls of all keys had taken when somebody looked
 	used     float64            // units a second, as of the last look
+	asked    comebacks          // of refused calls of all keys
 }
 
 // newSharedLine returns an empty line before l, which may be nil, and so many slots; 0: there is no bound.

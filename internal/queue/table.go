@@ -173,6 +173,7 @@ func (t *Table) dropLocked(place int) {
 	t.order[last] = nil
 	t.order = t.order[:last]
 	delete(t.keys, e.queue.key)
+	delete(t.common.asked, &e.queue)
 	if t.recent == e {
 		t.recent = nil
 	}
