@@ -196,11 +196,11 @@ func TestEachIsAskedBackAtATimeOfItsOwn(t *testing.T) {
 			ctx: func(ctx context.Context, job int) (context.Context, context.CancelFunc) {
 				return throttle.WithFlow(ctx, fmt.Sprint(job%3)), func() {}
 			}},
-		{name: "20 flows, one after the other", jobs: 1000, limiter: tenASecond, queue: throttle.QueueOptions{MaxWaiting: 50}, calls: 4000, took: 125 * sec,
+		{name: "20 flows, one after the other", jobs: 1000, limiter: tenASecond, queue: throttle.QueueOptions{MaxWaiting: 50}, calls: 4000, took: 140 * sec,
 			ctx: func(ctx context.Context, job int) (context.Context, context.CancelFunc) {
 				return throttle.WithFlow(ctx, fmt.Sprint(job/50)), func() {}
 			}},
-		{name: "priorities", jobs: 1000, limiter: tenASecond, queue: maxWait, calls: 3000, took: 110 * sec,
+		{name: "priorities", jobs: 1000, limiter: tenASecond, queue: maxWait, calls: 3000, took: 125 * sec,
 			ctx: func(ctx context.Context, job int) (context.Context, context.CancelFunc) {
 				return throttle.WithPriority(ctx, job%2), func() {}
 			}},
@@ -213,7 +213,7 @@ func TestEachIsAskedBackAtATimeOfItsOwn(t *testing.T) {
 				return throttle.WithMaxWait(ctx, -1), func() {}
 			}},
 		{name: "slots", jobs: 1000, queue: throttle.QueueOptions{MaxInFlight: 4, MaxWaiting: 50}, trip: 400 * ms, calls: 4000, took: 110 * sec},
-		{name: "slots, WithMaxWait", jobs: 100, queue: throttle.QueueOptions{MaxInFlight: 4}, trip: 400 * ms, calls: 400, took: 15 * sec,
+		{name: "slots, WithMaxWait", jobs: 100, queue: throttle.QueueOptions{MaxInFlight: 4}, trip: 400 * ms, calls: 400, took: 18 * sec,
 			ctx: func(ctx context.Context, job int) (context.Context, context.CancelFunc) {
 				return throttle.WithMaxWait(ctx, sec), func() {}
 			}},
