@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -94,7 +95,7 @@ func serve() bool {
 	if !ok {
 		return false
 	}
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal; the parent says what follows
+	signal.Ignore(os.Interrupt, syscall.SIGTERM) // they may reach all processes of a terminal; the parent says what follows
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		fmt.Fprintln(os.Stderr, err)

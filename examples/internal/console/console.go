@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/term"
 )
@@ -28,26 +29,32 @@ func New(name, purpose string) *Program {
 	return &Program{name, purpose, flag.NewFlagSet(name, flag.ContinueOnError)}
 }
 
-// Exit statuses.
+// Exit statuses. A signal's is 128 and its number, as shells have it.
 const (
 	failed      = 1
 	misused     = 2
-	interrupted = 130 // 128 + SIGINT, as shells have it
+	interrupted = 128 + int(syscall.SIGINT)
+	terminated  = 128 + int(syscall.SIGTERM)
 )
 
-// Main reads the flags, runs the program, and exits. The first Ctrl-C ends ctx: run then shows what there is
-// and returns, and the exit status is 130. The second one kills the program.
+// stopped is why ctx has ended: a signal.
+type stopped struct{ signal os.Signal }
+
+func (s stopped) Error() string { return "stopped by " + s.signal.String() }
+
+// Main reads the flags, runs the program, and exits. The first Ctrl-C or SIGTERM ends ctx: run then shows what there
+// is and returns, and the exit status is 130 or 143. The second one kills the program.
 func (p *Program) Main(run func(ctx context.Context, out io.Writer) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	pressed := make(chan os.Signal, 1)
-	signal.Notify(pressed, os.Interrupt)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-pressed
-		signal.Stop(pressed)
+		s := <-signals
+		signal.Stop(signals)
 		if term.IsTerminal(int(os.Stderr.Fd())) {
 			io.WriteString(os.Stderr, Erase) // the ^C, before anything follows it
 		}
-		cancel()
+		cancel(stopped{s})
 	}()
 	os.Exit(p.exec(ctx, os.Args[1:], os.Stdout, os.Stderr, run))
 }
@@ -71,6 +78,9 @@ func (p *Program) exec(ctx context.Context, args []string, out, errs io.Writer, 
 	}
 	err = run(ctx, out)
 	switch {
+	case context.Cause(ctx) == error(stopped{syscall.SIGTERM}):
+		say("terminated")
+		return terminated
 	case ctx.Err() != nil:
 		say("interrupted")
 		return interrupted

@@ -1,15 +1,18 @@
 package console
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -27,8 +30,10 @@ func run(ctx context.Context, err error, args ...string) (status int, out, errs 
 
 // TestEnds: each way to end a program has its exit status, and the error is on the other output.
 func TestEnds(t *testing.T) {
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(stopped{os.Interrupt})
+	killed, kill := context.WithCancelCause(t.Context())
+	kill(stopped{syscall.SIGTERM})
 	for _, c := range []struct {
 		name   string
 		ctx    context.Context
@@ -42,11 +47,59 @@ func TestEnds(t *testing.T) {
 		{name: "an error", ctx: t.Context(), err: errors.New("it broke"), status: 1, out: "xxxxxxx", errs: "test: it broke\n"},
 		{name: "Ctrl-C", ctx: gone, err: context.Canceled, status: 130, out: "xxxxxxx", errs: "test: interrupted\n"},
 		{name: "Ctrl-C at the end", ctx: gone, status: 130, out: "xxxxxxx", errs: "test: interrupted\n"},
+		{name: "SIGTERM", ctx: killed, err: context.Canceled, status: 143, out: "xxxxxxx", errs: "test: terminated\n"},
 		{name: "no such flag", ctx: t.Context(), args: []string{"-m"}, status: 2, errs: "test: flag provided but not defined: -m; -h lists the flags\n"},
 		{name: "no flag", ctx: t.Context(), args: []string{"m"}, status: 2, errs: "test: unknown argument \"m\"; -h lists the flags\n"},
 	} {
 		if status, out, errs := run(c.ctx, c.err, c.args...); status != c.status || out != c.out || errs != c.errs {
 			t.Errorf("%s: %d, %q, %q", c.name, status, out, errs)
+		}
+	}
+}
+
+// TestMain: the process that TestSignals starts is the test binary again. It runs until it is stopped.
+func TestMain(m *testing.M) {
+	if os.Getenv("CONSOLE_TEST_PROGRAM") == "" {
+		os.Exit(m.Run())
+	}
+	New("test", "").Main(func(ctx context.Context, out io.Writer) error {
+		io.WriteString(out, "ready\n")
+		<-ctx.Done()
+		io.WriteString(out, "so far\n")
+		return ctx.Err()
+	})
+}
+
+// TestSignals: a program that runs until it is stopped ends with what there is, a word, and the status that says by what.
+func TestSignals(t *testing.T) {
+	for s, want := range map[os.Signal]struct {
+		word   string
+		status int
+	}{os.Interrupt: {"test: interrupted\n", 130}, syscall.SIGTERM: {"test: terminated\n", 143}} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "CONSOLE_TEST_PROGRAM=1")
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if first, err := lines.ReadString('\n'); first != "ready\n" {
+			t.Fatalf("%q, %v", first, err)
+		}
+		if err := cmd.Process.Signal(s); err != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			t.Skip("skipped: ", err) // where there are no signals
+		}
+		rest, _ := io.ReadAll(lines)
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != want.status || errs.String() != want.word || string(rest) != "so far\n" {
+			t.Errorf("%v: status %d, %q, %q; want %d, %q", s, got, rest, &errs, want.status, want.word)
 		}
 	}
 }
