@@ -1,5 +1,6 @@
 // Llm asks two models each of OpenAI and Anthropic many questions, half of them with a stream for an answer, by the SDKs of both
-// and against fakes that enforce limits of tokens, once by the SDK alone and once with throttle. It prints a table of all four.
+// and against fakes that enforce limits of tokens, once by the SDK alone and once with throttle. It prints a table of all
+// four, which run at the same time.
 //
 // Run it from the root of the repository:
 //
@@ -16,7 +17,7 @@
 //
 // Flags:
 //
-//	-brief  fewer calls: little more than the pool has at once, so it shows that all works, not what the limits do
+//	-brief  fewer calls, with a pool of 25,000 tokens, and shorter minutes
 package main
 
 import (
@@ -26,6 +27,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -34,13 +36,11 @@ import (
 )
 
 func main() {
-	cfg := config{calls: 200, minute: 2 * time.Second, columns: console.Columns()}
 	p := console.New("llm", "Llm asks language models under limits of tokens, with and without throttle.")
 	brief := p.Flags.Bool("brief", false, "fewer calls")
 	p.Main(func(ctx context.Context, out io.Writer) error {
-		if *brief {
-			cfg.calls = 60
-		}
+		cfg := size(*brief)
+		cfg.columns = console.Columns()
 		if console.Terminal() {
 			cfg.bar = os.Stderr
 		}
@@ -49,30 +49,43 @@ func main() {
 	})
 }
 
+// size is that of a run. In brief too the calls need several times what the pool has at once, so most of them depend on
+// what comes back.
+func size(brief bool) config {
+	if brief {
+		return config{calls: 80, pool: 25_000, minute: 1500 * time.Millisecond}
+	}
+	return config{calls: 200, pool: 60_000, minute: 2 * time.Second}
+}
+
 // config is what the flags say, and where to draw.
 type config struct {
 	calls   int           // of each row
+	pool    int           // of tokens a minute; as many at once
 	minute  time.Duration // how long one lasts
 	columns int           // that may be written; 0: 80
 	bar     io.Writer     // a terminal, for a progress bar; nil: none
 }
 
-// run lets all rows run one after the other and prints the table, after an interrupt what there is of it.
+// run lets all rows run at the same time, each against a fake of its own, and prints the table, after an interrupt what
+// there is of it.
 func run(ctx context.Context, cfg config, out io.Writer) ([]result, error) {
+	step, finish := progress(cfg)
+	providers := []provider{ofOpenAI, ofAnthropic}
+	results := make([]result, 2*len(providers))
+	var running sync.WaitGroup
+	for i := range results {
+		running.Go(func() { results[i] = providers[i/2].run(ctx, cfg, i%2 == 1, step) })
+	}
+	running.Wait()
+	finish()
 	rows := [][]string{{"client", "calls", "delivered", "tokens", "throttled", "used", "time"}}
-	var results []result
 	var failures []string
-	for _, p := range []provider{ofOpenAI, ofAnthropic} {
-		for _, with := range []bool{false, true} {
-			step, finish := progress(cfg)
-			r := p.run(ctx, cfg.calls, cfg.minute, with, step)
-			finish()
-			results = append(results, r)
-			rows = append(rows, []string{r.name, strconv.Itoa(cfg.calls), strconv.Itoa(r.delivered), strconv.Itoa(r.tokens), strconv.Itoa(r.throttled),
-				fmt.Sprintf("%.0f %%", 100*r.used), fmt.Sprintf("%.1f s", r.wall.Seconds())})
-			if r.failure != nil {
-				failures = append(failures, console.Fill(r.name+", the first failure: "+r.failure.Error(), cfg.columns, "  "))
-			}
+	for _, r := range results {
+		rows = append(rows, []string{r.name, strconv.Itoa(cfg.calls), strconv.Itoa(r.delivered), strconv.Itoa(r.tokens), strconv.Itoa(r.throttled),
+			fmt.Sprintf("%.0f %%", 100*r.used), fmt.Sprintf("%.1f s", r.wall.Seconds())})
+		if r.failure != nil {
+			failures = append(failures, console.Fill(r.name+", the first failure: "+r.failure.Error(), cfg.columns, "  "))
 		}
 	}
 	if err := console.Print(out, cfg.columns, true, rows); err != nil {
@@ -94,7 +107,7 @@ func progress(cfg config) (step, finish func()) {
 	if cfg.bar == nil {
 		return func() {}, func() {}
 	}
-	bar := progressbar.NewOptions(cfg.calls, progressbar.OptionSetWriter(cfg.bar), progressbar.OptionSetWidth(min(40, cfg.columns/2)),
+	bar := progressbar.NewOptions(4*cfg.calls, progressbar.OptionSetWriter(cfg.bar), progressbar.OptionSetWidth(min(40, cfg.columns/2)),
 		progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false))
 	return func() { _ = bar.Add(1) }, func() {
 		_ = bar.Exit()

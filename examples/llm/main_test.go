@@ -11,20 +11,38 @@ import (
 	"time"
 )
 
-// With throttle every call is delivered, at most one is throttled, and hardly anything of the limit is left unused, with
-// either SDK. Alone they lose calls.
+// TestRun: with throttle every call is delivered, at most one is throttled, and hardly anything of the limit is left
+// unused, with either SDK. Alone they are throttled, and lose calls.
 func TestRun(t *testing.T) {
+	check(t, config{calls: 1000, pool: 60_000, minute: time.Minute}, func(alone, with result) bool {
+		return alone.delivered <= 900 && with.throttled <= 1 && with.used > 0.95
+	})
+}
+
+// TestSizes: what the program runs shows the same in full and in brief. The SDKs give calls up, so they are done sooner.
+func TestSizes(t *testing.T) {
+	for _, brief := range []bool{false, true} {
+		cfg := size(brief)
+		check(t, cfg, func(alone, with result) bool {
+			return alone.throttled >= cfg.calls/2 && alone.delivered < cfg.calls && with.throttled <= 1 && with.used > 0.65 && with.wall < 5*alone.wall/2
+		})
+	}
+}
+
+// check lets all rows run, and asks for each SDK whether they show what they should.
+func check(t *testing.T, cfg config, shows func(alone, with result) bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		const n = 1000
 		var out strings.Builder
-		results, err := run(t.Context(), config{calls: n, minute: time.Minute}, &out)
+		results, err := run(t.Context(), cfg, &out)
 		if err != nil || len(results) != 4 {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 		t.Logf("\n%s", &out)
-		for _, r := range results {
-			if r.throttle && (r.delivered != n || r.throttled > 1 || r.used < 0.95 || r.used > 1) || !r.throttle && r.delivered > n*9/10 {
-				t.Errorf("%+v", r)
+		for ; len(results) > 0; results = results[2:] {
+			alone, with := results[0], results[1]
+			if alone.throttle || !with.throttle || with.delivered != cfg.calls || with.used > 1 || !shows(alone, with) {
+				t.Errorf("%+v\n%+v", alone, with)
 			}
 		}
 	})

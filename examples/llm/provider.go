@@ -14,23 +14,25 @@ import (
 	"github.com/go-throttle/throttle/usage"
 )
 
-// The limit of both providers, in tokens; the bound of an answer; and how many ask at the same time.
-const perMinute, longest, workers = 60_000, 500, 48
+// The bound of an answer in tokens, and how many ask at the same time: together more than a pool has at once.
+const longest, workers = 500, 48
 
 // A provider is one fake and the SDK for it.
 type provider struct {
 	sdk    string
 	models [2]string // share the pool
 	law    usage.Law // of the limit that binds, which is the fake's first
-	limits func(*throttletest.Model) []throttletest.Limit
+	limits func(m *throttletest.Model, pool int) []throttletest.Limit
 	say    throttletest.Dialect
 	ask    func(client *http.Client, retries int) func(ctx context.Context, model, question string, streams bool) error
 }
 
 var ofOpenAI = provider{
 	sdk: "openai-go", models: [2]string{"gpt-4o", "gpt-4o-mini"}, law: usage.OpenAI(),
-	limits: func(m *throttletest.Model) []throttletest.Limit { return []throttletest.Limit{m.HoldsBound(perMinute)} },
-	say:    throttletest.OpenAI,
+	limits: func(m *throttletest.Model, pool int) []throttletest.Limit {
+		return []throttletest.Limit{m.HoldsBound(pool)}
+	},
+	say: throttletest.OpenAI,
 	ask: func(client *http.Client, retries int) func(context.Context, string, string, bool) error {
 		sdk := newOpenAI(client, retries)
 		return func(ctx context.Context, model, question string, streams bool) error {
@@ -41,8 +43,8 @@ var ofOpenAI = provider{
 
 var ofAnthropic = provider{
 	sdk: "anthropic", models: [2]string{"claude-opus-4-1", "claude-opus-4-0"}, law: inputLaw(),
-	limits: func(m *throttletest.Model) []throttletest.Limit {
-		return []throttletest.Limit{m.CountsInput(perMinute), m.CountsOutput(perMinute)}
+	limits: func(m *throttletest.Model, pool int) []throttletest.Limit {
+		return []throttletest.Limit{m.CountsInput(pool), m.CountsOutput(pool)}
 	},
 	say: throttletest.Anthropic,
 	ask: func(client *http.Client, retries int) func(context.Context, string, string, bool) error {
@@ -59,17 +61,17 @@ func inputLaw() usage.Law {
 	return in
 }
 
-// upstream is a fake of the provider, with minutes of that length.
-func (p provider) upstream(minute time.Duration) *throttletest.Server {
+// upstream is a fake of the provider, with that pool and minutes of that length.
+func (p provider) upstream(cfg config) *throttletest.Server {
 	model := &throttletest.Model{Median: 200}
-	limits := p.limits(model)
+	limits := p.limits(model, cfg.pool)
 	for i := range limits {
-		limits[i].Per = minute
+		limits[i].Per = cfg.minute
 	}
 	s := throttletest.NewServer(limits...)
 	s.Handler, s.Stream, s.RetryAfter, s.Advertise.Dialect = model, true, throttletest.Exact, p.say
 	s.Latency = throttletest.Span{Min: 5 * time.Millisecond, Max: 15 * time.Millisecond}
-	s.Work = throttletest.Span{Min: minute / 40, Max: minute / 10}
+	s.Work = throttletest.Span{Min: cfg.minute / 40, Max: cfg.minute / 10}
 	return s
 }
 
@@ -83,19 +85,19 @@ type result struct {
 	failure                      error // of the first call that failed
 }
 
-// run makes n calls, each other one with a stream for an answer, to both models in turns.
-func (p provider) run(ctx context.Context, n int, minute time.Duration, with bool, step func()) result {
-	upstream := p.upstream(minute)
+// run makes all calls, each other one with a stream for an answer, to both models in turns.
+func (p provider) run(ctx context.Context, cfg config, with bool, step func()) result {
+	upstream := p.upstream(cfg)
 	client, retries, name := &http.Client{Transport: upstream}, 2, p.sdk+" alone"
 	if with {
-		client, retries, name = throttled(upstream, p.law, minute), 0, p.sdk+" + throttle"
+		client, retries, name = throttled(upstream, p.law, cfg), 0, p.sdk+" + throttle"
 	}
 	ask := p.ask(client, retries)
 	var next, delivered atomic.Int64
 	var first sync.Once
 	r := result{name: name, throttle: with}
 	start := time.Now()
-	calls.Each(ctx, n, workers, func() {
+	calls.Each(ctx, cfg.calls, workers, func() {
 		i := int(next.Add(1) - 1)
 		err := ask(ctx, p.models[i%2], question(i), i%4 < 2)
 		if step(); err == nil {
@@ -107,7 +109,7 @@ func (p provider) run(ctx context.Context, n int, minute time.Duration, with boo
 	r.wall, r.delivered = time.Since(start), int(delivered.Load())
 	ledger := upstream.Ledger()
 	r.tokens, r.throttled = ledger.Charged(0, 0, upstream.Elapsed()+1), ledger.Tally().Throttled
-	r.used = float64(r.tokens) / (perMinute * (1 + r.wall.Seconds()/minute.Seconds()))
+	r.used = float64(r.tokens) / (float64(cfg.pool) * (1 + r.wall.Seconds()/cfg.minute.Seconds()))
 	return r
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/anthropics/anthropic-sdk-go"
 	claude "github.com/anthropics/anthropic-sdk-go/option"
@@ -17,9 +16,9 @@ import (
 
 // throttled is all that a user adds: a client with a meter of tokens by the law of a provider, whose key is the host, so
 // that all models share it. The burst is a little below the provider's, since calls come closer together on their way.
-func throttled(base http.RoundTripper, law usage.Law, minute time.Duration) *http.Client {
+func throttled(base http.RoundTripper, law usage.Law, cfg config) *http.Client {
 	tokens := func(string) []throttle.Meter {
-		bucket := throttle.NewBucket(perMinute*rate.Every(minute), perMinute*99/100)
+		bucket := throttle.NewBucket(rate.Limit(cfg.pool)*rate.Every(cfg.minute), cfg.pool*95/100)
 		return []throttle.Meter{{Name: law.Name, Limiter: bucket, Hold: law.Hold, Settle: law.Settle, Failures: law.Failures}}
 	}
 	return &http.Client{Transport: &throttle.Transport{Base: base, Meters: tokens}}
