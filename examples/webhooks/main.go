@@ -22,10 +22,10 @@
 //	-senders   goroutines that deliver; each has one delivery under way at a time
 //	-rate      deliveries that fall due per second, all senders together
 //	-capacity  deliveries per second that the endpoint promises
-//	-down      when it goes down, counted from the start (3s, brief 1s)
-//	-outage    for how long (7s, brief 1.5s)
-//	-due       for how long deliveries fall due, counted from the start (24s, brief 5s)
-//	-end       when the run ends, delivered or not (40s, brief 7s)
+//	-down      when it goes down, counted from the start (3s, brief 500ms)
+//	-outage    for how long (7s, brief 2s)
+//	-due       for how long deliveries fall due, counted from the start (24s, brief 4s)
+//	-end       when the run ends, delivered or not (40s, brief 10s)
 //	-brief     a run of a few seconds
 package main
 
@@ -50,16 +50,17 @@ type config struct {
 	due      time.Duration
 	end      time.Duration
 
-	columns int // that may be written; 0: 80
+	bubble  bool // the endpoints are called without sockets, so that a test need not wait
+	columns int  // that may be written; 0: 80
 }
 
 // withDefaults fills the times that are 0.
 func (c config) withDefaults(brief bool) config {
 	if brief {
-		c.end = cmp.Or(c.end, 7*time.Second)
-		c.due = cmp.Or(c.due, 5*time.Second)
-		c.outage = cmp.Or(c.outage, 1500*time.Millisecond)
-		c.down = cmp.Or(c.down, time.Second)
+		c.end = cmp.Or(c.end, 10*time.Second)
+		c.due = cmp.Or(c.due, 4*time.Second)
+		c.outage = cmp.Or(c.outage, 2*time.Second)
+		c.down = cmp.Or(c.down, 500*time.Millisecond)
 	}
 	c.end = cmp.Or(c.end, 40*time.Second)
 	c.due = cmp.Or(c.due, 24*time.Second)
@@ -74,10 +75,10 @@ func main() {
 	p.Flags.IntVar(&cfg.senders, "senders", 200, "goroutines that deliver; each has one delivery under way at a time")
 	p.Flags.Float64Var(&cfg.rate, "rate", 60, "deliveries that fall due per second, all senders together")
 	p.Flags.Float64Var(&cfg.capacity, "capacity", 100, "deliveries per second that the endpoint promises")
-	p.Flags.DurationVar(&cfg.down, "down", 0, "when the endpoint goes down, counted from the start (default 3s, brief 1s)")
-	p.Flags.DurationVar(&cfg.outage, "outage", 0, "for how long it is down (default 7s, brief 1.5s)")
-	p.Flags.DurationVar(&cfg.due, "due", 0, "for how long deliveries fall due, counted from the start (default 24s, brief 5s)")
-	p.Flags.DurationVar(&cfg.end, "end", 0, "when the run ends, delivered or not (default 40s, brief 7s)")
+	p.Flags.DurationVar(&cfg.down, "down", 0, "when the endpoint goes down, counted from the start (default 3s, brief 500ms)")
+	p.Flags.DurationVar(&cfg.outage, "outage", 0, "for how long it is down (default 7s, brief 2s)")
+	p.Flags.DurationVar(&cfg.due, "due", 0, "for how long deliveries fall due, counted from the start (default 24s, brief 4s)")
+	p.Flags.DurationVar(&cfg.end, "end", 0, "when the run ends, delivered or not (default 40s, brief 10s)")
 	brief := p.Flags.Bool("brief", false, "a run of a few seconds")
 	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg.withDefaults(*brief), out) })
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/leak"
@@ -53,8 +54,40 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestPoint: in full and in brief, throttle leaves an endpoint alone that is down, is not throttled when that is back, and is
+// then through with its backlog almost as soon as can be. The retry loops do neither, and take longer.
+func TestPoint(t *testing.T) {
+	for _, brief := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config{senders: 200, rate: 60, capacity: 100, bubble: true}.withDefaults(brief)
+			plain, throttled := startSide(t, "plain", cfg, plainClient), startSide(t, "throttled", cfg, throttledClient)
+			var out bytes.Buffer
+			if err := deliverAll(t.Context(), cfg, []*side{plain, throttled}, &out); err != nil {
+				t.Fatal(err)
+			}
+			if err := printTable(&out, cfg, []*side{plain, throttled}); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("\n%s", &out)
+			for _, s := range []*side{plain, throttled} {
+				if s.backlog.delivered != cfg.deliveries() || s.backlog.drained.IsZero() {
+					t.Errorf("%s: %d delivered, drained at %v", s.name, s.backlog.delivered, s.backlog.drained)
+				}
+			}
+			of, with := plain.server.Ledger().Tally(), throttled.server.Ledger().Tally()
+			if of.Failed < 5*with.Failed || of.Throttled < 30 || with.Throttled > 2 {
+				t.Errorf("plain %+v, throttled %+v", of, with)
+			}
+			after, ideal := throttled.backlog.drained.Sub(throttled.backlog.returned), throttled.backlog.ideal()
+			if longer := plain.backlog.drained.Sub(plain.backlog.returned); after > ideal*5/4 || longer < after {
+				t.Errorf("drained after %v, ideal %v; without throttle after %v", after, ideal, longer)
+			}
+		})
+	}
+}
+
 // startSide opens a side that the end of the test closes.
-func startSide(t *testing.T, name string, cfg config, client func(config, *http.Transport) deliverer) *side {
+func startSide(t *testing.T, name string, cfg config, client func(config, http.RoundTripper) deliverer) *side {
 	t.Helper()
 	s, err := newSide(name, cfg, client)
 	if err != nil {
@@ -150,7 +183,7 @@ func TestDefaults(t *testing.T) {
 		if err := cfg.check(); err != nil {
 			t.Errorf("the defaults with brief %v: %v", brief, err)
 		}
-		if limit := map[bool]time.Duration{true: 8 * time.Second, false: time.Minute}[brief]; cfg.end > limit {
+		if limit := map[bool]time.Duration{true: 10*time.Second, false: time.Minute}[brief]; cfg.end > limit {
 			t.Errorf("with brief %v the run may take %v, want at most %v", brief, cfg.end, limit)
 		}
 	}

@@ -27,22 +27,27 @@ type deliverer func(ctx context.Context, url, key string, body []byte) error
 // side is one client and its endpoint.
 type side struct {
 	name    string
-	pool    *http.Transport
+	pool    *http.Transport // nil: without sockets
 	server  *throttletest.Server
 	deliver deliverer
 	backlog backlog
 	back    time.Duration // when the server came back, by its own clock
 }
 
-func newSide(name string, cfg config, client func(config, *http.Transport) deliverer) (*side, error) {
+func newSide(name string, cfg config, client func(config, http.RoundTripper) deliverer) (*side, error) {
 	server := throttletest.NewServer(limit(5*cfg.capacity, 5*2*burst))
 	server.RetryAfter = time.Second
+	s := &side{name: name, server: server}
+	s.backlog.cfg = cfg
+	if cfg.bubble {
+		s.deliver = client(cfg, server)
+		return s, nil
+	}
 	if err := server.Start(); err != nil {
 		return nil, err
 	}
-	pool := calls.Pool(cfg.senders)
-	s := &side{name: name, pool: pool, server: server, deliver: client(cfg, pool)}
-	s.backlog.cfg = cfg
+	s.pool = calls.Pool(cfg.senders)
+	s.deliver = client(cfg, s.pool)
 	return s, nil
 }
 
@@ -52,14 +57,16 @@ func limit(rate float64, burst int) throttletest.Limit {
 }
 
 func (s *side) close() {
-	s.pool.CloseIdleConnections()
-	s.server.Close()
+	if s.pool != nil {
+		s.pool.CloseIdleConnections()
+		s.server.Close()
+	}
 }
 
 // throttledClient delivers with a single Do: waiting, pausing and retrying happen inside.
-func throttledClient(cfg config, pool *http.Transport) deliverer {
+func throttledClient(cfg config, base http.RoundTripper) deliverer {
 	client := &http.Client{Transport: &throttle.Transport{
-		Base:    pool,
+		Base:    base,
 		Limiter: throttle.NewBucket(rate.Limit(cfg.capacity), burst),
 	}}
 	return func(ctx context.Context, url, key string, body []byte) error {
@@ -68,8 +75,8 @@ func throttledClient(cfg config, pool *http.Transport) deliverer {
 }
 
 // plainClient delivers with the usual loop around Do.
-func plainClient(_ config, pool *http.Transport) deliverer {
-	client := &http.Client{Transport: pool}
+func plainClient(_ config, base http.RoundTripper) deliverer {
+	client := &http.Client{Transport: base}
 	return func(ctx context.Context, url, key string, body []byte) error {
 		try := func() error { return post(ctx, client, url, key, body) }
 		return backoff.Retry(try, backoff.WithContext(backoff.NewExponentialBackOff(), ctx))
