@@ -32,7 +32,7 @@
 //	what a server of yours takes from each client    package inbound
 //
 // Each of these has an example, here or among the short programs in [examples/recipes], where there are also a
-// crawler of a million pages, tenants, a backfill that shows how long it will take, and a log of long waits.
+// crawler of a million pages, tenants, streams, a server that ends together with its client, and a loop that calls again.
 //
 // # Concurrency
 //

@@ -40,6 +40,22 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
+// TestBackfillFailures: calls that fail do not stop the others, and the error names each of them.
+func TestBackfillFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		upstream := throttletest.NewServer()
+		upstream.Handler = http.NotFoundHandler()
+		var calls []*http.Request
+		for i := range 100 {
+			calls = append(calls, get(t, fmt.Sprintf("http://api.test/%d", i)))
+		}
+		err := Backfill(upstream, calls, func(int, time.Duration) {})
+		if err == nil || strings.Count(err.Error(), ": 404 Not Found") != 100 || len(upstream.Ledger()) != 100 {
+			t.Errorf("%v after %d calls, want 100 errors after 100", err, len(upstream.Ledger()))
+		}
+	})
+}
+
 // A progress bar, drawn at each tenth of the way. The calls of a minute go in its first 20 seconds, and the prediction knows
 // of the 40 in which nothing goes.
 func ExampleBackfill() {

@@ -161,6 +161,43 @@ func TestMail(t *testing.T) {
 	})
 }
 
+// TestMailFailures: of 1,400 mails 100 have a bad address. The others are sent, and the error names each of the 100. When
+// ctx ends no more are sent.
+func TestMailFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := errors.New("no such address")
+		var mails []string
+		for i := range 1400 {
+			mails = append(mails, fmt.Sprintf("%d@%s.test", i, map[bool]string{true: "bad", false: "good"}[i%14 == 3]))
+		}
+		var sent atomic.Int64
+		send := func(_ context.Context, mail string) error {
+			if strings.HasSuffix(mail, "@bad.test") {
+				return bad
+			}
+			sent.Add(1)
+			return nil
+		}
+		began := time.Now()
+		err := Mail(t.Context(), mails, send)
+		if took := time.Since(began).Round(time.Second); sent.Load() != 1300 || took != 100*time.Second {
+			t.Errorf("%d sent in %v, want 1300 in 1m40s", sent.Load(), took)
+		}
+		if !errors.Is(err, bad) || strings.Count(err.Error(), "@bad.test: no such address") != 100 || strings.Contains(err.Error(), "good") {
+			t.Errorf("the error is %v", err)
+		}
+		sent.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+		defer cancel()
+		if err := Mail(ctx, mails[4:17], send); err != nil { // no bad one among them
+			t.Error(err)
+		}
+		if err := Mail(ctx, mails, send); !errors.Is(err, context.DeadlineExceeded) || sent.Load() >= 141 {
+			t.Errorf("%d sent by the end of ctx, %v", sent.Load(), err)
+		}
+	})
+}
+
 func TestInteractiveFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := throttletest.NewServer(perSecond(10))

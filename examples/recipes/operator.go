@@ -28,16 +28,23 @@ func Admin(base http.RoundTripper, limit *throttle.LimiterVar) (*http.Client, ht
 	t := &throttle.Transport{Base: base, Limiter: limit}
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /limit", func(w http.ResponseWriter, r *http.Request) {
-		if l, err := throttle.ParseLimit(r.FormValue("limit")); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		} else {
+		if l, err := throttle.ParseLimit(r.FormValue("limit")); fine(w, err) {
 			limit.Set(l)
 		}
 	})
-	mux.HandleFunc("POST /pause", func(_ http.ResponseWriter, r *http.Request) {
-		d, _ := time.ParseDuration(r.FormValue("for")) // nonsense is 0, which does nothing
-		t.Pause("", d)
+	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, r *http.Request) {
+		if d, err := time.ParseDuration(r.FormValue("for")); fine(w, err) {
+			t.Pause("", d)
+		}
 	})
 	mux.HandleFunc("POST /resume", func(http.ResponseWriter, *http.Request) { t.Resume("") })
 	return &http.Client{Transport: t}, mux
+}
+
+// fine reports whether there is no error, and answers with one otherwise.
+func fine(w http.ResponseWriter, err error) bool {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
 }

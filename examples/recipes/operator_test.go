@@ -77,6 +77,9 @@ func TestAdmin(t *testing.T) {
 		if got := sent(); got != 51 {
 			t.Errorf("%d calls in 5s, want 51", got)
 		}
+		if got := ask("POST", "/pause?for=ever"); got != 400 {
+			t.Errorf("a pause that is none: %d", got)
+		}
 		if got := ask("POST", "/pause?for=1h"); got != 200 {
 			t.Errorf("/pause: %d", got)
 		}

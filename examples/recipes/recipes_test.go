@@ -43,7 +43,7 @@ func TestShort(t *testing.T) {
 	}
 	for _, name := range []string{
 		"TenASecond", "TenASecondThousandAnHour", "FromYAML", "EachAPIKey", "Crawl", "Webhooks", "OfOneCall", "LongWaits", "TestLimit",
-		"Backfill", "Work", "Admin", "InteractiveFirst", "Mail", "Tenants", "Plans", "CrawlAll",
+		"Backfill", "Work", "Admin", "InteractiveFirst", "Mail", "Tenants", "Plans", "CrawlAll", "Serve", "Streams", "Again",
 	} {
 		if lines[name] == 0 {
 			t.Errorf("there is no %s", name)
