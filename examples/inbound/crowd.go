@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
-	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/inbound"
 )
@@ -30,10 +29,19 @@ type client struct {
 	served atomic.Int64
 }
 
+// atMost is how many requests of a client may be served in that time: the rate's, the burst and one that the end cuts off.
+func (c *client) atMost(took time.Duration) int {
+	limit, err := throttle.ParseLimit(c.allowed)
+	if err != nil {
+		panic(err) // a constant of this program
+	}
+	bucket := limit.(*throttle.Bucket)
+	return bucket.Burst() + int(float64(bucket.Limit())*took.Seconds()) + 1
+}
+
 // A crowd is all of them, over one pool of connections.
 type crowd struct {
 	url     string
-	pool    *http.Transport
 	clients []*client
 }
 
@@ -41,8 +49,8 @@ type crowd struct {
 func always(addr string) func(int) string { return func(int) string { return addr } }
 
 // newCrowd makes the clients.
-func newCrowd(url string) *crowd {
-	c := &crowd{url: url, pool: calls.Pool(64), clients: []*client{
+func newCrowd(url string, pool http.RoundTripper) *crowd {
+	c := &crowd{url: url, clients: []*client{
 		{name: "pro", key: "key-1", allowed: perPro, address: always("192.0.2.1"), polite: true, workers: 8},
 		{name: "free", key: "key-2", allowed: perFree, address: always("192.0.2.2"), polite: true, workers: 8},
 		{name: "hasty", key: "key-3", allowed: perFree, address: always("192.0.2.3"), workers: 1},
@@ -50,7 +58,7 @@ func newCrowd(url string) *crowd {
 		{name: "spoofer", allowed: perAddress, address: func(n int) string { return fmt.Sprintf("10.0.%d.%d, 203.0.113.9", n/250%250, n%250) }, workers: 1},
 	}}
 	for _, one := range c.clients {
-		base := counted{c.pool, one}
+		base := counted{pool, one}
 		one.http = &http.Client{Transport: base}
 		if one.polite {
 			one.http.Transport = &throttle.Transport{Base: base}
@@ -61,7 +69,7 @@ func newCrowd(url string) *crowd {
 
 // counted is a client's way to its proxy, which writes down who has sent a request and what became of it.
 type counted struct {
-	pool   *http.Transport
+	pool   http.RoundTripper
 	client *client
 }
 
@@ -79,10 +87,12 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// send lets all clients send for that long, or until ctx ends.
+// send lets all clients send for that long, or until ctx ends. They do not know the end: a call that throttle cannot make before
+// a deadline would be refused at once, and again.
 func (c *crowd) send(ctx context.Context, length time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, length)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(length, cancel).Stop()
 	var all sync.WaitGroup
 	for _, one := range c.clients {
 		for range one.workers {
@@ -110,16 +120,13 @@ func get(ctx context.Context, client *http.Client, url string) {
 	resp.Body.Close()
 }
 
-func (c *crowd) close() { c.pool.CloseIdleConnections() }
-
 // print says who got what.
 func (c *crowd) print(out io.Writer, columns int, took time.Duration, s inbound.Stats) error {
-	rows := [][]string{{"client", "may have", "sent", "served", "a second"}}
+	rows := [][]string{{"client", "may have", "at most", "sent", "served"}}
 	for _, one := range c.clients {
-		served := one.served.Load()
 		rows = append(rows, []string{
-			one.name, one.allowed, strconv.FormatInt(one.sent.Load(), 10), strconv.FormatInt(served, 10),
-			strconv.FormatFloat(float64(served)/took.Seconds(), 'f', 0, 64),
+			one.name, one.allowed, strconv.Itoa(one.atMost(took)),
+			strconv.FormatInt(one.sent.Load(), 10), strconv.FormatInt(one.served.Load(), 10),
 		})
 	}
 	fmt.Fprintln(out)
@@ -127,7 +134,7 @@ func (c *crowd) print(out io.Writer, columns int, took time.Duration, s inbound.
 		return err
 	}
 	_, err := fmt.Fprintln(out, console.Fill(fmt.Sprintf(
-		"The burst comes once, on top of the rate, so a short run serves more a second than the rate. "+
+		"At most: the limit's rate for the time of the run, and its burst, which comes once. "+
 			"The server has let %d requests in and refused %d. Its table has %d addresses.", s.Admitted, s.Refused, s.Keys), columns, ""))
 	return err
 }

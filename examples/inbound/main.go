@@ -34,6 +34,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/examples/internal/console"
 	"github.com/go-throttle/throttle/inbound"
 )
@@ -52,12 +53,17 @@ func main() {
 	p.Flags.DurationVar(&cfg.length, "for", 0, "how long the clients send (default 4s, brief 1s)")
 	brief := p.Flags.Bool("brief", false, "a run of a second")
 	p.Main(func(ctx context.Context, out io.Writer) error {
-		if *brief {
-			cfg.length = cmp.Or(cfg.length, time.Second)
-		}
-		cfg.length = cmp.Or(cfg.length, 4*time.Second)
+		cfg.length = cmp.Or(cfg.length, length(*brief))
 		return run(ctx, cfg, out)
 	})
+}
+
+// length is how long the clients send.
+func length(brief bool) time.Duration {
+	if brief {
+		return time.Second
+	}
+	return 4 * time.Second
 }
 
 // plans are the API keys that the server knows.
@@ -79,10 +85,10 @@ type server struct {
 	done  chan error
 }
 
-// newServer starts a server. It trusts the loopback interface, where the clients are.
-func newServer(addr string) (*server, error) {
+// newLimit is what the server takes. It trusts the loopback interface, where the clients are.
+func newLimit() *inbound.Limit {
 	proxies := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	limit := &inbound.Limit{
+	return &inbound.Limit{
 		Limits: []string{perAddress},
 		Key:    inbound.ByIP(proxies...),
 		And: []*inbound.Limit{
@@ -95,13 +101,20 @@ func newServer(addr string) (*server, error) {
 			{Name: "net", Limits: []string{perNetwork}, Key: inbound.ByPrefix(16, 48, proxies...)},
 		},
 	}
+}
+
+// hello is what the server does.
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }
+
+// newServer starts a server.
+func newServer(addr string) (*server, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+	limit := newLimit()
 	s := &server{limit: limit, url: "http://" + l.Addr().String() + "/", done: make(chan error, 1)}
-	s.Handler = limit.Handler(hello)
+	s.Handler = limit.Handler(http.HandlerFunc(hello))
 	s.ReadHeaderTimeout = 10 * time.Second
 	go func() { s.done <- s.Serve(l) }()
 	return s, nil
@@ -125,8 +138,9 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	defer s.close()
 	fmt.Fprintln(out, console.Fill(fmt.Sprintf("Clients send for %v. Meanwhile, in another terminal:", cfg.length), cfg.columns, ""))
 	fmt.Fprintf(out, "  curl -i -H 'X-Api-Key: key-2' %s\n", s.url)
-	crowd := newCrowd(s.url)
-	defer crowd.close()
+	pool := calls.Pool(64)
+	defer pool.CloseIdleConnections()
+	crowd := newCrowd(s.url, pool)
 	start := time.Now()
 	crowd.send(ctx, cfg.length)
 	return crowd.print(out, cfg.columns, time.Since(start), s.limit.Stats())

@@ -22,10 +22,10 @@ func Check(t *testing.T, story func(brief bool) sides.Story) {
 			}
 			t.Logf("\n%s", &out)
 			without, with := done[0], done[1]
-			if without.Name != sides.Without || without.Delivered > s.Calls*3/4 {
+			if without.Name != sides.Without || without.Delivered > s.Calls*3/4 || without.Throttled < 10 {
 				t.Errorf("without: %+v", without)
 			}
-			if with.Delivered != s.Calls || with.Throttled > s.Calls/8 || with.Wall > s.Ideal*8/5 {
+			if with.Delivered != s.Calls || with.Throttled > min(s.Calls/8, without.Throttled/5) || with.Wall > s.Ideal*8/5 {
 				t.Errorf("with: %+v, ideal %v", with, s.Ideal)
 			}
 		})
