@@ -1,5 +1,5 @@
 // Observed sends traffic through a throttled client and shows it live in a browser: open the address that it prints.
-// Beside the page are metrics for Prometheus.
+// Beside the page are metrics for Prometheus. At the end it prints what the page says of each key.
 //
 // Run it from the root of the repository:
 //
@@ -22,7 +22,7 @@
 //
 //	-listen   where the page is served
 //	-forever  until it is interrupted, not for a minute
-//	-brief    one short round of calls, then print what the page says
+//	-brief    for four seconds, with one outage of mail
 package main
 
 import (
@@ -53,13 +53,13 @@ func main() {
 	p := console.New("observed", "Observed sends traffic through a throttled client and shows it in a browser.")
 	p.Flags.StringVar(&cfg.listen, "listen", "127.0.0.1:8089", "where the page is served; port 0: any that is free")
 	p.Flags.BoolVar(&cfg.forever, "forever", false, "run until it is interrupted, not for a minute")
-	p.Flags.BoolVar(&cfg.brief, "brief", false, "make one short round of calls, then print what the page says")
+	p.Flags.BoolVar(&cfg.brief, "brief", false, "run for four seconds, with one outage")
 	p.Main(func(ctx context.Context, out io.Writer) error { return run(ctx, cfg, out) })
 }
 
 // run starts the upstream, the page and the traffic, and ends them after a while.
 func run(ctx context.Context, cfg config, out io.Writer) error {
-	upstream, _, err := serve("127.0.0.1:0", newUpstream())
+	upstream, _, err := serve("127.0.0.1:0", newUpstream(cfg.cycle()))
 	if err != nil {
 		return err
 	}
@@ -87,17 +87,32 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	url := "http://" + address + "/debug/throttle/"
 	fmt.Fprintf(out, "The page: %s\nMetrics:  http://%s/metrics\n", url, address)
 
-	until := ctx
-	if !cfg.forever {
-		var end context.CancelFunc
-		until, end = context.WithTimeout(ctx, time.Minute)
-		defer end()
+	until, end := context.WithCancel(ctx)
+	defer end()
+	if !cfg.forever { // without a deadline, before which calls would be refused
+		defer time.AfterFunc(cfg.length(), end).Stop()
 	}
-	send(until, &http.Client{Transport: client}, "http://"+upstream.Addr, cfg.brief)
-	if cfg.brief && ctx.Err() == nil {
-		return report(ctx, out, url)
+	send(until, &http.Client{Transport: client}, "http://"+upstream.Addr)
+	if err := report(context.WithoutCancel(ctx), out, url); err != nil {
+		return err
 	}
 	return ctx.Err()
+}
+
+// cycle is how long it takes from one outage of mail to the next.
+func (c config) cycle() time.Duration {
+	if c.brief {
+		return 4 * time.Second
+	}
+	return 20 * time.Second
+}
+
+// length is how long a run takes that ends by itself.
+func (c config) length() time.Duration {
+	if c.brief {
+		return c.cycle()
+	}
+	return 3 * c.cycle()
 }
 
 // byPath is the key of a request: the first word of its path. All keys have the same host here.

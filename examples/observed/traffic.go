@@ -12,9 +12,9 @@ import (
 	"github.com/go-throttle/throttle/examples/internal/calls"
 )
 
-// send makes calls of all keys until ctx ends, or one tenth of one round if it is to be brief. Each key has rounds of
-// calls and a rest between them, so that the charts have something to show.
-func send(ctx context.Context, client *http.Client, upstream string, brief bool) {
+// send makes calls of all keys until ctx ends. Each key has rounds of calls and a rest between them, so that the charts
+// have something to show.
+func send(ctx context.Context, client *http.Client, upstream string) {
 	var keys sync.WaitGroup
 	for _, k := range []struct {
 		key            string
@@ -26,16 +26,10 @@ func send(ctx context.Context, client *http.Client, upstream string, brief bool)
 		{"mail", 50, 4, time.Second},
 	} {
 		keys.Go(func() {
-			if brief {
-				k.calls /= 10
-			}
 			for ctx.Err() == nil {
 				calls.Each(ctx, k.calls, k.workers, func() {
 					calls.Get(ctx, client, upstream+"/"+k.key) // what becomes of it is on the page
 				})
-				if brief {
-					return
-				}
 				select {
 				case <-ctx.Done():
 				case <-time.After(k.rest):
@@ -46,9 +40,9 @@ func send(ctx context.Context, client *http.Client, upstream string, brief bool)
 	keys.Wait()
 }
 
-// newUpstream is the other side: limits that it enforces, and an outage now and then. It keeps no ledger, because it
-// may run for days.
-func newUpstream() http.Handler {
+// newUpstream is the other side: limits that it enforces, and an outage in each cycle. It keeps no ledger, because it may
+// run for days.
+func newUpstream(cycle time.Duration) http.Handler {
 	start := time.Now()
 	limits := map[string]*throttle.Bucket{
 		"/api":    throttle.NewBucket(100, 20), // more burst than the client uses: calls bunch on their way
@@ -62,7 +56,7 @@ func newUpstream() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		const cycle, down = 20 * time.Second, 4 * time.Second
+		down := cycle / 5
 		if left := down - (time.Since(start)+cycle/2)%cycle; r.URL.Path == "/mail" && left > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
 			w.WriteHeader(http.StatusServiceUnavailable)
