@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -57,6 +58,27 @@ func TestOrder(t *testing.T) {
 	// another, on a busy machine by far.
 	if ahead, urgent := started.order(); urgent != 100 || ahead < urgent/2 {
 		t.Errorf("of %d urgent tasks %d were among the first %d, want 100 and at least half", urgent, ahead, urgent)
+	}
+}
+
+// TestPoint: in full and in brief, tasks start at exactly the rate, and of the first 7 of 8 are urgent.
+func TestPoint(t *testing.T) {
+	for _, tasks := range []int{100_000, 10_000} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config{tasks: tasks, rate: 20_000, urgent: 10, work: time.Millisecond}
+			queue := throttle.NewQueue(throttle.NewLeaky(rate.Limit(cfg.rate)), throttle.QueueOptions{})
+			queue.Pause(time.Hour)
+			started := &log{}
+			group := submit(t.Context(), cfg, queue, started)
+			queue.Resume()
+			if err := group.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			ahead, urgent := started.order()
+			if got := started.throughput(); got < 0.999*cfg.rate || got > 1.001*cfg.rate || urgent != tasks/10 || ahead < urgent*86/100 {
+				t.Errorf("%d tasks: %.0f/s, %d of %d urgent ones ahead; want %v/s and 7 of 8", tasks, got, ahead, urgent, cfg.rate)
+			}
+		})
 	}
 }
 

@@ -36,6 +36,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/calls"
@@ -51,6 +52,7 @@ type config struct {
 	limit   throttletest.Limit // of the embedded upstream
 	tell    string             // how that advertises it: draft8, xRateLimit or silent
 
+	bubble  bool       // the embedded upstream is called without sockets, so that a test need not wait
 	columns int        // that may be written; 0: 80
 	width   func() int // columns of the terminal that the table is drawn on; nil: print lines instead
 }
@@ -85,11 +87,16 @@ func main() {
 	p.Flags.StringVar(&cfg.tell, "tell", draft8, "how the embedded upstream advertises its limit: draft-8, x-ratelimit or none")
 	brief := p.Flags.Bool("brief", false, "at most 40 calls")
 	p.Main(func(ctx context.Context, out io.Writer) error {
-		if *brief {
-			cfg.calls = min(cfg.calls, 40)
-		}
-		return run(ctx, cfg, out)
+		return run(ctx, cfg.short(*brief), out)
 	})
+}
+
+// short is the config of a run that is brief, or as it was.
+func (c config) short(brief bool) config {
+	if brief {
+		c.calls = min(c.calls, 40)
+	}
+	return c
 }
 
 // run makes the calls, shows them, and prints the table, after an interrupt too.
@@ -97,11 +104,14 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
+	var base http.RoundTripper
 	if cfg.url == "" {
 		server := throttletest.NewServer(cfg.limit)
 		server.RetryAfter = time.Second
 		server.Advertise.Dialect, _ = dialect(cfg.tell)
-		if err := server.Start(); err != nil {
+		if cfg.bubble {
+			base = server
+		} else if err := server.Start(); err != nil {
 			return err
 		}
 		defer server.Close()
@@ -111,6 +121,9 @@ func run(ctx context.Context, cfg config, out io.Writer) error {
 	}
 	s := newSession(cfg)
 	defer s.pool.CloseIdleConnections()
+	if base != nil {
+		s.transport.Base = base
+	}
 	v := newView(s, out)
 	err := s.send(ctx, v)
 	v.finish()

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -43,6 +44,31 @@ func TestRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPoint: in full and in brief, an advertised limit is kept without a 429, and one that is not advertised is found by few of them.
+// The client that knows nothing takes little longer than the limit does.
+func TestPoint(t *testing.T) {
+	for _, brief := range []bool{false, true} {
+		for tell, most := range map[string]int{draft8: 0, xRateLimit: 0, silent: 10} {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := config{calls: 60, workers: 4, limit: throttletest.Limit{N: 10, Burst: 20}, tell: tell, bubble: true}.short(brief)
+				var out bytes.Buffer
+				start := time.Now()
+				if err := run(t.Context(), cfg, &out); err != nil {
+					t.Fatal(err)
+				}
+				took, ideal := time.Since(start), time.Duration(cfg.calls-20)*time.Second/10
+				t.Logf("%s, %d calls, %v\n%s", tell, cfg.calls, took, &out)
+				if n := strings.Count(out.String(), "throttled attempt"); n > most || (n == 0) != (most == 0) {
+					t.Errorf("%s: %d attempts were throttled, want at most %d", tell, n, most)
+				}
+				if !strings.Contains(words(out.String()), fmt.Sprintf(": %d x 200", cfg.calls)) || took > ideal+3*time.Second {
+					t.Errorf("%s: not all of %d calls were answered, or not within about %v: %v", tell, cfg.calls, ideal, took)
+				}
+			})
+		}
 	}
 }
 

@@ -40,6 +40,8 @@ type config struct {
 	workers int
 	bare    bool
 
+	bubble bool // the embedded upstream is called without sockets, so that a test need not wait
+
 	slack int       // by how much the embedded upstream's burst exceeds the client's; 0: see embedded
 	bar   io.Writer // a terminal, for a progress bar; nil: print lines instead
 
@@ -59,11 +61,16 @@ func main() {
 	p.Flags.BoolVar(&cfg.bare, "bare", false, "with -url: send the calls through the bare client too, at full speed; ask its owner first")
 	brief := p.Flags.Bool("brief", false, "at most 100 calls")
 	p.Main(func(ctx context.Context, out io.Writer) error {
-		if *brief {
-			cfg.calls = min(cfg.calls, 100)
-		}
-		return run(ctx, cfg, out)
+		return run(ctx, cfg.short(*brief), out)
 	})
+}
+
+// short is the config of a run that is brief, or as it was.
+func (c config) short(brief bool) config {
+	if brief {
+		c.calls = min(c.calls, 100)
+	}
+	return c
 }
 
 // run measures the clients one after the other and prints the table, after an interrupt what there is of it.

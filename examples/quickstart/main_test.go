@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -41,6 +42,28 @@ func TestRun(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q", want)
 		}
+	}
+}
+
+// TestPoint: in full and in brief, most calls of the bare client are throttled, and those with throttle are all delivered, none is
+// throttled, and they take the shortest time in which the limit admits them.
+func TestPoint(t *testing.T) {
+	for _, brief := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config{limit: "100/s burst 10", calls: 400, workers: 32, bubble: true}.short(brief)
+			var out bytes.Buffer
+			if err := run(t.Context(), cfg, &out); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("\n%s", &out)
+			rows := table(out.String())
+			if got := rows["bare"]; got.refused < cfg.calls*3/4 || got.delivered+got.refused != cfg.calls {
+				t.Errorf("bare %+v, want most of %d refused", got, cfg.calls)
+			}
+			if got := rows["throttled"]; got.delivered != cfg.calls || got.refused != 0 || !strings.Contains(out.String(), "0 x 429, 1.000 x ideal time") {
+				t.Errorf("throttled %+v, want %d delivered in the ideal time", got, cfg.calls)
+			}
+		})
 	}
 }
 

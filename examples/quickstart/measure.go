@@ -61,10 +61,14 @@ func measure(ctx context.Context, name string, cfg config, s shape, wrap func(ht
 	if url == "" {
 		server := throttletest.NewServer(embedded(s, cfg.slack))
 		server.RetryAfter = time.Second
-		if err := server.Start(); err != nil {
-			return result{}, err
+		if cfg.bubble {
+			wire.base = server
+		} else {
+			if err := server.Start(); err != nil {
+				return result{}, err
+			}
+			defer server.Close()
 		}
-		defer server.Close()
 		url = server.URL()
 		refused = func() int { return server.Ledger().Tally().Throttled }
 	}

@@ -183,7 +183,7 @@ func TestDefaults(t *testing.T) {
 		if err := cfg.check(); err != nil {
 			t.Errorf("the defaults with brief %v: %v", brief, err)
 		}
-		if limit := map[bool]time.Duration{true: 10*time.Second, false: time.Minute}[brief]; cfg.end > limit {
+		if limit := map[bool]time.Duration{true: 10 * time.Second, false: time.Minute}[brief]; cfg.end > limit {
 			t.Errorf("with brief %v the run may take %v, want at most %v", brief, cfg.end, limit)
 		}
 	}
