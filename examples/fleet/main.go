@@ -4,7 +4,7 @@
 // Run it from the root of the repository:
 //
 //	go run ./examples/fleet          # about half a minute
-//	go run ./examples/fleet -brief   # a few seconds
+//	go run ./examples/fleet -brief   # ten seconds
 //	go run ./examples/fleet -redis redis://:secret@localhost:6379/0
 //
 // It starts a redis-server on the loopback interface, an upstream with a limit, and four times itself. Each process
@@ -32,7 +32,7 @@
 //	-redis      the URL of a Redis that is there; empty: start one
 //	-limit      calls per second, all processes together
 //	-processes  how many
-//	-brief      a run of a few seconds
+//	-brief      a run of ten seconds
 package main
 
 import (
@@ -76,13 +76,19 @@ func main() {
 	p.Flags.StringVar(&cfg.redis, "redis", "", "the `URL` of a Redis that is there, as redis://user:password@host:port/db; empty: start one")
 	p.Flags.Float64Var(&cfg.limit, "limit", 100, "calls per second, all processes together")
 	p.Flags.IntVar(&cfg.processes, "processes", 4, "how many processes share the limit")
-	brief := p.Flags.Bool("brief", false, "a run of a few seconds")
+	brief := p.Flags.Bool("brief", false, "a run of ten seconds")
 	p.Main(func(ctx context.Context, out io.Writer) error {
-		if cfg.each = 5 * time.Second; *brief {
-			cfg.each = 1200 * time.Millisecond
-		}
+		cfg.each = each(*brief)
 		return run(ctx, cfg, out)
 	})
+}
+
+// each is how long a phase lasts at least.
+func each(brief bool) time.Duration {
+	if brief {
+		return 2 * time.Second
+	}
+	return 5 * time.Second
 }
 
 // check returns an error for flags that make no sense.

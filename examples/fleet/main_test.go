@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/leak"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // TestMain: a process of a fleet that a test starts is the test binary again.
@@ -76,6 +78,43 @@ func TestStory(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkStory(t, s, out.String())
+		})
+	}
+}
+
+// TestPoint: in full and in brief, the limit is used and not exceeded while processes come and go, and 0.8 of it while
+// the store hangs. At the beginning of a phase there may be the burst, or a moment until it is noticed.
+func TestPoint(t *testing.T) {
+	for _, brief := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config{limit: 100, processes: 4, each: each(brief), patience: time.Minute}
+			s := &story{cfg: cfg, place: new(goroutines), upstream: cfg.upstream()}
+			s.upstream.Latency = throttletest.Span{Min: time.Millisecond, Max: 5 * time.Millisecond}
+			s.job = job{Upstream: s.upstream.URL(), Name: "test", Limit: cfg.limit, Burst: burst, base: s.upstream}
+			var out bytes.Buffer
+			err := s.tell(t.Context(), lines{s, &out})
+			s.endAll()
+			if err == nil {
+				err = s.print(&out, 80)
+			}
+			t.Logf("\n%s", &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ledger := s.upstream.Ledger()
+			if n := ledger.Tally().Throttled; n > 0 {
+				t.Errorf("%d calls were throttled", n)
+			}
+			for _, p := range s.phases {
+				used := float64(len(ledger.Between(p.from, p.to))) / (p.to - p.from).Seconds() / cfg.limit
+				least, most := 0.9, 1.1
+				if p.title == "Redis hangs" {
+					least, most = 0.7, 0.9
+				}
+				if used < least || used > most {
+					t.Errorf("%s: %.2f of the limit is used, want %v to %v", p.title, used, least, most)
+				}
+			}
 		})
 	}
 }

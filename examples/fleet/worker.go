@@ -31,6 +31,8 @@ type job struct {
 	Name     string // of the limit
 	Limit    float64
 	Burst    int
+
+	base http.RoundTripper // of a member in this process that needs no sockets; nil: a pool of connections
 }
 
 // A report is what a process says of its limiter: a part of fleet.Stats that survives being sent as JSON.
@@ -57,7 +59,11 @@ const (
 func (j *job) work(ctx context.Context, lim *fleet.Limiter) {
 	pool := calls.Pool(workers)
 	defer pool.CloseIdleConnections()
-	client := &http.Client{Transport: &throttle.Transport{Base: pool, Limiter: lim}}
+	t := &throttle.Transport{Base: pool, Limiter: lim}
+	if j.base != nil {
+		t.Base = j.base
+	}
+	client := &http.Client{Transport: t}
 	target := j.Upstream + "/?process=" + url.QueryEscape(j.Process)
 	var wg sync.WaitGroup
 	for range workers {
