@@ -1,13 +1,26 @@
 // Package race is for tests alone.
 package race
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
-// Long skips a test that takes more than a second of processor time, if the race detector is on: it makes that a quarter of a
-// minute, and shorter tests take the same ways through the code. CI runs the long ones without it.
+// Long skips a test that takes more than a second of processor time, or ten with the race detector, unless THROTTLE_LONG or
+// THROTTLE_FULL is set. CI sets THROTTLE_LONG in a run without the race detector.
 func Long(t testing.TB) {
 	t.Helper()
-	if Enabled {
-		t.Skip("skipped: too long for the race detector")
+	if !long() {
+		t.Skip("skipped: long; THROTTLE_LONG=1 runs it")
 	}
 }
+
+// Pick returns the size of a test: short, or full where Long skips nothing.
+func Pick[T any](short, full T) T {
+	if long() {
+		return full
+	}
+	return short
+}
+
+func long() bool { return os.Getenv("THROTTLE_LONG") != "" || os.Getenv("THROTTLE_FULL") != "" }

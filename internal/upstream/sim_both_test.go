@@ -53,7 +53,6 @@ func (c bothCell) run(t *testing.T, seed uint64) (used, throttled float64) {
 }
 
 func TestLimitAndRandomThrottling(t *testing.T) {
-	race.Long(t)
 	for name, c := range map[string]bothCell{
 		"1%":                 {n: 100, share: 0.01, used: 0.9, throttled: 0.025},
 		"5%":                 {n: 100, share: 0.05, used: 0.8, throttled: 0.03},
@@ -72,6 +71,9 @@ func TestLimitAndRandomThrottling(t *testing.T) {
 	} {
 		c.later, c.laterShare = cmp.Or(c.later, c.n), cmp.Or(c.laterShare, c.share)
 		t.Run(name, func(t *testing.T) {
+			if c.n > 10 || c.retryAfter > 0 {
+				race.Long(t)
+			}
 			used, throttled := 0.0, 0.0
 			seeds, line := simSeeds(4), ""
 			for _, seed := range seeds {

@@ -76,10 +76,12 @@ func TestRandomThrottlingHoldsNobodyBack(t *testing.T) {
 
 // Callers that come by themselves are served, too, where calls are throttled at random.
 func TestRandomThrottlingUnderOpenLoad(t *testing.T) {
-	race.Long(t)
 	for _, perSecond := range []int{300, 50} {
 		for _, share := range []float64{0.01, 0.05} {
 			t.Run(fmt.Sprintf("%d/%v", perSecond, share), func(t *testing.T) {
+				if perSecond > 50 || share > 0.01 {
+					race.Long(t)
+				}
 				d, seeds := 30*time.Minute, 5
 				if !simFull() {
 					d, seeds = 5*time.Minute, 1
@@ -219,7 +221,6 @@ func (neverWaits) Take(context.Context, int) (time.Duration, error) { return 0, 
 
 // Whatever limit is configured, a lower one of the upstream is found.
 func TestLowerLimitIsFoundBesideAnyConfiguredOne(t *testing.T) {
-	race.Long(t)
 	for name, c := range map[string]struct {
 		limiter func() throttle.Limiter
 		most    float64 // throttled
@@ -230,6 +231,9 @@ func TestLowerLimitIsFoundBesideAnyConfiguredOne(t *testing.T) {
 		"foreign":  {func() throttle.Limiter { return neverWaits{} }, 0.011},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "bucket" {
+				race.Long(t)
+			}
 			for _, seed := range simSeeds(1) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newSim(caseTrip, seed, throttletest.Limit{N: 100, Burst: 10})
@@ -296,7 +300,7 @@ func TestResumeAfterADay(t *testing.T) {
 
 // A rate that was found is not raised by calls that do not use it: what comes after a quiet time meets the rate of before.
 func TestUnusedRateIsNotRaised(t *testing.T) {
-	overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+	overSeeds(t, race.Pick(1, 4), func(t *testing.T, seed uint64) result {
 		const found, quiet, back = time.Minute, 4 * time.Minute, 10 * time.Second
 		s := newSim(caseTrip, seed, throttletest.Limit{N: 100, Burst: 10})
 		c := s.client(0)

@@ -22,12 +22,11 @@ import (
 // An upstream that is down for 7 s of every 14, and says so by 503 with Retry-After: 1, loses no call that has 30 s
 // to go: one call at a time tries whether it is back, each time another one.
 func TestFlappingUpstreamLosesNoCall(t *testing.T) {
-	race.Long(t)
+	calls, every := race.Pick(6_000, 60_000), 10*time.Millisecond
 	for _, retryAfter := range []time.Duration{time.Second, 0} {
 		synctest.Test(t, func(t *testing.T) {
-			const calls, every = 60_000, 10 * time.Millisecond
 			s := newSim(trip{50 * time.Millisecond, 50 * time.Millisecond}, 1)
-			for from := 7 * time.Second; from < calls*every; from += 14 * time.Second {
+			for from := 7 * time.Second; from < time.Duration(calls)*every; from += 14 * time.Second {
 				s.Faults = append(s.Faults, throttletest.Fault{From: from, To: from + 7*time.Second, RetryAfter: retryAfter})
 			}
 			served := s.openLoad(t, &throttle.Transport{Base: s.port(0)}, calls, every, 30*time.Second)
@@ -163,7 +162,7 @@ func (s *sim) messages(t *testing.T, rt http.RoundTripper, channels, each int) t
 func TestDiscordWithAKeyPerChannel(t *testing.T) {
 	const channels, each, ideal = 40, 25, 24 * time.Second // four windows of 5 s, after 200 calls at 50/s
 	var sum time.Duration
-	seeds := simSeeds(20)
+	seeds := simSeeds(race.Pick(5, 20))
 	for _, seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			s := discordSim(seed)
@@ -293,7 +292,7 @@ func latest(a, b time.Time) time.Time {
 func TestGlobalLimitOverManyKeys(t *testing.T) {
 	for keys, most := range map[int]float64{10: 0.08, 100: 0.2} {
 		var sum throttletest.Tally
-		for _, seed := range simSeeds(5) {
+		for _, seed := range simSeeds(race.Pick(1, 5)) {
 			synctest.Test(t, func(t *testing.T) {
 				s := discordSim(seed)
 				s.Limits[0].N = 1000

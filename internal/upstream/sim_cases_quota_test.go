@@ -63,9 +63,9 @@ func TestQuotaHoldsItsOwnRoutes(t *testing.T) {
 				if _, err := get(t.Context(), tr, "http://a.test/auth"); err != nil {
 					t.Fatal(err)
 				}
-				start := time.Now()
-				if got := onceEach(t, tr, url, 50*time.Millisecond, time.Hour); got != 72_000 || time.Since(start) > time.Hour+time.Second {
-					t.Errorf("%d of 72,000 calls served in %v", got, time.Since(start))
+				start, d := time.Now(), race.Pick(5*time.Minute, time.Hour)
+				if got, want := onceEach(t, tr, url, 50*time.Millisecond, d), 20*int(d.Seconds()); got != want || time.Since(start) > d+time.Second {
+					t.Errorf("%d of %d calls served in %v", got, want, time.Since(start))
 				}
 			})
 		})
@@ -127,6 +127,9 @@ func TestClockAhead(t *testing.T) {
 	for _, ahead := range []time.Duration{2 * time.Hour, 13 * time.Hour, 24 * time.Hour} {
 		for _, k := range []throttletest.Kind{throttletest.Fixed, throttletest.FixedFirst, throttletest.Sliding} {
 			t.Run(fmt.Sprintf("%v/%s", ahead, k), func(t *testing.T) {
+				if ahead != 13*time.Hour {
+					race.Long(t)
+				}
 				synctest.Test(t, func(t *testing.T) {
 					s := newSim(advertisedTrip, 1, throttletest.Limit{Kind: k, N: 100, Per: 10 * time.Second})
 					s.Advertise.Dialect, s.NoDate, s.Skew = throttletest.XEpoch, true, ahead
@@ -212,18 +215,21 @@ const firstCalls = 4
 // What is advertised now and then, or by throttled answers alone, holds as well. In the second case it lapses, at first
 // after two windows or ten seconds, and the calls in flight are throttled that tell of it again.
 func TestAdvertisedNowAndThen(t *testing.T) {
-	race.Long(t)
 	for name, advert := range map[string]throttletest.Advert{
 		"every 10th": {Dialect: throttletest.Draft08, Every: 10},
 		"throttled":  {Dialect: throttletest.Draft08, Throttled: true},
 	} {
 		for _, per := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 			t.Run(name+"/"+per.String(), func(t *testing.T) {
+				if per > time.Second {
+					race.Long(t)
+				}
+				d := race.Pick(time.Minute, 5*time.Minute)
 				overSeeds(t, 1, func(t *testing.T, seed uint64) result {
 					s := newSim(advertisedTrip, seed, throttletest.Limit{Kind: throttletest.Fixed, N: int(100 * per / time.Second), Per: per})
 					s.Advertise = advert
-					s.run(t, 5*time.Minute, simWorkers, s.client(0))
-					return s.result(0, 5*time.Minute)
+					s.run(t, d, simWorkers, s.client(0))
+					return s.result(0, d)
 				}).want(t, 0.94, 0.01)
 			})
 		}
@@ -359,6 +365,7 @@ func TestJobInAnHour(t *testing.T) {
 
 // A job of four hours uses the whole quota, is never throttled, and leaves something for calls beside it.
 func TestCallsBesideALongJob(t *testing.T) {
+	hours := race.Pick(1, 3) // and one that is not full
 	for prio, most := range map[int]time.Duration{0: time.Minute, 1: 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s := hourly(1)
@@ -376,10 +383,10 @@ func TestCallsBesideALongJob(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 			}()
-			d := s.finish(t, client, simWorkers, 20_000-4*60)
+			d := s.finish(t, client, simWorkers, (hours+1)*(5000-60))
 			cancel()
 			<-beside
-			for h := time.Duration(0); h < 3*time.Hour; h += time.Hour {
+			for h := time.Duration(0); h < time.Duration(hours)*time.Hour; h += time.Hour {
 				if r := s.result(h, h+time.Hour); r.used < 0.99 || r.Throttled > 0 {
 					t.Errorf("hour from %v: %v", h, r)
 				}
@@ -394,12 +401,12 @@ func TestCallsBesideALongJob(t *testing.T) {
 
 // Eight processes with 32 workers each share 1,000 per 10 s.
 func TestFleetOnALongWindow(t *testing.T) {
-	jain := 1.0
+	jain, d := 1.0, race.Pick(time.Minute, 5*time.Minute)
 	r := overSeeds(t, 1, func(t *testing.T, seed uint64) result {
 		f := newFleet("draft-08", throttletest.Limit{Kind: throttletest.Fixed, N: 1000, Per: 10 * time.Second}, seed)
-		f.run(t, 5*time.Minute, simWorkers, f.clients...)
-		jain = min(jain, f.jain(8, 0, 5*time.Minute))
-		return f.result(0, 5*time.Minute)
+		f.run(t, d, simWorkers, f.clients...)
+		jain = min(jain, f.jain(8, 0, d))
+		return f.result(0, d)
 	})
 	if t.Logf("Jain's index %.3f", jain); jain < 0.98 {
 		t.Error("want at least 0.98")
@@ -422,14 +429,17 @@ func TestWindowFactor(t *testing.T) {
 
 // Windows whose length nobody advertises, with resets in whole seconds: hardly anything is throttled.
 func TestWindowOfUnknownLength(t *testing.T) {
-	race.Long(t)
 	for per, used := range map[time.Duration]float64{time.Second: 0.95, 2 * time.Second: 0.85, 5 * time.Second: 0.95, 10 * time.Second: 0.95, 30 * time.Second: 0.97} {
 		t.Run(per.String(), func(t *testing.T) {
+			if per > time.Second {
+				race.Long(t)
+			}
+			d := race.Pick(2*time.Minute, 5*time.Minute)
 			overSeeds(t, 1, func(t *testing.T, seed uint64) result {
 				s := newSim(advertisedTrip, seed, throttletest.Limit{Kind: throttletest.Fixed, N: int(100 * per / time.Second), Per: per, Phase: 370 * time.Millisecond})
 				s.Advertise.Dialect = throttletest.XEpoch
-				s.run(t, 5*time.Minute, simWorkers, s.client(0))
-				return s.result(0, 5*time.Minute)
+				s.run(t, d, simWorkers, s.client(0))
+				return s.result(0, d)
 			}).want(t, used, 0.01)
 		})
 	}
@@ -440,6 +450,9 @@ func TestWindowOfUnknownLength(t *testing.T) {
 func TestRetryAfterOfOneRoute(t *testing.T) {
 	for name, limiter := range map[string]throttle.Limiter{"no limit": nil, "100/s": throttle.NewBucket(100, 10)} {
 		t.Run(name, func(t *testing.T) {
+			if limiter == nil {
+				race.Long(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				var strict bool
 				var sent int

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -218,6 +219,9 @@ func TestEstimateByTwoCounters(t *testing.T) {
 		{1000, 10 * time.Second, wildTrip, 0.97}, {300, time.Minute, advertisedTrip, 0.97},
 	} {
 		t.Run(fmt.Sprintf("%d per %v", c.n, c.per), func(t *testing.T) {
+			if c.n > 100 {
+				race.Long(t)
+			}
 			overSeeds(t, 1, func(t *testing.T, seed uint64) result {
 				s := newSim(c.trip, seed, throttletest.Limit{Kind: throttletest.SlidingCounter, N: c.n, Per: c.per, Phase: c.per / 3})
 				s.Advertise.Dialect, s.RetryAfter = throttletest.Draft08, throttletest.Exact
@@ -248,7 +252,7 @@ func TestManyCallsBelowAQuota(t *testing.T) {
 	for _, perSecond := range []float64{1200, 3000} {
 		u := &randomUpstream{limit: throttletest.Limit{Kind: throttletest.Sliding, N: 4000, Per: time.Second}, kind: "sliding", rate: 4000,
 			way: throttletest.Span{Min: 10 * time.Millisecond}, advert: "always", dialect: "draft-08", own: "below", ownRate: perSecond,
-			workers: 64, until: 5 * time.Second, calls: 1 << 30}
+			workers: 64, until: race.Pick(time.Second, 5*time.Second), calls: 1 << 30}
 		if v := u.run(t, u.ours); v.share < 0.99 || v.refused > 0 {
 			t.Errorf("%v/s below 4,000 advertised: %v", perSecond, v)
 		}

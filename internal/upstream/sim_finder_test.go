@@ -96,9 +96,11 @@ func finderCells() (cells []finderCell) {
 }
 
 func TestFinder(t *testing.T) {
-	race.Long(t)
 	for _, c := range finderCells() {
 		t.Run(c.name(), func(t *testing.T) {
+			if c.limit.N > 10 || c.trip != shortTrip || c.retryAfter > 0 || c.limit.Kind == throttletest.Sliding || c.limit.Burst == 1 {
+				race.Long(t)
+			}
 			seeds := 1
 			if c.limit.N <= 100 { // few calls, so that one run tells little
 				seeds = 4 + 80/c.limit.N
@@ -258,7 +260,8 @@ func TestFinderShortRuns(t *testing.T) {
 }
 
 // One cut for an event, however many calls it refuses: each is advertised to the hooks as one new rate. Two events count as
-// one here if the success between them was sent before the first.
+// one here if the success between them was sent before the first. Once in thirty runs the search is put aside for a while
+// after the change, as if calls were throttled at random: then there are many events without a cut.
 func TestOneCutPerEvent(t *testing.T) {
 	for _, retryAfter := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -274,8 +277,8 @@ func TestOneCutPerEvent(t *testing.T) {
 			s.run(t, 2*time.Minute, simWorkers, client)
 			r := s.result(0, 2*time.Minute)
 			t.Logf("%d cuts in %d events, %d refused", cuts, r.events, r.Throttled)
-			if cuts > r.events+1 || cuts < r.events/4 || r.Throttled < 2*cuts {
-				t.Error("want one for each event, but for those that go on, and several refused in each")
+			if cuts > r.events+1 || cuts < 4 || r.Throttled < 2*cuts {
+				t.Error("want at most one for each event, four in all, and several refused in each")
 			}
 		})
 	}

@@ -164,9 +164,8 @@ func randomUpstreams(least int) (us []*randomUpstream) {
 // Every upstream: no call is lost, and none is sent while an answer wants it to wait. 95 in 100 of those whose answers
 // all advertise the truth, and 99 in 100 of all, once that counts: the bounds above.
 func TestRandomUpstreams(t *testing.T) {
-	race.Long(t)
 	var all []verdict
-	for _, u := range randomUpstreams(60) {
+	for _, u := range randomUpstreams(race.Pick(6, 60)) {
 		v := u.run(t, u.ours)
 		if all = append(all, v); v.disobeyed > 0 || v.lost > 0 {
 			t.Errorf("%d sent while advertised not to, %d lost; %v", v.disobeyed, v.lost, v)
@@ -174,7 +173,7 @@ func TestRandomUpstreams(t *testing.T) {
 	}
 	report(t, all)
 	honest := slices.DeleteFunc(slices.Clone(all), func(v verdict) bool { return v.u.advert != "always" })
-	if good := withinOf(honest); len(honest) > 0 && good < 0.95 {
+	if good := withinOf(honest); len(honest) > 10 && good < 0.95 {
 		t.Errorf("%.1f %% of %d upstreams within the bounds that advertise the truth in each answer, want 95", 100*good, len(honest))
 	}
 	if good := withinOf(all); good < 0.99 && os.Getenv("THROTTLE_RANDOM") != "" {

@@ -91,6 +91,7 @@ func TestSimLaw(t *testing.T) {
 
 // TestSimCost logs what a simulated request costs in real time: by itself, and with a Transport.
 func TestSimCost(t *testing.T) {
+	race.Long(t)
 	for _, tells := range []string{"", "draft-08", "x-epoch"} {
 		for _, client := range []string{"plain", "oracle"} {
 			t.Run(client+tells, func(t *testing.T) {

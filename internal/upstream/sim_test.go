@@ -22,8 +22,8 @@ import (
 // This file puts clients before a throttletest.Server, inside synctest bubbles: sim_advertised_test.go and
 // sim_finder_test.go hold the tables, sim_ledger_test.go what is measured.
 //
-//	THROTTLE_FULL=1        every cell, 5 minutes each; by default a subset that takes a minute under the
-//	                       race detector
+//	THROTTLE_LONG=1        the cells that CI runs; by default a few of them
+//	THROTTLE_FULL=1        every cell, 5 minutes each
 //	THROTTLE_SEEDS=5       that many runs of each cell, each with its own random numbers
 //	THROTTLE_SIM=oracle    clients that know the limit instead of ones that learn it
 //	THROTTLE_SIM=law       plain clients that keep the bare laws of sim_seek_test.go and sim_law_test.go: what can be reached
