@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // How much of a body is read ahead while its call waits, and for how long.
@@ -714,10 +715,7 @@ func (w *strictWorld) transport() *throttle.Transport {
 // Whatever becomes of a call, and whoever panics: each body of an answer is closed once, by the Transport or by the caller
 // who got it, and each body of a request is closed once, too.
 func TestEveryBodyIsClosedOnce(t *testing.T) {
-	seeds := 400
-	if testing.Short() {
-		seeds = 50
-	}
+	seeds := race.Pick(100, 400)
 	kinds := map[string]int{}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {

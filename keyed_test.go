@@ -417,9 +417,6 @@ func TestSweepGoesPastKeysThatStay(t *testing.T) {
 // use the library are not slowed.
 func TestFloodOfHosts(t *testing.T) {
 	race.Long(t)
-	if testing.Short() {
-		t.Skip("200,000 hosts take seconds")
-	}
 	synctest.Test(t, func(t *testing.T) {
 		up := newUpstream(0, nil)
 		up.answer = func(n int, req *http.Request) (*http.Response, error) {
@@ -481,9 +478,6 @@ func TestFloodOfHosts(t *testing.T) {
 // The first call of a key goes at once, although the table is full.
 func TestFirstCallToHost65537(t *testing.T) {
 	race.Long(t)
-	if testing.Short() {
-		t.Skip("70,000 hosts take seconds")
-	}
 	synctest.Test(t, func(t *testing.T) {
 		tr := &throttle.Transport{Base: newUpstream(0, always(200)), LimiterFor: func(string) throttle.Limiter {
 			return throttle.NewBucket(rate.Every(time.Minute), 1)

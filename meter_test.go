@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/usage"
 )
 
@@ -655,10 +655,7 @@ func (k *bookkeeper) call(held int) {
 // in the end nothing is held. THROTTLE_ENDINGS=1000000 makes a million calls.
 func TestMetersAreConserved(t *testing.T) {
 	const each = 5000 // by one Transport: the rate that it finds after its 429s makes later calls wait
-	n := 100_000
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		n /= 10 // it is as much slower
-	}
+	n := race.Pick(10_000, 100_000)
 	if given, err := strconv.Atoi(os.Getenv("THROTTLE_ENDINGS")); err == nil {
 		n = given
 	}

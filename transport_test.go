@@ -473,10 +473,7 @@ func TestOutage(t *testing.T) {
 	reset := func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 	overloaded := func(req *http.Request) (*http.Response, error) { return reply(req, 529), nil }
 	patient := throttle.Retry{MaxPause: -1}
-	runs := 5 // the jitter differs
-	if race.Enabled {
-		runs = 1
-	}
+	runs := race.Pick(1, 5) // the jitter differs
 	for _, c := range []struct {
 		name string
 		o    outage

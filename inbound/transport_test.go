@@ -54,8 +54,8 @@ func TestOurTransport(t *testing.T) {
 		{"3000/1m burst 600", 50, 600, 20 * time.Minute, 0.97},
 	} {
 		t.Run(strings.ReplaceAll(c.limit, "/", " per "), func(t *testing.T) {
-			if race.Enabled && c.length > time.Minute {
-				t.Skip("takes long with the race detector")
+			if c.length > time.Minute {
+				race.Long(t)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				l := inbound.Limit{Limits: []string{c.limit}}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 var faults = []fault{
@@ -75,15 +77,14 @@ var faults = []fault{
 // TestSoakCatches plants each of faults into a copy of the sources, and expects TestSoak to fail;
 // without a fault the copy must pass. The copy holds all of them, so that it is built once.
 func TestSoakCatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the package a second time")
-	}
+	copied := faultyCopy(t) // each fault still has its place
+	race.Long(t)
 	gocmd, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("skipped: there is no go command:", err)
 	}
 	bin := filepath.Join(t.TempDir(), "soak.test")
-	build := exec.Command(gocmd, "test", "-c", "-vet=off", "-tags", "throttle_invariants", "-overlay", faultyCopy(t), "-o", bin, ".")
+	build := exec.Command(gocmd, "test", "-c", "-vet=off", "-tags", "throttle_invariants", "-overlay", copied, "-o", bin, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

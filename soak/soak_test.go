@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // TestSoak builds worlds at random, lets them run, and checks each moment in which something happened.
@@ -21,9 +22,9 @@ import (
 // library's own jitter, are new each time: -count repeats a seed; without -soak.seed each count takes
 // new ones.
 var (
-	soakDuration = flag.Duration("soak.duration", 2*time.Minute, "TestSoak: virtual time of each seed")
+	soakDuration = flag.Duration("soak.duration", race.Pick(20*time.Second, 2*time.Minute), "TestSoak: virtual time of each seed")
 	soakSeed     = flag.Uint64("soak.seed", 0, "TestSoak: the only seed; 0: as many as -soak.seeds")
-	soakSeeds    = flag.Int("soak.seeds", 8, "TestSoak: number of seeds")
+	soakSeeds    = flag.Int("soak.seeds", race.Pick(5, 8), "TestSoak: number of seeds")
 	soakVerbose  = flag.Bool("soak.verbose", false, "TestSoak: print what is done to the world")
 	soakRuns     atomic.Uint64 // of TestSoak in this process
 )

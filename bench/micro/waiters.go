@@ -96,7 +96,7 @@ func runWaiters(ctx context.Context, c client.Client, o scenario.Options) (scena
 	}
 	var used [3]time.Duration
 	for i, name := range []string{reference, c.Name, reference} {
-		cpu, err := cpuOf(ctx, name, many, debt)
+		cpu, err := cpuOf(ctx, name, many, debt, o.Short)
 		if err != nil {
 			return r, err
 		}
@@ -106,16 +106,16 @@ func runWaiters(ctx context.Context, c client.Client, o scenario.Options) (scena
 		r.Values["cpu"] = used[1].Seconds() * 1e6 / float64(many)
 		r.Values["cpu_x"] = 2 * used[1].Seconds() / (used[0] + used[2]).Seconds()
 	}
-	return r, bytesOf(ctx, c.Name, some, debt, r.Values)
+	return r, bytesOf(ctx, c.Name, some, debt, o.Short, r.Values)
 }
 
 // untilAllWait measures again, with a greater debt, if more than one in a hundred had left before the last
-// came: on a busy machine, or because a rate.Limiter reads the clock before it locks, and so counts an
+// came, unless the run is short, whose figures mean nothing: on a busy machine, or because a rate.Limiter reads the clock before it locks, and so counts an
 // interval twice when many come at once (golang/go#56287).
-func untilAllWait(name string, n, debt int, measure func(debt int) (left int64, err error)) error {
+func untilAllWait(name string, n, debt int, short bool, measure func(debt int) (left int64, err error)) error {
 	for more := range 7 {
 		left, err := measure(debt + more*more)
-		if err != nil || left <= int64(n/100) {
+		if err != nil || short || left <= int64(n/100) {
 			return err
 		}
 	}
@@ -123,8 +123,8 @@ func untilAllWait(name string, n, debt int, measure func(debt int) (left int64, 
 }
 
 // cpuOf is what n waiters use, 0 where the system does not tell.
-func cpuOf(ctx context.Context, name string, n, debt int) (used time.Duration, err error) {
-	err = untilAllWait(name, n, debt, func(debt int) (int64, error) {
+func cpuOf(ctx context.Context, name string, n, debt int, short bool) (used time.Duration, err error) {
+	err = untilAllWait(name, n, debt, short, func(debt int) (int64, error) {
 		warmUp(n)
 		before := CPUTime()
 		wait, _ := indebted(name, debt)
@@ -139,9 +139,9 @@ func cpuOf(ctx context.Context, name string, n, debt int) (used time.Duration, e
 
 // bytesOf is what n waiters keep alive: the stack, and beside it and the runtime's descriptor of a goroutine
 // (which it keeps, and so was there before) the heap.
-func bytesOf(ctx context.Context, name string, n, debt int, values map[string]float64) error {
+func bytesOf(ctx context.Context, name string, n, debt int, short bool, values map[string]float64) error {
 	defer func(old int) { runtime.MemProfileRate = old }(runtime.MemProfileRate)
-	return untilAllWait(name, n, debt, func(debt int) (int64, error) {
+	return untilAllWait(name, n, debt, short, func(debt int) (int64, error) {
 		warmUp(n)
 		wait, prefix := indebted(name, debt)
 		before, ownBefore := memory(), ownBytes(prefix)

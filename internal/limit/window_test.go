@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 func TestFixedWindowScripts(t *testing.T) {
@@ -252,7 +254,7 @@ func fixedShape(t *testing.T, used []admission, n int, per time.Duration) {
 }
 
 func TestFixedWindowHoldsItsWindows(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range race.Pick(uint64(10), 30) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 8))
 			n := 1 + r.IntN(20)
@@ -272,7 +274,7 @@ func TestFixedWindowHoldsItsWindows(t *testing.T) {
 
 // With units given back the windows are not known from the grants, the rolling bound is.
 func TestFixedWindowWithUnitsGivenBackHoldsTwiceNRolling(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range race.Pick(uint64(10), 30) {
 		synctest.Test(t, func(t *testing.T) {
 			n, per := 8, time.Second
 			w := fixed(n, per)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // trippy is an upstream whose round trip can be set; it obeys ctx.
@@ -103,7 +104,8 @@ func TestHostileSharedIsStuck(t *testing.T) {
 			})
 		}
 		ok := 0
-		for range 600 {
+		calls := race.Pick(150, 600)
+		for range calls {
 			if fetch(tr, 2*time.Second, "http://a/") == nil {
 				ok++
 			}
@@ -111,8 +113,8 @@ func TestHostileSharedIsStuck(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		if ok < 570 {
-			t.Errorf("%d of 600 calls of the key served; each waits some 50 ms, takes 10 ms and has 2 s", ok)
+		if ok < calls-30 {
+			t.Errorf("%d of %d calls of the key served; each waits some 50 ms, takes 10 ms and has 2 s", ok, calls)
 		}
 	})
 }

@@ -366,11 +366,9 @@ func (r oresult) String() string {
 }
 
 func TestHostileOracle(t *testing.T) {
-	from, n := uint64(1), 40
+	from, n := uint64(1), race.Pick(4, 40)
 	if s := os.Getenv("ORACLE"); s != "" {
 		fmt.Sscanf(s, "%d,%d", &from, &n)
-	} else if testing.Short() || race.Enabled {
-		n = 10
 	}
 	for seed := from; seed < from+uint64(n); seed++ {
 		w := newWorld(seed)

@@ -146,13 +146,17 @@ func (l load) client(work func(context.Context) error) func(context.Context) err
 }
 
 func TestOverload(t *testing.T) {
-	race.Long(t)
 	for _, limiter := range []string{"Bucket", "Leaky", "FixedWindow", "SlidingWindow", "Queue.Do"} {
 		for _, percent := range []int{101, 120, 200, 1000} {
 			for _, trip := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
 				for _, random := range []bool{false, true} {
 					l := load{limiter, percent, trip, random}
-					t.Run(l.String(), func(t *testing.T) { synctest.Test(t, l.test) })
+					t.Run(l.String(), func(t *testing.T) {
+						if percent != 120 || trip > 20*time.Millisecond || random {
+							race.Long(t)
+						}
+						synctest.Test(t, l.test)
+					})
 				}
 			}
 		}

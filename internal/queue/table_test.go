@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // A key whose upstream has asked it to wait twice, and whose time is over, is worth less than one whose time is not.
@@ -224,7 +225,7 @@ func TestFullTableUnderContention(t *testing.T) {
 
 // A table whose keys are all busy takes new ones without looking at all of them.
 func TestManyBusyKeys(t *testing.T) {
-	const n = 20_000
+	n := race.Pick(4000, 20_000)
 	block := make(chan struct{})
 	var flying atomic.Int32
 	c := newClient(testConfig(Options{}), func(context.Context, string, string, int) Outcome {
@@ -242,7 +243,7 @@ func TestManyBusyKeys(t *testing.T) {
 			}
 		})
 	}
-	for flying.Load() < n {
+	for int(flying.Load()) < n {
 		runtime.Gosched()
 	}
 	if keys := len(c.table.All()); keys != n {
@@ -317,7 +318,7 @@ func TestFirstCallsInAFullTable(t *testing.T) {
 func TestRemadeKeysKeepTheirLimit(t *testing.T) {
 	for i, k := range minutely {
 		t.Run(k.name, func(t *testing.T) {
-			for seed := range uint64(3) {
+			for seed := range race.Pick(uint64(1), 3) {
 				synctest.Test(t, func(t *testing.T) { remakeKeys(t, seed, i) })
 			}
 		})
