@@ -208,7 +208,7 @@ func serverProgram(t *testing.T, name string) string {
 	if os.Getenv("THROTTLE_REQUIRE_SERVERS") == "1" {
 		t.Fatalf("%s is not installed and THROTTLE_REQUIRE_SERVERS=1", name)
 	}
-	t.Skipf("%s is not installed", name)
+	t.Skipf("skipped: no %s", name)
 	return ""
 }
 

@@ -83,7 +83,7 @@ func (s *server) run(t *testing.T) error {
 		if os.Getenv("THROTTLE_REQUIRE_SERVERS") != "" {
 			t.Fatal("redis-server is missing")
 		}
-		t.Skip("redis-server is missing")
+		t.Skip("skipped: no redis-server")
 	}
 	args := []string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--daemonize", "no"}
 	if len(s.args) == 0 || s.args[len(s.args)-1] != "--sentinel" {

@@ -212,7 +212,7 @@ func TestPatience(t *testing.T) {
 		s := &stub{answer: func(int) (int, error) { return http.StatusServiceUnavailable, nil }}
 		patience, late := 20*time.Second, time.Millisecond
 		if !c.Bubble {
-			patience, late = 3*time.Second, time.Second
+			patience, late = 3*time.Second, 10*time.Second
 		}
 		begin := time.Now()
 		status, err := send(t, start(t, c, Job{Base: s, Patience: patience}), http.MethodGet, "")
@@ -244,7 +244,11 @@ func TestLimits(t *testing.T) {
 			parallel(t, d, 8, calls/8)
 			want := time.Duration(float64(calls-1) / job.slowest().Rate() * float64(time.Second))
 			took := s.starts[calls-1].Sub(s.starts[0])
-			if took < want*97/100 || took > want*105/100 {
+			least, most := want*97/100, want*105/100
+			if !c.Bubble { // a busy machine holds starts back
+				least, most = want*3/4, time.Minute
+			}
+			if took < least || took > most {
 				t.Errorf("%+v: %d calls took %v, want about %v", job.Limits, calls, took, want)
 			}
 		}
@@ -302,7 +306,7 @@ func TestCancel(t *testing.T) {
 		d := start(t, c, Job{Base: s})
 		after, late := 10*time.Second, time.Millisecond
 		if !c.Bubble {
-			after, late = time.Second, time.Second
+			after, late = time.Second, 10*time.Second
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(after, cancel)

@@ -39,7 +39,7 @@ func withRedis(t *testing.T) {
 		if os.Getenv("THROTTLE_REQUIRE_SERVERS") != "" {
 			t.Fatal("redis-server is missing")
 		}
-		t.Skip("redis-server is missing")
+		t.Skip("skipped: no redis-server")
 	}
 }
 

@@ -31,7 +31,7 @@ scrape_configs:
 func TestPrometheus(t *testing.T) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil && os.Getenv("THROTTLE_REQUIRE_SERVERS") != "1" {
-		t.Skip("skipped: there is no prometheus")
+		t.Skip("skipped: no prometheus")
 	} else if err != nil {
 		t.Fatal(err)
 	}

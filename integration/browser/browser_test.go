@@ -32,7 +32,7 @@ func find(t *testing.T) string {
 	if os.Getenv("THROTTLE_REQUIRE_SERVERS") == "1" {
 		t.Fatal("Chromium is missing")
 	}
-	t.Skip("Chromium is missing")
+	t.Skip("skipped: no chromium")
 	return ""
 }
 
