@@ -16,7 +16,7 @@ import (
 
 // Webhooks returns a function that delivers an event to an endpoint. Each endpoint has a line of its own, so
 // one that is slow or down holds up nobody else's deliveries. An error means that the event has to be kept
-// for later; while an endpoint is down that is known at once or within two minutes.
+// for later; while an endpoint is down that is known at once or within three minutes.
 func Webhooks(base http.RoundTripper) (deliver func(url, id string, event []byte) error) {
 	client := &http.Client{Transport: &throttle.Transport{
 		Base:       base,

@@ -13,15 +13,15 @@ type Budget struct{ PerCall, Max, PerSecond float64 }
 // A balance is what a key has left of its budget. What is stored is the
 // amount spent: the retries that were taken out and not paid for again, from 0 to Max. So a new key has 0.
 type balance struct {
-	spent float64
-	at    time.Duration // when PerSecond was last looked at, counted from common.base
+	spent float32
+	at    uint32 // when PerSecond was last looked at, in tenths of a second since common.base: a key has these eight bytes
 }
 
 // deposit pays a call's share in. The budget keeps a broken upstream from getting several times its usual
 // traffic: of 100 calls a second that all fail it gets 120 attempts a second, a retry for every fifth.
 func (b *balance) deposit(of *Budget) {
 	if b.spent > 0 {
-		b.spent = max(0, b.spent-of.PerCall)
+		b.spent = max(0, b.spent-float32(of.PerCall))
 	}
 }
 
@@ -32,8 +32,9 @@ func (b *balance) withdraw(of *Budget, now time.Duration) bool {
 	if of.PerCall < 0 {
 		return true
 	}
-	b.spent, b.at = max(0, b.spent-max(0, of.PerSecond)*(now-b.at).Seconds()), now
-	if b.spent+1 > of.Max+1e-9 { // shares are not exact in binary
+	tenths := uint32(now / (time.Second / 10))
+	b.spent, b.at = max(0, b.spent-float32(max(0, of.PerSecond)/10)*float32(tenths-b.at)), tenths
+	if b.spent+1 > float32(of.Max)+1e-5 { // shares are not exact in binary
 		return false
 	}
 	b.spent++

@@ -239,9 +239,9 @@ func TestRetriesAreTakenOutOfTheBudget(t *testing.T) {
 			return Success
 		})
 		cl.attempts, cl.backOff = 3, sec
-		spent := func(want float64) {
+		spent := func(want float32) {
 			t.Helper()
-			if got := cl.table.keys["x"].balance.spent; got < want-1e-9 || got > want+1e-9 {
+			if got := cl.table.keys["x"].balance.spent; got < want-1e-4 || got > want+1e-4 {
 				t.Errorf("%v spent, want %v", got, want)
 			}
 		}
