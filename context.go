@@ -56,7 +56,7 @@ func WithCost(ctx context.Context, n int) context.Context {
 }
 
 // WithMaxAttempts returns a ctx whose calls make at most n attempts, the first included, in place of
-// Retry.MaxAttempts. Negative: as many as fit until ctx ends. 0: as Retry says. A Group and a Queue, which make
+// Retry.MaxAttempts. Negative: as many as fit until ctx ends, whatever the budget. 0: as Retry says. A Group and a Queue, which make
 // one attempt, ignore it.
 func WithMaxAttempts(ctx context.Context, n int) context.Context {
 	v := *ctxValue(ctx)

@@ -22,8 +22,8 @@ var (
 	// deadline, the error also matches context.DeadlineExceeded.
 	ErrWaitTooLong = errors.New("throttle: wait too long")
 
-	// ErrPaused means that a closed gate or an exhausted quota holds the call up for longer than Retry.MaxPause. In an
-	// outage that has lasted longer than that, new calls get it at once, except the one that probes the upstream. Call
+	// ErrPaused means that the upstream has served nobody for Retry.MaxPause, or that an exhausted quota or an advertised
+	// time says so. New calls get it at once then, except the one that probes the upstream. Call
 	// again after Error.Wait, a tenth of the outage's age: only a call can find out that the upstream has recovered. The
 	// text ends with the last answer, as in "(429, 6 probes in 41s)". For a 429 that no wait cures see hint.Hint.Final.
 	ErrPaused = errors.New("throttle: upstream paused")
@@ -32,8 +32,8 @@ var (
 	// error also matches the attempt's own error.
 	ErrRetryBudget = errors.New("throttle: retry budget spent")
 
-	// ErrMaxAttempts means that the call has made all attempts that Retry.MaxAttempts or WithMaxAttempts allows, or that
-	// its Backoff has ended them. Only [Reason] returns it, and the next two.
+	// ErrMaxAttempts means that the call has made all attempts that Retry.MaxAttempts, its time for them, or
+	// WithMaxAttempts allows, or that its Backoff has ended them. Only [Reason] returns it, and the next two.
 	ErrMaxAttempts = errors.New("throttle: all attempts made")
 
 	// ErrNoGetBody means that the request has a body and no GetBody to send it anew: set it, as http.NewRequest does for
