@@ -128,7 +128,9 @@ func TestWarnings(t *testing.T) {
 		send(3)
 		check(
 			`level=WARN msg="throttle: gate closed" key=a.test reason=gate:failing wait=250ms attempt=1`,
-			`level=WARN msg="throttle: gate opened" key=a.test reason=gate:failing wait=1m0.5s status=200 attempt=1`,
+			// Nobody was served since the first closing, so who comes now does not wait.
+			`level=WARN msg="throttle: call refused" key=a.test reason=gate:failing wait=250ms error="throttle: \"a.test\": upstream paused"`,
+			`level=WARN msg="throttle: gate opened" key=a.test reason=gate:failing wait=1m0s status=200 attempt=1`,
 		)
 	})
 }
