@@ -17,8 +17,8 @@
 //
 // The suites do not notice that a response body is closed twice. So one configuration watches the
 // bodies below the Transport (package throttled), and a package fails if a body was closed twice. The
-// Transports retry as they do by default: no suite needs Retry.MaxAttempts = 1. No failure is expected,
-// so there is no list of expected failures.
+// Transports retry with Retry.MaxAttempts = 4, because the suites run in real time, and a test of a 5xx would take the
+// default's 15 s; none needs 1. No failure is expected, so there is no list of expected failures.
 //
 //	integration/conformance/run        # from the root of the repository; about a minute and a half
 //	integration/conformance/run -race  # with the race detector; about three

@@ -56,7 +56,7 @@ func over(base http.RoundTripper) http.RoundTripper {
 	if watch {
 		base = below{base}
 	}
-	t := &throttle.Transport{Base: plantBelow(plant, base)}
+	t := &throttle.Transport{Base: plantBelow(plant, base), Retry: throttle.Retry{MaxAttempts: 4}}
 	t.Queue.MaxInFlight = number(EnvInFlight)
 	if !watch && plant == "" {
 		return t
