@@ -383,7 +383,7 @@ func TestPatience(t *testing.T) {
 		"429, Retry-After 35":     {always(429, "Retry-After", "35"), nil, 0, 4, 107 * time.Second, 2500 * time.Millisecond},
 		"then no time":            {script(429, 503, 503), far, 0, 0, 15 * time.Second, 0},
 		"a pause by hand":         {always(503), nil, time.Hour, 0, time.Hour + 15*time.Second, 2 * time.Second},
-		"an advertised quota":     {always(429, "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "20"), nil, 0, 0, 90 * time.Second, 35 * time.Second},
+		"an advertised quota":     {always(429, "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "20"), nil, 0, 0, 90 * time.Second, 55 * time.Second},
 		"a failure after a quota": {script(429, 503), far, 0, 0, 15 * time.Second, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -409,6 +409,103 @@ func TestPatience(t *testing.T) {
 			if err := throttle.Reason(resp); !errors.Is(err, throttle.ErrMaxAttempts) && !errors.Is(err, throttle.ErrPaused) {
 				t.Errorf("%s: %v", name, err)
 			}
+		})
+	}
+}
+
+// What holds a call back counts by whose doing it is: neither a pause by hand, nor a closing that somebody has ended by hand,
+// nor a quota that is spent when it fails.
+func TestPatienceIsOfItsOwnTime(t *testing.T) {
+	quota := func(left int) []string {
+		return []string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", fmt.Sprint(left), "X-RateLimit-Reset", "40"}
+	}
+	for name, c := range map[string]struct {
+		answer func(tr *throttle.Transport, n int, req *http.Request) *http.Response
+		resume bool          // twice a second
+		least  time.Duration // until it is given up
+	}{
+		"paused while its probe is out": {func(tr *throttle.Transport, n int, req *http.Request) *http.Response {
+			if n == 4 {
+				tr.Pause("x", time.Hour)
+			}
+			return reply(req, 429)
+		}, false, time.Hour + 14*time.Second},
+		"resumed": {func(_ *throttle.Transport, n int, req *http.Request) *http.Response { return reply(req, 429) }, true, 15 * time.Second},
+		"its failure shows a spent quota": {func(_ *throttle.Transport, n int, req *http.Request) *http.Response {
+			return reply(req, 503, quota(min(n-1, 1)*9)...)
+		}, false, 54 * time.Second},
+		"others have spent the quota": {func(_ *throttle.Transport, n int, req *http.Request) *http.Response {
+			if req.URL.Path == "/other" {
+				return reply(req, 200, quota(0)...)
+			}
+			return reply(req, 503)
+		}, false, 54 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := new(throttle.Transport)
+			up := newUpstream(100*time.Millisecond, func(n int, req *http.Request) (*http.Response, error) { return c.answer(tr, n, req), nil })
+			tr.Base = up
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				for c.resume && ctx.Err() == nil {
+					tr.Resume("x")
+					time.Sleep(time.Second / 2)
+				}
+			}()
+			go func() {
+				if name == "others have spent the quota" {
+					status(tr, ctx, "http://x/other")
+				}
+			}()
+			code, err := status(tr, ctx, "http://x/")
+			if up.now() < c.least || up.now() > c.least+45*time.Second {
+				t.Errorf("%s: %d, %v after %v, want %v: sent at %v", name, code, err, up.now(), c.least, up.times())
+			}
+			cancel()
+			time.Sleep(time.Second) // for those beside it
+		})
+	}
+}
+
+// A call that is alone ends after 15 s, although failures of the call before it have closed the gate with its own, and
+// although it gets a 500 behind a gate that its own 429s have closed.
+func TestPatienceOfALoneProbe(t *testing.T) {
+	for name, answer := range map[string]func(n int, req *http.Request) (*http.Response, error){
+		"503":         always(503),
+		"529":         always(529),
+		"429, 500":    script(429, 429, 429, 429, 500),
+		"no answer":   func(int, *http.Request) (*http.Response, error) { return nil, errors.New("reset") },
+		"503 and 429": script(503, 503, 503, 429, 429, 429, 503),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(10*time.Millisecond, answer)
+			tr := &throttle.Transport{Base: up}
+			for range 3 {
+				start, before := time.Now(), len(up.times())
+				code, err := status(tr, t.Context(), "http://x/")
+				if took, n := time.Since(start), len(up.times())-before; took > 47*time.Second || n > 19 {
+					t.Errorf("%s: %d, %v after %v and %d attempts", name, code, err, took, n)
+				}
+				time.Sleep(time.Second)
+			}
+		})
+	}
+}
+
+// Without a bound on attempts, a Backoff of 0 and no budget do not keep time from passing.
+func TestAttemptsTakeTime(t *testing.T) {
+	for _, code := range []int{500, 503, 529} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, always(code))
+			none := func() throttle.Backoff { return constant(0) }
+			tr := &throttle.Transport{Base: up, Retry: throttle.Retry{Backoff: none, Budget: throttle.Budget{PerCall: -1}}}
+			up.answer = func(n int, req *http.Request) (*http.Response, error) {
+				if n > 40_000 {
+					panic("no time passes")
+				}
+				return reply(req, code), nil
+			}
+			status(tr, t.Context(), "http://x/")
 		})
 	}
 }

@@ -161,6 +161,9 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 	trip := q.up.RoundTrip()
 	c.srtt, c.order.sample = trip.Smoothed, trip.Measure
 	c.order.scope = q.up.Scope(c.order.url)
+	if c.order.retry {
+		c.tried.held(q, c.order.scope, now)
+	}
 	if t.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
 		c.order.wants |= meetsHost
@@ -224,7 +227,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 	if seen.Moved && q.line != nil {
 		q.line.move(q.up.ScopeOf)
 	}
-	c.tried.throttled(q, r, &seen, now)
+	c.tried.answered(q, r, &seen, now)
 	if seen.Stopped {
 		q.expelLocked(now)
 	}

@@ -27,6 +27,7 @@ type tried struct {
 	// The latest span of time that counts otherwise than that clock says.
 	from, until time.Duration
 	is          spanKind
+	clock       time.Duration // what that clock showed when it began
 }
 
 type spanKind time.Duration
@@ -43,33 +44,45 @@ func (t *tried) begin(q *Queue, at time.Time) {
 	}
 }
 
-// exemptAt is exempt with what has passed of the latest span.
-func (t *tried) exemptAt(at time.Duration) time.Duration {
-	return t.exempt + time.Duration(t.is)*max(0, min(at, t.until)-t.from)
-}
-
-// span begins a span from at, in place of the latest.
-func (t *tried) span(is spanKind, at, d time.Duration) {
-	t.exempt = t.exemptAt(at)
-	t.is, t.from, t.until = is, at, at+d
-}
-
-// throttled notes what the end of an attempt has shown, if it was throttled: that the call's own answer has closed the gate,
-// or spent a quota.
-func (t *tried) throttled(q *Queue, r *Result, seen *upstream.Observation, now time.Time) {
-	if r.Outcome != Throttled {
-		return
+// exemptAt is exempt with what has passed of the latest span; closed is what the clock of closed time shows. Somebody may
+// have opened the gate by hand before its own closing was over.
+func (t *tried) exemptAt(at, closed time.Duration) time.Duration {
+	passed := max(0, min(at, t.until)-t.from)
+	if t.is == ownSpan {
+		passed = min(passed, closed-t.clock)
 	}
-	if r.Hint.RetryAfter <= 0 && !seen.Random {
+	return t.exempt + time.Duration(t.is)*passed
+}
+
+// span begins a span at that moment, from from on, in place of the latest.
+func (t *tried) span(is spanKind, at, from, until, closed time.Duration) {
+	t.exempt = t.exemptAt(at, closed)
+	t.is, t.from, t.until, t.clock = is, from, until, closed
+}
+
+// answered notes what the end of an attempt has shown, if it went badly: that the call's own answer holds it back, behind a
+// gate, from when a pause or an advertised time is over, or for a quota.
+func (t *tried) answered(q *Queue, r *Result, seen *upstream.Observation, now time.Time) {
+	if r.Outcome == Throttled && r.Hint.RetryAfter <= 0 && !seen.Random {
 		t.silent++
 	}
-	gate, at := q.up.Closing(now), now.Sub(q.common.base)
+	gate, at, closed := q.up.Closing(now), now.Sub(q.common.base), q.up.ClosedTime(now)
 	switch {
-	case !seen.Stopped:
-	case gate.Cause == upstream.Open || gate.Brief:
-		t.span(quotaSpan, at, seen.Wait)
-	case seen.Wait == 0 && q.line == nil && q.resting.Load() == 0:
-		t.span(ownSpan, at, gate.Left)
+	case r.Outcome <= Cancelled:
+	case r.Outcome == Throttled && !seen.Stopped:
+	case r.Outcome == Throttled && (gate.Cause == upstream.Open || gate.Brief):
+		t.span(quotaSpan, at, at, at+seen.Wait, closed)
+	case r.Outcome != Throttled && !gate.Probing && !gate.Brief: // its answer has closed nothing
+	case seen.Wait == 0 && gate.Cause != upstream.Open && q.line == nil && q.resting.Load() == 0:
+		t.span(ownSpan, at, at+gate.Floor, at+gate.Left, closed)
+	}
+}
+
+// held notes that a quota of its scope is spent, if one is, before the next attempt.
+func (t *tried) held(q *Queue, scope uint8, now time.Time) {
+	gate, at := q.up.Closing(now), now.Sub(q.common.base)
+	if d := q.up.SpentUntil(scope, now).Sub(now); d > 0 && (gate.Cause == upstream.Open || gate.Brief) {
+		t.span(quotaSpan, at, at, at+d, q.up.ClosedTime(now))
 	}
 }
 
@@ -83,8 +96,8 @@ func (t *tried) rests(at, d time.Duration, probing bool) {
 
 // spent is how much of Patience the call has used.
 func (t *tried) spent(q *Queue, now time.Time) time.Duration {
-	at := now.Sub(q.common.base)
-	return at - t.since - t.exemptAt(at) - q.up.ClosedTime(now)
+	at, closed := now.Sub(q.common.base), q.up.ClosedTime(now)
+	return at - t.since - t.exemptAt(at, closed) - closed
 }
 
 // BacksOff reports whether the call's own backoff counts for its next attempt, after that outcome of the last. What is
@@ -127,6 +140,9 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	if err := q.turnAwayLocked(&again, now); err != nil {
 		return 0, err
 	}
+	if p.Failed && p.Most <= 0 { // without a bound on attempts each must take time
+		p.Delay = max(p.Delay, time.Millisecond)
+	}
 	if c.tried.begin(q, now); p.Most == 0 {
 		left := Patience - c.tried.spent(q, now)
 		if left <= 0 {
@@ -141,14 +157,15 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
 		return 0, q.common.Errors.Deadline
 	}
-	gate := q.up.Closing(now)
+	gate, at := q.up.Closing(now), now.Sub(q.common.base)
+	c.tried.held(q, c.order.scope, now)
 	if p.Failed && p.Most >= 0 && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
-		if !c.entry.balance.withdraw(&q.common.Budget, now.Sub(q.common.base)) {
+		if !c.entry.balance.withdraw(&q.common.Budget, at) {
 			return 0, q.common.Errors.Budget
 		}
 		c.charged, c.paidAt = true, gate.Count
 	}
-	c.tried.rests(now.Sub(q.common.base), p.Delay, gate.Probing)
+	c.tried.rests(at, p.Delay, gate.Probing)
 	c.order.retry, c.planned, c.delay = true, true, p.Delay
 	return max(p.Delay, q.predictLocked(&again, now)), nil
 }

@@ -20,6 +20,8 @@ type Closing struct {
 	Probing bool
 	// Left is the time until the gate opens, or until the next probe is due.
 	Left time.Duration
+	// Floor is the time for which a pause or an advertised time keeps it closed, whatever a probe shows.
+	Floor time.Duration
 	// Age is the time since the closing began, without pauses by hand.
 	Age time.Duration
 	// Status is what was answered last, to a probe or to the call that closed the gate; 0: there was no answer.
@@ -41,7 +43,7 @@ func (s *State) Closing(now time.Time) Closing {
 		cause = ForPause
 	}
 	return Closing{
-		Cause: cause, Over: left == 0 && !g.probing, Brief: g.brief, Probing: g.probing, Left: left,
+		Cause: cause, Over: left == 0 && !g.probing, Brief: g.brief, Probing: g.probing, Left: left, Floor: max(0, g.floor.Sub(now)),
 		Age: max(0, now.Sub(g.since)), Status: g.status, Probes: g.probes, Count: g.closings,
 	}
 }
@@ -129,6 +131,14 @@ func (s *State) Patience(most time.Duration, scope uint8, first bool, now time.T
 		return wait, g.until.Add(-g.jitter - min(most/120, time.Second/2)).After(ends)
 	}
 	return wait, !now.Before(ends) && (!first || wait > 0)
+}
+
+// SpentUntil is until when an advertised quota holds back the calls of that scope; zero: none does.
+func (s *State) SpentUntil(scope uint8, now time.Time) (until time.Time) {
+	if s.learned != nil {
+		until = s.learned.spent(scope, now)
+	}
+	return until
 }
 
 // PatienceEnds is when calls that wait leave, if the gate is still closed then; zero: they do not. A closing until a known

@@ -47,7 +47,7 @@ func TestClosing(t *testing.T) {
 	s := newState(100)
 	check("open", s.Closing(at(1)), Closing{})
 	s.Pause(2*time.Second, at(1))
-	check("paused", s.Closing(at(1.5)), Closing{Cause: ForPause, Left: span(1.5), Count: 1})
+	check("paused", s.Closing(at(1.5)), Closing{Cause: ForPause, Left: span(1.5), Floor: span(1.5), Count: 1})
 	check("over, and nobody has asked", s.Closing(at(4)), Closing{Cause: ForPause, Over: true, Age: span(1), Count: 1})
 	s.Ready(0, 1, at(4), at(4))
 	check("open again", s.Closing(at(4)), Closing{Count: 1})
