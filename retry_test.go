@@ -522,6 +522,51 @@ func TestClosedTimeCostsNoPatience(t *testing.T) {
 	}
 }
 
+// A batch that begins when an outage has ended unnoticed is not lost while its first call finds that out.
+func TestBatchAfterAnOutage(t *testing.T) {
+	for name, bad := range map[string]func(int, *http.Request) (*http.Response, error){
+		"503": always(503), "429": always(429), "soon": always(429, "Retry-After", "5"),
+	} {
+		for _, back := range []time.Duration{time.Minute, time.Hour} { // the outage ends before, or a minute after that
+			synctest.Test(t, func(t *testing.T) {
+				up := newUpstream(20*time.Millisecond, nil)
+				up.answer = func(n int, req *http.Request) (*http.Response, error) {
+					if up.now() > 30*time.Minute {
+						return reply(req, 200), nil
+					}
+					return bad(n, req)
+				}
+				tr := &throttle.Transport{Base: up}
+				var lost atomic.Int64
+				batch := func() {
+					var wg sync.WaitGroup
+					for range 16 {
+						wg.Go(func() {
+							if code, _ := status(tr, t.Context(), "http://x/"); code != 200 {
+								lost.Add(1)
+							}
+						})
+					}
+					wg.Wait()
+				}
+				batch()
+				if time.Sleep(back); up.now() < 30*time.Minute { // it lasts: behind a gate that failures have closed all but the probe fail soon
+					lost.Store(0)
+					start := time.Now()
+					if batch(); lost.Load() != 16 || name == "503" && time.Since(start) > 16*time.Second {
+						t.Errorf("%s, in the outage: %d of 16 lost after %v", name, lost.Load(), time.Since(start))
+					}
+					time.Sleep(time.Hour)
+				}
+				lost.Store(0)
+				if batch(); lost.Load() > 0 {
+					t.Errorf("%s, back after %v: %d of 16 lost", name, back, lost.Load())
+				}
+			})
+		}
+	}
+}
+
 // A client that calls once a minute gets its retries, although its calls hardly pay for them.
 func TestBudgetComesBack(t *testing.T) {
 	run := func(b throttle.Budget) (served int) {

@@ -137,10 +137,7 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	if t.common.drain != nil && !t.common.staysLocked(&c.order) {
-		if e := t.keys[c.key]; e != nil { // none is made any more
-			e.queue.refused++
-		}
-		return false, t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
+		return false, c.closedLocked()
 	}
 	since := time.Since(t.common.base)
 	e := c.entry
@@ -181,6 +178,15 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 	l.note(c.order.url.Host)
 	c.line, c.waiter = l, w
 	return true, nil
+}
+
+// closedLocked is the error of a call that arrives after Shutdown.
+func (c *Call) closedLocked() error {
+	t := c.table
+	if e := t.keys[c.key]; e != nil { // none is made any more
+		e.queue.refused++
+	}
+	return t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
 }
 
 // A Result is what an attempt has shown.

@@ -110,6 +110,7 @@ func (g *gate) holding() string {
 //	closed for 40 s more       calls may stay; jitter is ours and does not count, nor does half a second of a minute
 //	probing                    over when the 60 s are, for calls in line and for new ones: an open circuit, as others say
 //	probing, a probe is due    the first call may stay: it is the probe
+//	probing, a probe is out    calls may stay until it must have its answer
 //	a spent quota, 45 s        over, too, but only for calls of its scope
 //	paused by hand             calls may stay: only what remains closed after the pause counts
 func (s *State) Patience(most time.Duration, scope uint8, first bool, now time.Time) (wait time.Duration, over bool) {
@@ -130,7 +131,8 @@ func (s *State) Patience(most time.Duration, scope uint8, first bool, now time.T
 	if !g.probing || g.floor.After(now) {
 		return wait, g.until.Add(-g.jitter - min(most/120, time.Second/2)).After(ends)
 	}
-	return wait, !now.Before(ends) && (!first || wait > 0)
+	answered := first && wait == 0 || g.probeOut && wait > 0 // by this call, or by the probe that is out
+	return wait, !now.Before(ends) && !answered
 }
 
 // SpentUntil is until when an advertised quota holds back the calls of that scope; zero: none does.
@@ -150,7 +152,11 @@ func (s *State) PatienceEnds(most time.Duration, now time.Time) time.Time {
 	if most < 0 || g.breaker == nil || !g.probing {
 		return time.Time{}
 	}
-	return limit.Latest(g.unservedSince(now).Add(most), g.floor)
+	ends := limit.Latest(g.unservedSince(now).Add(most), g.floor)
+	if g.probeOut && !ends.After(now) {
+		return g.until
+	}
+	return ends
 }
 
 // unservedSince is since when the upstream has served nobody: now, or the end of a pause by hand, if it does.

@@ -91,6 +91,10 @@ func TestPatience(t *testing.T) {
 		s.gate.observe(report{outcome: Success}, at(now), 100)
 		return s
 	}
+	probe := func(s *State, now float64) *State {
+		s.Start(0, 1, at(now), at(now))
+		return s
+	}
 	for name, c := range map[string]struct {
 		s     *State
 		most  float64
@@ -113,6 +117,8 @@ func TestPatience(t *testing.T) {
 		"probing":                       {failing(), 60, 0, false, 59, 0, false},
 		"probing for 60 s":              {failing(), 60, 0, false, 60, 0, true},
 		"probing for 60 s, the first":   {failing(), 60, 0, true, 60, 0, false},
+		"the same, a probe is out":      {probe(failing(), 60), 60, 0, false, 60.5, 0.5, false},
+		"the same, without an answer":   {probe(failing(), 60), 60, 0, false, 61, 0, true},
 		"served before, heard of later": {served(failing(), 30), 60, 0, false, 89, 0, false},
 		"the same, for 60 s since then": {served(failing(), 30), 60, 0, false, 90, 0, true},
 		"a spent quota":                 {spent(), 40, 1, false, 0, 45, true},
