@@ -42,8 +42,8 @@ func (l *Limit) UnmarshalText(text []byte) error {
 // MarshalText implements [encoding.TextMarshaler]; the error is always nil.
 func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// IsZero reports whether no text was read: "unlimited" is one. JSON with omitzero and YAML with omitempty leave such a
-// Limit out; otherwise it is written as "unlimited".
+// IsZero reports whether no text was read. Of a Limit that was read from "unlimited" it is false. JSON with omitzero and YAML
+// with omitempty leave a zero Limit out; otherwise it is written as "unlimited".
 func (l Limit) IsZero() bool { return l.text == "" }
 
 // String returns the limit in its shortest form, as in "100/m burst 20", and several in the order in which they were written.
