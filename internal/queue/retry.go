@@ -12,8 +12,8 @@ import (
 const Patience = 15 * time.Second
 
 // A tried says for how long a call has been sent again. Time behind a closed gate, or for an advertised quota, does not
-// count, because MaxPause bounds it. Only where the call's own answer has closed the gate without naming a time, and nobody
-// else waits, it does: otherwise a call that is alone would try for as long as MaxPause.
+// count, because MaxPause bounds it. Only where the call's own answer has closed the gate without naming a time, and there is no
+// other call, it does: otherwise a call that is alone would try for as long as MaxPause.
 //
 // Example: a call fails at 0 s, rests until 0.3 s and fails again, and others close the gate from 0.4 s to 10 s. At
 // 10.1 s it fails for the third time, of 15 s has spent 0.5, and may be sent again for 14.5 s more.
@@ -73,7 +73,7 @@ func (t *tried) answered(q *Queue, r *Result, seen *upstream.Observation, now ti
 	case r.Outcome == Throttled && (gate.Cause == upstream.Open || gate.Brief):
 		t.span(quotaSpan, at, at, at+seen.Wait, closed)
 	case r.Outcome != Throttled && !gate.Probing && !gate.Brief: // its answer has closed nothing
-	case seen.Wait == 0 && gate.Cause != upstream.Open && q.line == nil && q.resting.Load() == 0:
+	case seen.Wait == 0 && gate.Cause != upstream.Open && q.begun-q.ended.Load() == 1: // there is no other call
 		t.span(ownSpan, at, at+gate.Floor, at+gate.Left, closed)
 	}
 }
