@@ -85,7 +85,7 @@ func patientThrottle(job Job) *throttle.Transport {
 	}
 }
 
-// throttleZero knows nothing at all: four attempts, a minute behind closed gates.
+// throttleZero knows nothing at all: the defaults of Retry.
 func throttleZero() Client {
 	return Client{
 		Name:    "throttle: zero value",

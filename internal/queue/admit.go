@@ -132,7 +132,7 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
 		return q.turnedAwayLocked(o, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
-	if wait, yes := q.outOfPatienceLocked(o.scope, q.line == nil || q.line.count == 0, now); yes {
+	if wait, yes := q.up.Patience(q.common.MaxPause, o.scope, q.line == nil || q.line.count == 0, now); yes {
 		return q.turnedAwayLocked(o, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0

@@ -51,7 +51,7 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, first bool, look
 	if w.state == asking {
 		return nil
 	}
-	if wait, yes := q.outOfPatienceLocked(w.scope, first, now); yes {
+	if wait, yes := q.up.Patience(q.common.MaxPause, w.scope, first, now); yes {
 		return q.sentAwayLocked(w, before, wait, q.pausedLocked(now), now)
 	}
 	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
@@ -61,12 +61,6 @@ func (q *Queue) doomedLocked(w *waiter, before upstream.Before, first bool, look
 		return q.sentAwayLocked(w, before, at.Sub(now), q.common.Errors.Deadline, now)
 	}
 	return nil
-}
-
-// outOfPatienceLocked reports whether a call may not wait for the end of this closing, and how long that lasts as far as is
-// known. first: nobody else waits before it.
-func (q *Queue) outOfPatienceLocked(scope uint8, first bool, now time.Time) (time.Duration, bool) {
-	return q.up.Patience(q.common.MaxPause, scope, first, now)
 }
 
 // planExpulsionLocked has the line looked at again when the upstream has served nobody for MaxPause. Who comes after that and

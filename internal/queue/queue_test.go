@@ -325,7 +325,7 @@ func TestMaxPauseClock(t *testing.T) {
 	})
 }
 
-// One that has spent its MaxPause behind a gate closed by failures leaves then, though the only slot is
+// One that waits behind a gate closed by failures leaves when nobody was served for MaxPause, though the only slot is
 // taken and nothing else happens.
 func TestMaxPauseSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
-// Patience is how long a call without a bound on its attempts is sent again, from the end of its first attempt that went
+// patience is how long a call without a bound on its attempts is sent again, from the end of its first attempt that went
 // badly. It covers the restart of an upstream, or a deploy.
-const Patience = 15 * time.Second
+const patience = 15 * time.Second
 
 // A tried says for how long a call has been sent again. Time behind a closed gate, or for an advertised quota, does not
 // count, because MaxPause bounds it. Only where the call's own answer has closed the gate without naming a time, and there is no
@@ -94,7 +94,7 @@ func (t *tried) rests(at, d time.Duration, probing bool) {
 	}
 }
 
-// spent is how much of Patience the call has used.
+// spent is how much of patience the call has used.
 func (t *tried) spent(q *Queue, now time.Time) time.Duration {
 	at, closed := now.Sub(q.common.base), q.up.ClosedTime(now)
 	return at - t.since - t.exemptAt(at, closed) - closed
@@ -109,7 +109,7 @@ func (c *Call) BacksOff(last Outcome) bool { return last != Throttled || c.tried
 type Plan struct {
 	Delay  time.Duration // of the call's own, before the attempt
 	Failed bool          // for a failure: a closing does not bound it
-	Most   int           // attempts that the call may make; 0: as many as Patience allows; negative: no bound
+	Most   int           // attempts that the call may make; 0: as many as patience allows; negative: no bound
 }
 
 // Retry decides whether the line would take the call again after its own delay, and whether the budget
@@ -144,7 +144,7 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 		p.Delay = max(p.Delay, time.Millisecond)
 	}
 	if c.tried.begin(q, now); p.Most == 0 {
-		left := Patience - c.tried.spent(q, now)
+		left := patience - c.tried.spent(q, now)
 		if left <= 0 {
 			return 0, q.common.Errors.Attempts
 		}
