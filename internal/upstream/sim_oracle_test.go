@@ -60,6 +60,9 @@ func (o *schedule) run() {
 	if u.tells() {
 		o.account(u.advertised())
 	}
+	if u.ownLimit.N > 0 {
+		o.account(u.ownLimit)
+	}
 	if u.own == "below" || u.own == "above" {
 		o.account(throttletest.Limit{N: max(1, int(u.ownRate*3600)), Per: time.Hour, Burst: ownBurst})
 	}
@@ -148,7 +151,7 @@ func (o *schedule) step(a *attempt) {
 
 // earliest is when a may arrive, a.at if it may now.
 func (o *schedule) earliest(a *attempt) time.Duration {
-	at := a.at
+	at := o.u.downUntil(a.at)
 	for _, p := range o.pauses {
 		if sent := at - a.way; p.heard <= sent && sent < p.until {
 			at = p.until + a.way
@@ -278,34 +281,66 @@ func TestOracleIsRight(t *testing.T) {
 			}
 			u.way, u.work = throttletest.Span{Min: meanOf(u.way)}, throttletest.Span{Min: meanOf(u.work)}
 		}
-		o := &schedule{u: u}
-		o.run()
-		synctest.Test(t, func(t *testing.T) {
-			s, rt := u.server()
-			if s.Latency = (throttletest.Span{}); u.kind == string(throttletest.InFlight) {
-				s.Latency = u.way
-			}
-			s.Elapsed()
-			var wg sync.WaitGroup
-			for _, a := range o.sent {
-				time.Sleep(a.at - s.Elapsed())
-				wg.Go(func() {
-					req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL(), nil)
-					if _, err := rt.RoundTrip(req); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			served, refused := u.tally(s.Ledger())
-			if kinds[u.kind]++; refused > 0 || len(served) < len(o.served) {
-				t.Errorf("%v: of %d, %d are served and %d throttled for a limit; want %d and 0", u, len(o.sent), len(served), refused, len(o.served))
-			}
-		})
+		kinds[u.kind]++
+		u.replay(t)
 	}
 	if t.Log(kinds); len(kinds) < 7 {
 		t.Error("want upstreams of all kinds")
 	}
+}
+
+// The same in each situation, and the client's own limit holds what is sent. There are enough calls after an outage.
+func TestOracleIsRightInSituations(t *testing.T) {
+	for _, situation := range situations {
+		for seed := uint64(1); seed <= race.Pick(uint64(8), 80); seed++ {
+			u := newSituation(situation, seed)
+			o := u.replay(t)
+			if n := len(u.outages); n > 0 {
+				last := u.outages[n-1].to
+				if after := slices.IndexFunc(o.served, func(at time.Duration) bool { return at > last }); after < 0 || len(o.served)-after < 300 {
+					t.Errorf("%v: %d of %d are served after the last outage, want 300", u, len(o.served)-after, len(o.served))
+				}
+			}
+			if u.ownLimit.N > 0 {
+				own := throttletest.NewAccount(u.ownLimit)
+				for _, a := range o.sent {
+					if own.Ready(a.at) > a.at {
+						t.Fatalf("%v: what arrives at %v breaks the client's own limit", u, a.at)
+					}
+					own.Take(a.at)
+				}
+			}
+		}
+	}
+}
+
+// replay sends what the oracle sends, when it does.
+func (u *randomUpstream) replay(t *testing.T) *schedule {
+	o := &schedule{u: u}
+	o.run()
+	synctest.Test(t, func(t *testing.T) {
+		s, rt := u.server()
+		if s.Latency = (throttletest.Span{}); u.kind == string(throttletest.InFlight) {
+			s.Latency = u.way
+		}
+		s.Elapsed()
+		var wg sync.WaitGroup
+		for _, a := range o.sent {
+			time.Sleep(a.at - s.Elapsed())
+			wg.Go(func() {
+				req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL(), nil)
+				if _, err := rt.RoundTrip(req); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		served, refused := u.tally(s.Ledger())
+		if refused > 0 || len(served) < len(o.served) {
+			t.Errorf("%v: of %d, %d are served and %d throttled for a limit; want %d and 0", u, len(o.sent), len(served), refused, len(o.served))
+		}
+	})
+	return o
 }
 
 // What the oracle serves is what arithmetic says, where it can say it.
@@ -324,6 +359,8 @@ func TestOracleByHand(t *testing.T) {
 		"in flight":      {randomUpstream{kind: "in-flight", limit: throttletest.Limit{Kind: "in-flight", N: 3}, workers: 50, until: time.Minute}, 1800},
 		"half":           {randomUpstream{kind: "fixed", limit: throttletest.Limit{Kind: "fixed", N: 100, Per: time.Minute}, workers: 5, until: hour, advert: "scaled", scale: 0.5}, 3000},
 		"own":            {randomUpstream{kind: noLimit, workers: 50, until: hour, own: "below", ownRate: 1}, 3600},
+		"own window":     {randomUpstream{kind: noLimit, workers: 50, until: hour, ownLimit: throttletest.Limit{Kind: "sliding", N: 30, Per: time.Minute}}, 1800},
+		"down for half":  {randomUpstream{kind: noLimit, workers: 10, until: time.Minute, outages: []outage{{0, 20 * time.Second}, {30 * time.Second, 40 * time.Second}}}, 3000},
 		"times obeyed":   {randomUpstream{kind: atRandom, share: 1, retryAfter: time.Second, workers: 4, until: hour}, 0},
 		"one in a while": {randomUpstream{kind: atRandom, share: 0.01, retryAfter: 10 * time.Second, workers: 1, until: hour}, 3600 * 99 / 20}, // 10 s of each 100 calls, and 10 s for them
 	} {

@@ -53,8 +53,16 @@ type randomUpstream struct {
 	skew    time.Duration // with skewed: of the server's clock
 	noDate  bool          // with skewed: the answers have no Date
 
-	own     string  // the client's limit: none, above, below, infinite, foreign
+	own     string  // the client's limit: none, above, below, infinite, foreign; of newSituation none, bucket, leaky, sliding, fixed
 	ownRate float64 // of above and below
+
+	situation string             // of newSituation; "": of newRandomUpstream
+	ownLimit  throttletest.Limit // of the client; N 0: own says all
+	off       float64            // ownLimit, of the true rate
+	outages   []outage           // in order
+	down      string             // how outages look: 503, 503 with 1s, breaks off, hangs
+	patience  time.Duration      // with hangs: after it a request is given up
+	rounding  string             // of Retry-After, to whole seconds: up, down, or down, 1 at least; "": as throttletest does
 
 	workers int     // 0: open load
 	demand  float64 // of an open load, calls a second
@@ -229,7 +237,7 @@ func (u *randomUpstream) drawAdvert(r *rand.Rand) {
 }
 
 func (u *randomUpstream) String() string {
-	what := u.kind
+	what := u.situated() + u.kind
 	switch {
 	case u.kind == string(throttletest.InFlight):
 		what += fmt.Sprintf(" %d", u.limit.N)
@@ -279,7 +287,7 @@ func (u *randomUpstream) server() (*throttletest.Server, http.RoundTripper) {
 		s.Limits = []throttletest.Limit{u.limit}
 	}
 	s.Latency, s.Work, s.Seed, s.RetryAfter, s.Skew = u.way, u.work, u.seed, u.retryAfter, u.skew
-	s.NoDate = u.noDate
+	s.NoDate, s.Faults = u.noDate, u.faults()
 	if u.share > 0 {
 		var n atomic.Int64
 		s.Faults = []throttletest.Fault{{Status: 429, RetryAfter: u.retryAfter, Match: func(*http.Request) bool { return u.struck(n.Add(1)) }}}
@@ -298,14 +306,17 @@ func (u *randomUpstream) server() (*throttletest.Server, http.RoundTripper) {
 	}
 	var n atomic.Int64
 	return s, roundTrip(func(req *http.Request) (*http.Response, error) {
-		resp, err := s.RoundTrip(req.WithContext(context.WithoutCancel(req.Context())))
-		if err == nil && u.edged(n.Add(1)) {
+		resp, err := u.impatient(s, req)
+		if err != nil {
+			return nil, err
+		}
+		if u.round(resp.Header); u.edged(n.Add(1)) {
 			trio := http.Header{"X-Ratelimit-Limit": {"1"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1"}}
 			for k, v := range trio {
 				resp.Header[k] = v
 			}
 		}
-		return resp, err
+		return resp, nil
 	})
 }
 
@@ -322,7 +333,7 @@ func (u *randomUpstream) limiter() throttle.Limiter {
 	case "foreign":
 		return freeLimiter{}
 	}
-	return nil
+	return u.ownLimiter()
 }
 
 // A freeLimiter is a limiter of somebody else's that never lets anybody wait.
