@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -36,7 +37,9 @@ type outage struct{ from, to time.Duration }
 // newSituation draws the upstream of a seed in a situation. At first the rate is drawn, then times that go with it. No
 // answer advertises a limit, and no limit changes.
 //
-// A run has 600 calls or more, or 300 after the last outage, if as many come. Workers are enough to use the limit up.
+// Workers are enough to use the limit up. A run has 600 calls or more if as many come, and 40 for each worker: who knows of
+// no limit finds it when all workers have sent a call, and should not be outside the bounds for that alone. After the last
+// outage as many come as the limit serves in the time of 400 calls, and of 40 for each worker, so 300 are served.
 //
 // As in newRandomUpstream no limit is drawn that nobody could keep. A bucket has a burst of 1 + J·L or more (J the spread of
 // the way there, L the rate), with one exception: beside a limit of the client's own it may have a burst of 1 where J·L
@@ -62,8 +65,9 @@ func newSituation(situation string, seed uint64) *randomUpstream {
 		u.workers, u.demand = 0, u.rate*logUniform(r, 0.3, 1.5)
 	}
 	u.retryAfter = map[string]time.Duration{"exact": throttletest.Exact, "1s": time.Second}[pick(r, "none", 1, "1s", 1, "exact", 1)]
-	u.until = time.Duration(max(logUniform(r, 60, 1800), 600/u.rate, windows*per.Seconds()) * 1e9)
-	u.calls = int(max(logUniform(r, 1000, 8000), 60*u.rate, windows*u.rate*per.Seconds()))
+	least := float64(max(600, 40*u.workers))
+	u.until = time.Duration(max(logUniform(r, 60, 1800), least/u.rate, windows*per.Seconds()) * 1e9)
+	u.calls = int(max(logUniform(r, 1000, 8000), least, 60*u.rate, windows*u.rate*per.Seconds()))
 	switch situation {
 	case besideOwn:
 		u.off, _ = strconv.ParseFloat(pick(r, "0.95", 2, "1", 3, "1.05", 2, "2", 2), 64)
@@ -165,39 +169,40 @@ func (u *randomUpstream) drawOutages(r *rand.Rand) {
 		u.outages = append(u.outages, outage{from, at})
 	}
 	windows := 2 * u.limit.Per
-	u.until = at + max(seconds(max(30, logUniform(r, 400, 4000)/pace)), windows)
+	u.until = at + max(seconds(max(30, logUniform(r, 400, 4000)/pace, 40*float64(u.workers)/pace)), windows)
 	u.calls = int(1.2*u.rate*u.until.Seconds()) + max(u.limit.Burst, u.limit.N) + 100
 	u.down = pick(r, "503", 4, "503 with 1s", 2, "breaks off", 1, "hangs", 3)
 	u.patience = seconds(logUniform(r, 1, 10))
 }
 
 // situated is what the description says of a situation.
-func (u *randomUpstream) situated() (what string) {
+func (u *randomUpstream) situated() string {
 	if u.situation == "" {
 		return ""
 	}
-	what = u.situation + ": "
+	var parts []string
 	for _, o := range u.outages {
-		what += fmt.Sprintf("%v at %v, ", (o.to - o.from).Round(time.Second/10), o.from.Round(time.Second/10))
+		parts = append(parts, fmt.Sprintf("%v at %v", (o.to-o.from).Round(time.Second/10), o.from.Round(time.Second/10)))
 	}
 	if u.down != "" {
-		what += "then it " + u.down
+		parts = append(parts, "then "+u.down)
 	}
 	if u.down == "hangs" {
-		what += fmt.Sprintf(", given up after %v", u.patience.Round(time.Second/10))
+		parts = append(parts, fmt.Sprintf("given up after %v", u.patience.Round(time.Second/10)))
 	}
 	if u.rounding != "" {
-		what += "rounded " + u.rounding
+		parts = append(parts, u.rounding)
 	}
 	if l := u.ownLimit; l.N > 0 {
-		what += fmt.Sprintf("%s × %v, %.4g/s", u.own, u.off, float64(l.N)/l.Per.Seconds())
-		if l.Kind == throttletest.Bucket || l.Kind == "" {
-			what += fmt.Sprintf(" burst %d", l.Burst)
+		own := fmt.Sprintf("%s × %v, %.4g/s", u.own, u.off, float64(l.N)/l.Per.Seconds())
+		if l.Kind == "" {
+			own += fmt.Sprintf(" burst %d", l.Burst)
 		} else {
-			what += fmt.Sprintf(" as %d per %v", l.N, l.Per.Round(time.Millisecond))
+			own += fmt.Sprintf(" as %d per %v", l.N, l.Per.Round(time.Millisecond))
 		}
+		parts = append(parts, own)
 	}
-	return what + "; "
+	return u.situation + ": " + strings.Join(parts, ", ") + "; "
 }
 
 // faults are the outages as faults of the server.
