@@ -60,7 +60,7 @@ type Traffic struct {
 
 // All are the scenarios, in the order of the tables.
 func All() []Scenario {
-	return slices.Concat(backfills(), rates(), outages(), learning(), shared(), meters())
+	return slices.Concat(backfills(), rates(), matches(), outages(), learning(), shared(), meters())
 }
 
 // Find returns the scenario of a name.

@@ -50,6 +50,11 @@ func TestVirtual(t *testing.T) {
 		"rate-200-burst1":              {known: steady, OracleName: steady},
 		"rate-200-burst10":             {known: steady, OracleName: steady},
 		"rate-200-even":                {known: steady, OracleName: steady},
+		"exact-sliding":                {known: {"quota_used": {45, 101}, "refused_share": most(10), "delivered": full}, OracleName: {"quota_used": {98, 101}, "refused_share": none}},
+		"exact-sliding-burst5":         {known: {"quota_used": {45, 101}, "refused_share": most(10), "delivered": full}},
+		"exact-gcra":                   {known: {"quota_used": {15, 101}, "refused_share": most(20), "delivered": full}},
+		"lower-sliding":                {known: {"quota_used": {90, 96}, "refused_share": most(1), "delivered": full}},
+		"twice-sliding":                {known: {"quota_used": {65, 101}, "refused_share": most(5), "delivered": full}},
 		"outage-known": {
 			known:      {"attempts_in": {1, 1.25}, "peak": most(1.1), "refused_after": none, "delivered": full, "backlog_ideal": {1, 1.2}},
 			OracleName: {"attempts_in": {1, 1}, "attempts": {1, 1}, "refused_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}},
