@@ -34,6 +34,11 @@ func outages() []Scenario {
 			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: resends, Run: outage{}.run,
 		},
 		{
+			Name: "outage-unknown-retry-after", Title: "Outage and retry storm, limit not known, Retry-After: 1",
+			About:   about + "The client does not know the limit, and each 429 says Retry-After: 1.",
+			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: resends, Run: outage{retry: second}.run,
+		},
+		{
 			Name: "outage-weaker", Title: "Outage, and weaker after it than configured",
 			About:   about + "The client knows that limit, but from 15 s on the upstream admits only 70/s.",
 			Metrics: metrics, Takes: 45 * second, Virtual: true, Fits: both, Run: outage{known: bucket100, weaker: 70}.run,
@@ -49,7 +54,8 @@ func outages() []Scenario {
 
 type outage struct {
 	known  []client.Limit
-	weaker int // what is admitted a second after it; 0: as before
+	weaker int           // what is admitted a second after it; 0: as before
+	retry  time.Duration // as config.retry
 }
 
 func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Result, err error) {
@@ -63,6 +69,7 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 	}
 	config := config{
 		limits: []throttletest.Limit{limit}, faults: []throttletest.Fault{{From: down, To: up}}, latency: throttletest.Span{Min: 10 * time.Millisecond},
+		retry: o.retry,
 	}
 	s, err := begin(ctx, c, opts, config, client.Job{Limits: o.known, Patience: 40 * second, Workers: 200})
 	if err != nil {
