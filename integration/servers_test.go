@@ -86,7 +86,7 @@ func TestHAProxy(t *testing.T) {
 // testServer first shows that the server refuses whoever does not hold back, and then that a
 // throttled client is hardly ever refused, and always served in the end. The server counts arrivals, and a busy
 // machine bunches calls between the grant and the wire: mostStray of them is the tolerance.
-func testServer(t *testing.T, start func(*testing.T) string, wantRetryAfter string, limiter throttle.Limiter) {
+func testServer(t *testing.T, start func(testing.TB) string, wantRetryAfter string, limiter throttle.Limiter) {
 	t.Run("enforces", func(t *testing.T) {
 		base := newCountingBase(t)
 		callers := callServer(t, base, start(t))
@@ -120,7 +120,7 @@ func testServer(t *testing.T, start func(*testing.T) string, wantRetryAfter stri
 type outcomes struct{ ok, refused int64 }
 
 // callServer sends serverCalls requests from serverWorkers goroutines.
-func callServer(t *testing.T, rt http.RoundTripper, url string) outcomes {
+func callServer(t testing.TB, rt http.RoundTripper, url string) outcomes {
 	t.Helper()
 	client := &http.Client{Transport: rt}
 	var next, ok, refused atomic.Int64
@@ -142,7 +142,7 @@ func callServer(t *testing.T, rt http.RoundTripper, url string) outcomes {
 }
 
 // getStatus is 0, and the test fails, if there is no answer.
-func getStatus(t *testing.T, client *http.Client, url string) int {
+func getStatus(t testing.TB, client *http.Client, url string) int {
 	resp, err := client.Get(url)
 	if err != nil {
 		t.Error(err)
@@ -162,7 +162,7 @@ type countingBase struct {
 	retryAfter    atomic.Value // string: that of the last refusal
 }
 
-func newCountingBase(t *testing.T) *countingBase {
+func newCountingBase(t testing.TB) *countingBase {
 	c := &countingBase{base: &http.Transport{MaxIdleConnsPerHost: serverWorkers}}
 	c.retryAfter.Store("")
 	t.Cleanup(c.base.CloseIdleConnections)
@@ -179,7 +179,7 @@ func (c *countingBase) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func startNginx(t *testing.T) (url string) {
+func startNginx(t testing.TB) (url string) {
 	bin := serverProgram(t, "nginx")
 	return startServer(t, func(ctx context.Context, dir string, port int) *exec.Cmd {
 		conf := writeServerFile(t, dir, "nginx.conf", fmt.Sprintf(nginxConf, dir, port, serverLimit, nginxBurst))
@@ -188,7 +188,7 @@ func startNginx(t *testing.T) (url string) {
 	})
 }
 
-func startHAProxy(t *testing.T) (url string) {
+func startHAProxy(t testing.TB) (url string) {
 	bin := serverProgram(t, "haproxy")
 	return startServer(t, func(ctx context.Context, dir string, port int) *exec.Cmd {
 		conf := writeServerFile(t, dir, "haproxy.cfg", fmt.Sprintf(haproxyConf, dir, port, serverLimit))
@@ -197,7 +197,7 @@ func startHAProxy(t *testing.T) (url string) {
 }
 
 // serverProgram finds a server; Debian keeps them where only root's PATH looks.
-func serverProgram(t *testing.T, name string) string {
+func serverProgram(t testing.TB, name string) string {
 	t.Helper()
 	if bin, err := exec.LookPath(name); err == nil {
 		return bin
@@ -214,7 +214,7 @@ func serverProgram(t *testing.T, name string) string {
 
 // startServer runs a server in the foreground until the test ends. Another program may take the
 // free port first: then it tries a few more.
-func startServer(t *testing.T, command func(ctx context.Context, dir string, port int) *exec.Cmd) (url string) {
+func startServer(t testing.TB, command func(ctx context.Context, dir string, port int) *exec.Cmd) (url string) {
 	t.Helper()
 	for range 3 {
 		dir, port := t.TempDir(), freePort(t)
@@ -265,7 +265,7 @@ func awaitServer(url string, ended <-chan struct{}) (ready bool) {
 	return false
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -275,7 +275,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func writeServerFile(t *testing.T, dir, name, text string) (path string) {
+func writeServerFile(t testing.TB, dir, name, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,40 @@ func TestUnknownGCRA(t *testing.T) {
 	upstream.checkObeyed(t, run)
 }
 
+// BenchmarkUnknown tells how much longer than the ideal time a Transport takes that knows no limit, which no test asserts:
+//
+//	go test -run '^$' -bench Unknown -benchtime 5x ./integration
+func BenchmarkUnknown(b *testing.B) {
+	gcra := func(b testing.TB) string {
+		server := httptest.NewServer(&gcraServer{})
+		b.Cleanup(server.Close)
+		return server.URL
+	}
+	for _, c := range []struct {
+		name  string
+		start func(testing.TB) string
+		ideal time.Duration
+	}{
+		{"nginx", startNginx, idealTime(nginxBurst + 1)},
+		{"HAProxy", startHAProxy, idealTime(serverLimit)},
+		{"GCRA", gcra, idealTime(gcraBurst)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var times, attempts []float64
+			for b.Loop() {
+				run := callUnknown(b, c.start(b))
+				times = append(times, run.took.Seconds()/c.ideal.Seconds())
+				attempts = append(attempts, float64(run.sent)/serverCalls)
+			}
+			slices.Sort(times)
+			b.ReportMetric(times[len(times)/2], "x-ideal")
+			b.ReportMetric(slices.Max(times), "x-ideal-worst")
+			b.ReportMetric(slices.Max(attempts), "attempts/call-worst")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // idealTime is the shortest in which a server admits all calls that admits burst of them at once.
 func idealTime(burst int) time.Duration {
 	return (serverCalls - time.Duration(burst)) * time.Second / serverLimit
@@ -77,7 +112,7 @@ type unknownRun struct {
 
 // callUnknown sends the calls through a Transport that knows no limit, and demands that all are
 // delivered. The attempts are many, so that a slow machine does not run out of them.
-func callUnknown(t *testing.T, url string) unknownRun {
+func callUnknown(t testing.TB, url string) unknownRun {
 	t.Helper()
 	base := newCountingBase(t)
 	late := watchLateness(t, base)
@@ -94,7 +129,7 @@ func callUnknown(t *testing.T, url string) unknownRun {
 	return run
 }
 
-func (r unknownRun) log(t *testing.T, ideal time.Duration, target float64) {
+func (r unknownRun) log(t testing.TB, ideal time.Duration, target float64) {
 	t.Helper()
 	t.Logf("%d calls in %v: %.2f x the ideal %v, target %v x; %d attempts, %d refused; at most %d calls late, by %v at most", serverCalls,
 		r.took.Round(time.Millisecond), r.took.Seconds()/ideal.Seconds(), ideal, target, r.sent, r.refused, r.late, r.latest.Round(time.Millisecond))
@@ -122,7 +157,7 @@ const (
 
 // watchLateness also watches the process itself, until the test ends: when it was kept from
 // running, every worker's call may have been held between its turn and the wire.
-func watchLateness(t *testing.T, base http.RoundTripper) *lateness {
+func watchLateness(t testing.TB, base http.RoundTripper) *lateness {
 	l := &lateness{base: base}
 	ctx, stop := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
