@@ -39,8 +39,9 @@ type Event struct {
 	Drift   float64       // of Drifted: the share by which the upstream counts more than the meter of Reason, others' calls included; below 0: less
 }
 
-// Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or
-// a rate found because the upstream throttles.
+// Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or a rate found because
+// the upstream throttles. Beside a configured limit the hook hears of the first such rate (you configured 10/s; 9.6/s are
+// accepted), then at most once a minute of one that differs by more than 5 %, and with rate.Inf that the limit holds alone again.
 type Learned struct {
 	Name, Unit string        // as advertised; "": unset
 	Source     string        // the header field that advertises it, "body", or "refusals": a rate found from 429s
@@ -49,6 +50,7 @@ type Learned struct {
 	Reset      time.Duration // until the window ends; -1: unknown
 	Window     time.Duration // the window's length; 0: unknown
 	Rate       rate.Limit    // at which calls start because of it, in units per second; rate.Inf: not spaced
+	Configured rate.Limit    // of "refusals": the slowest configured limit, if it is above Rate, so too high; 0: none of this package is
 }
 
 // Hooks are functions that observe the calls of a [Transport]; nil ones are skipped. Each runs in the
@@ -63,7 +65,7 @@ type Hooks struct {
 	Refused   func(context.Context, Event) // the call is not sent, or not again in spite of Retrying; Err is the reason
 	Throttled func(context.Context, Event) // the upstream throttled the attempt and asks for Wait; 0: for no time
 	Failed    func(context.Context, Event) // the attempt got no response, or a 500, 502, 503 or 504 that is not throttling
-	Learned   func(context.Context, Event) // a limit is new, has another size, or is a found rate that was just cut
+	Learned   func(context.Context, Event) // a limit is new, has another size, or is a found rate that was just cut; of a configured limit that is too high see Learned
 	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
 	Closed    func(context.Context, Event) // the attempt has closed its key's gate, which opens or tries a probe in Wait
 	Opened    func(context.Context, Event) // it was a probe, and has opened the gate, closed for Wait; time alone opens one silently

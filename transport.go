@@ -223,8 +223,7 @@ type KeyStats struct {
 	Key        string // as returned by Transport.Key, but at most 256 bytes
 	QueueStats        // of the key's line
 
-	// Learned holds the limits that the upstream advertises, and the rate that was found if it only
-	// throttles. nil: nothing was learned.
+	// Learned holds the limits that the upstream advertises, and the rate that was found if it only throttles. nil: nothing was.
 	Learned []Learned
 
 	// Meters are the key's, in the order of Transport.Meters; nil: it has none.

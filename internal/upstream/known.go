@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -19,6 +20,7 @@ type Known struct {
 	Reset      time.Duration // until it is back; -1: not known
 	Window     time.Duration // its length; 0: not known
 	Rate       rate.Limit    // at which starts are spaced; rate.Inf: they are not
+	Configured rate.Limit    // of a rate that was found: the limit of ours that is too high; 0: none is
 }
 
 // Learned is what observers see of what was learned; nil: nothing.
@@ -26,7 +28,27 @@ func (s *State) Learned(now time.Time) []Known {
 	if s.learned == nil {
 		return nil
 	}
-	return s.learned.known(now)
+	all := s.learned.known(now)
+	if last := len(all) - 1; last >= 0 && all[last].Source == fromRefusals {
+		if all[last].Rate > s.limits.Pace(now) {
+			return all[:last] // it holds nothing back
+		}
+		all[last].Configured = s.tooHigh(all[last].Rate)
+	}
+	return all
+}
+
+// tooHigh is the limit of ours that is above the rate that was found, in units a second; 0: none is. Of several it is the
+// slowest, as of the line's Stats. An infinite limit and that of a foreign limiter count for none. What a long window lets go in
+// a burst is not configured as a rate. Example: of 5,000 an hour, 1.4/s, up to 8.3/s may go at first (Pace). If 5/s are found to be
+// accepted, the limit of ours is not too high.
+//
+// found rate.Inf: nothing is held, and it is the limit of ours that holds alone.
+func (s *State) tooHigh(found rate.Limit) rate.Limit {
+	if ours := s.limits.Rate(); ours < rate.Inf && (ours > found || found == rate.Inf) {
+		return ours
+	}
+	return 0
 }
 
 // known lists each quota that has not lapsed once, although several scopes may share it, and the finder.
@@ -66,7 +88,45 @@ func (q *quota) view(now time.Time) Known {
 	return k
 }
 
-// view is what observers see of the finder: a limit that has only a rate.
+// view is what observers see of the finder.
 func (f *finder) view(now time.Time) Known {
-	return Known{Source: "refusals", Limit: -1, Remaining: -1, Reset: -1, Rate: rate.Limit(f.rate(now))}
+	then := *f // to look must not end its hold
+	return foundRate(rate.Limit(then.rate(now)))
+}
+
+// fromRefusals is the Source of a rate that was found.
+const fromRefusals = "refusals"
+
+// foundRate is a limit that has only a rate.
+func foundRate(r rate.Limit) Known {
+	return Known{Source: fromRefusals, Limit: -1, Remaining: -1, Reset: -1, Rate: r}
+}
+
+// A toldRate is what observers have heard of the rate that was found beside a limit of ours.
+type toldRate struct {
+	rate rate.Limit // rate.Inf: nothing is held any more; 0: they have heard nothing yet
+	at   time.Time
+}
+
+// Observers hear of another rate beside a limit of ours if it differs by more than toldChange of what they have heard last, and
+// not before toldEvery is over.
+const (
+	toldChange = 0.05
+	toldEvery  = time.Minute
+)
+
+// isNews notes what is held beside a limit of ours now, and reports whether observers should hear of it. They hear of the
+// first rate at once, because it says that the limit is too high. So a log has at most one line a minute, and is late by a minute at most.
+//
+// Example: 10/s are configured. 9.6/s are found, which is news. 9.4/s a minute later are none, 9/s are. When the upstream
+// accepts 10/s again, rate.Inf is news.
+func (t *toldRate) isNews(held rate.Limit, now time.Time) bool {
+	switch {
+	case t.rate == 0 && held == rate.Inf:
+		return false
+	case t.rate > 0 && (now.Sub(t.at) < toldEvery || math.Abs(float64(held-t.rate)) <= toldChange*float64(t.rate)):
+		return false
+	}
+	*t = toldRate{held, now}
+	return true
 }

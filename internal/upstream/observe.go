@@ -107,24 +107,35 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 		s.gate.servedRate = float32(s.servedRate(a, now))
 	}
 	if !alone { // otherwise it says nothing of the rate
-		if news := s.seek(a, o.Wait, o.Scope, current, now); len(news) > 0 && s.isNews(now) {
-			o.News = append(o.News, news...)
-		}
+		o.News = append(o.News, s.news(s.seek(a, o.Wait, o.Scope, current, now), now)...)
 	}
 	o.Stopped = o.Stopped || s.learned != nil && !s.learned.spent(o.Scope, now).IsZero()
 	return o
 }
 
-// isNews reports whether observers should know of the rate of the finder: beside a limit of ours once, because that it
-// is too high is the news.
-func (s *State) isNews(now time.Time) bool {
-	f := s.learned.finder
-	if f == nil {
-		return true
+// news is what observers should hear of the rate of the finder: each one that was cut, or beside a limit of ours what toldRate
+// says. In a ramp and in a probe nothing is known yet.
+func (s *State) news(cut []Known, now time.Time) []Known {
+	l := s.learned
+	if l == nil || l.finder == nil && l.told.rate == 0 {
+		return nil
 	}
-	again := f.reported
-	f.reported = true
-	return !again || s.limits.Pace(now) == rate.Inf
+	ours, held := s.limits.Pace(now), rate.Inf
+	if ours == rate.Inf {
+		return cut
+	}
+	if f := l.finder; f != nil && f.rate(now) <= float64(ours) {
+		if f.phase != holding {
+			return nil
+		}
+		held = rate.Limit(f.rate(now))
+	}
+	if !l.told.isNews(held, now) {
+		return nil
+	}
+	k := foundRate(held)
+	k.Configured = s.tooHigh(held)
+	return []Known{k}
 }
 
 // observeQuotas ends the attempt in the quotas that have counted it, and takes in those that its answer
