@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 func TestHooks(t *testing.T) {
@@ -138,6 +139,98 @@ func TestLearnedRateIsRateInf(t *testing.T) {
 		}
 		if l := statsOf(t, tr).Learned; len(l) != 1 || l[0].Rate != rate.Inf {
 			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// found makes calls one after the other for so long, to an upstream that accepts what limit says, and returns what Hooks.Learned was
+// told of rates that were found. look sees Stats after each call.
+func found(t *testing.T, tr *throttle.Transport, limit throttletest.Limit, long time.Duration, look func(throttle.KeyStats)) (told []throttle.Learned) {
+	t.Helper()
+	up := throttletest.NewServer(limit)
+	up.Latency = throttletest.Span{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}
+	tr.Base = up
+	tr.Hooks.Learned = func(_ context.Context, e throttle.Event) {
+		if e.Learned.Source != "refusals" {
+			t.Errorf("learned from %q", e.Learned.Source)
+		}
+		told = append(told, e.Learned)
+	}
+	for start := time.Now(); time.Since(start) < long; look(statsOf(t, tr)) {
+		if _, err := status(tr, t.Context(), up.URL()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return told
+}
+
+// free is a limiter of another package that holds nobody.
+type free struct{}
+
+func (free) Take(context.Context, int) (time.Duration, error) { return 0, nil }
+
+// What is said of a rate that was found names the configured limit that is too high. The upstream accepts 10/s.
+func TestLearnedSaysWhatWasConfigured(t *testing.T) {
+	own := func(r rate.Limit) func(string) throttle.Limiter {
+		return func(string) throttle.Limiter { return throttle.NewBucket(r, 1) }
+	}
+	for name, c := range map[string]struct {
+		transport *throttle.Transport
+		want      rate.Limit
+	}{
+		"one limit":                    {&throttle.Transport{LimiterFor: own(20)}, 20},
+		"5 % too high":                 {&throttle.Transport{LimiterFor: own(10.5)}, 10.5},
+		"one for all keys":             {&throttle.Transport{Limiter: throttle.NewBucket(20, 1)}, 20},
+		"two: the slowest":             {&throttle.Transport{Limiter: throttle.NewBucket(40, 1), LimiterFor: own(20)}, 20},
+		"none":                         {&throttle.Transport{}, 0},
+		"an infinite one":              {&throttle.Transport{Limiter: throttle.NewBucket(rate.Inf, 1)}, 0},
+		"one of another package":       {&throttle.Transport{Limiter: free{}}, 0},
+		"that, and one of this one":    {&throttle.Transport{Limiter: throttle.All(free{}, throttle.NewBucket(20, 1))}, 20},
+		"a long window that has burst": {&throttle.Transport{Limiter: throttle.NewFixedWindow(18_000, time.Hour)}, 0}, // 5/s in the long run
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shown := 0
+				told := found(t, c.transport, throttletest.Limit{N: 10, Burst: 5}, 2*time.Minute, func(s throttle.KeyStats) {
+					for _, l := range s.Learned {
+						shown++
+						if l.Configured != c.want {
+							t.Fatalf("Stats says %+v, want %v configured", l, c.want)
+						}
+					}
+				})
+				if shown == 0 || len(told) == 0 || c.want > 0 && len(told) > 3 {
+					t.Errorf("Stats showed it %d times, the hook was called %d times", shown, len(told))
+				}
+				for _, l := range told {
+					if l.Configured != c.want || l.Rate <= 0 || c.want > 0 && l.Rate >= c.want {
+						t.Errorf("the hook was told %+v, want %v configured", l, c.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// When the upstream accepts what is configured again, the hook is told ten minutes later, once.
+func TestLearnedSaysThatTheLimitHoldsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const back = 2 * time.Minute
+		start, last := time.Now(), time.Duration(0) // last: when Stats showed a found rate
+		tr := &throttle.Transport{Limiter: throttle.NewBucket(10, 1)}
+		limit := throttletest.Limit{N: 5, Burst: 5, Changes: []throttletest.Change{{At: back, N: 100}}}
+		told := found(t, tr, limit, 30*time.Minute, func(s throttle.KeyStats) {
+			if len(s.Learned) > 0 {
+				last = time.Since(start)
+			}
+		})
+		if n := len(told); n < 2 || n > 4 || last > 20*time.Minute {
+			t.Fatalf("the hook was told %d times, and the rate held until %v", n, last)
+		}
+		for i, l := range told {
+			if end := i == len(told)-1; l.Configured != 10 || end != (l.Rate == rate.Inf) {
+				t.Errorf("%d: %+v", i, l)
+			}
 		}
 	})
 }

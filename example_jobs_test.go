@@ -14,8 +14,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
 )
 
@@ -319,6 +322,34 @@ func ExampleHooks_slog() {
 	// Output:
 	// level=WARN msg="throttled by the upstream" key=api.example.com status=429 attempt=1 err=<nil>
 	// api.example.com: sent 3, throttled 1, retried 1, waiting 0, closed: ""
+}
+
+// The limit that somebody configured is 5 % above what the upstream accepts. Hooks.Learned says how much is accepted.
+func ExampleHooks_learned() {
+	inVirtualTime(func() {
+		upstream := throttletest.NewServer(throttletest.Limit{N: 10, Burst: 5}) // 10 a second
+		upstream.Latency = throttletest.Span{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}
+		said := false
+		client := &http.Client{Transport: &throttle.Transport{
+			Base:    upstream,
+			Limiter: throttle.NewBucket(10.5, 1),
+			Hooks: throttle.Hooks{Learned: func(_ context.Context, e throttle.Event) {
+				if l := e.Learned; l.Configured > 0 && l.Rate < rate.Inf {
+					fmt.Printf("you configured %v/s; %.0f/s are accepted\n", l.Configured, l.Rate)
+					said = true
+				}
+			}},
+		}}
+		for start := time.Now(); !said && time.Since(start) < time.Hour; {
+			resp, err := client.Get(upstream.URL())
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			resp.Body.Close()
+		}
+	})
+	// Output: you configured 10.5/s; 10/s are accepted
 }
 
 // A limit is replaced while the program runs. Who waits is timed anew at once, and what was used stays used.

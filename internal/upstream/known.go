@@ -104,29 +104,38 @@ func foundRate(r rate.Limit) Known {
 
 // A toldRate is what observers have heard of the rate that was found beside a limit of ours.
 type toldRate struct {
-	rate rate.Limit // rate.Inf: nothing is held any more; 0: they have heard nothing yet
-	at   time.Time
+	rate  rate.Limit // rate.Inf: the limit of ours holds alone; 0: they have heard nothing yet
+	at    time.Time
+	alone time.Time // since when the limit of ours holds alone; zero: it does not
 }
 
-// Observers hear of another rate beside a limit of ours if it differs by more than toldChange of what they have heard last, and
-// not before toldEvery is over.
+// Observers hear of another rate beside a limit of ours if it differs by more than toldChange of what they have heard last, but
+// not within toldEvery. That the limit of ours holds alone they hear when it has done so for aloneFor: what a probe lets through
+// is often throttled soon after.
 const (
 	toldChange = 0.05
 	toldEvery  = time.Minute
+	aloneFor   = 10 * time.Minute
 )
 
-// isNews notes what is held beside a limit of ours now, and reports whether observers should hear of it. They hear of the
-// first rate at once, because it says that the limit is too high. So a log has at most one line a minute, and is late by a minute at most.
+// isNews notes what is held beside a limit of ours now (rate.Inf: nothing), and reports whether observers should hear of it. They
+// hear of the first rate at once, because it says that the limit is too high. So a log has at most one line a minute.
 //
-// Example: 10/s are configured. 9.6/s are found, which is news. 9.4/s a minute later are none, 9/s are. When the upstream
-// accepts 10/s again, rate.Inf is news.
+// Example: 10/s are configured. 9.6/s are found, which is news. 9.4/s a minute later are none, 9/s are. Ten minutes after the
+// search has ended, because the upstream accepts 10/s again, rate.Inf is news.
 func (t *toldRate) isNews(held rate.Limit, now time.Time) bool {
 	switch {
-	case t.rate == 0 && held == rate.Inf:
+	case held < rate.Inf:
+		t.alone = time.Time{}
+	case t.alone.IsZero():
+		t.alone = now
+	}
+	switch {
+	case t.rate == 0 && held == rate.Inf, held == rate.Inf && now.Sub(t.alone) < aloneFor:
 		return false
 	case t.rate > 0 && (now.Sub(t.at) < toldEvery || math.Abs(float64(held-t.rate)) <= toldChange*float64(t.rate)):
 		return false
 	}
-	*t = toldRate{held, now}
+	t.rate, t.at = held, now
 	return true
 }

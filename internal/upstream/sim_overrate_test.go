@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/race"
@@ -187,8 +185,8 @@ func TestRandomPausesAreNoSlowerLimit(t *testing.T) {
 	})
 }
 
-// Observers hear that a limit of theirs is too high, with about the rate that is accepted, and when it holds alone again; and of a quota
-// that tells neither its source nor its size.
+// Observers hear that a limit of theirs is too high, with about the rate that is accepted, once a minute at most; and of a quota that tells
+// neither its source nor its size.
 func TestLearnedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &weaker{less: 40, burst: 20}
@@ -204,12 +202,12 @@ func TestLearnedIsTold(t *testing.T) {
 			switch r := e.Learned.Rate; {
 			case e.Learned.Configured != 100:
 				t.Errorf("100/s are configured, and they hear of %v/s", e.Learned.Configured)
-			case (r < 30 || r > 60) && (r != rate.Inf || u.Elapsed() < 65*time.Second):
+			case r < 30 || r > 60:
 				t.Errorf("40/s are accepted until 65 s, and at %v they hear of %v/s", u.Elapsed(), r)
 			}
 		}
 		u.run(t)
-		if len(heard) != 2 || heard[0] > 7*time.Second || heard[1]-heard[0] < time.Minute {
+		if n := len(heard); n == 0 || n > 2 || heard[0] > 7*time.Second || n == 2 && heard[1]-heard[0] < time.Minute {
 			t.Errorf("of a rate beside the configured one they hear at %v", heard)
 		}
 	})
