@@ -2,12 +2,14 @@
 //
 //	t := &throttle.Transport{Limiter: limit, Hooks: throttlelog.Hooks(slog.Default())}
 //
-// At the level Warn it logs when the gate of a key closes, when a probe opens it again, when a call is refused, and when a meter drifts. At the
-// level Debug it logs when a call begins to wait, for what, and when it goes. The attributes are those of throttle.Event:
+// At the level Warn it logs when the gate of a key closes, when a probe opens it again, when a call is refused, when a meter drifts, and when a
+// configured limit is too high. At the level Debug it logs when a call begins to wait, for what, and when it goes. The attributes are those
+// of throttle.Event, and of its Learned: configured and accepted are in units per second.
 //
 //	level=WARN msg="throttle: gate closed" key=api.test reason=gate:retry-after wait=2s status=429 attempt=1
 //	level=WARN msg="throttle: call refused" key=api.test reason=limit wait=12s error="throttle: \"api.test\": queue full ..." count=118
 //	level=WARN msg="throttle: meter drifts" key=api.test reason=meter:tokens status=200 attempt=1 drift=0.25
+//	level=WARN msg="throttle: configured limit too high" key=api.test status=429 attempt=1 configured=10 accepted=9.6
 //
 // # How much
 //
@@ -28,6 +30,8 @@ package throttlelog
 import (
 	"context"
 	"log/slog"
+	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -53,6 +57,7 @@ func Hooks(l *slog.Logger) throttle.Hooks {
 		Drifted: func(ctx context.Context, e throttle.Event) {
 			h.log(ctx, slog.LevelWarn, "throttle: meter drifts", &e, 1, nil)
 		},
+		Learned: h.learned,
 		Waiting: func(ctx context.Context, e throttle.Event) {
 			h.log(ctx, slog.LevelDebug, "throttle: call waits", &e, 1, nil)
 		},
@@ -174,6 +179,28 @@ func (h *logger) refused(ctx context.Context, e throttle.Event) {
 	h.log(ctx, slog.LevelWarn, "throttle: call refused", &e, count, e.Err)
 }
 
+// learned logs that a configured limit is too high, or is not any more. How often is up to the Transport: see throttle.Learned.
+func (h *logger) learned(ctx context.Context, e throttle.Event) {
+	switch l := &e.Learned; {
+	case l.Configured == 0:
+	case l.Rate < math.MaxFloat64:
+		h.log(ctx, slog.LevelWarn, "throttle: configured limit too high", &e, 1, nil)
+	default:
+		h.log(ctx, slog.LevelWarn, "throttle: configured limit accepted", &e, 1, nil)
+	}
+}
+
+// accepted is what is logged of a found rate: with three digits, or as many more as show that it is below the configured limit. 9.5887/s
+// is 9.59, and 9.9987/s of 10/s is 9.999.
+func accepted(l *throttle.Learned) float64 {
+	for digits := 3; ; digits++ {
+		x, _ := strconv.ParseFloat(strconv.FormatFloat(float64(l.Rate), 'g', digits, 64), 64)
+		if x < float64(l.Configured) || digits == 17 {
+			return x
+		}
+	}
+}
+
 // log writes a line for so many events; 0: none. No lock is held, because a handler may be slow. Of errors only err is
 // written: that of an attempt, in e, may name what was asked for.
 func (h *logger) log(ctx context.Context, level slog.Level, msg string, e *throttle.Event, count int, err error) {
@@ -199,6 +226,11 @@ func (h *logger) log(ctx context.Context, level slog.Level, msg string, e *throt
 	}
 	if e.Drift != 0 {
 		attrs = append(attrs, slog.Float64("drift", e.Drift))
+	}
+	if l := &e.Learned; l.Configured > 0 {
+		if attrs = append(attrs, slog.Float64("configured", float64(l.Configured))); l.Rate < math.MaxFloat64 {
+			attrs = append(attrs, slog.Float64("accepted", accepted(l)))
+		}
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))

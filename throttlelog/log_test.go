@@ -16,8 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/throttlelog"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // A log is where a logger writes to.
@@ -247,6 +250,57 @@ func TestDrifts(t *testing.T) {
 	if got := written.lines(); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// A configured limit that is too high is logged with what is accepted, and once more when the limit holds alone. Other limits are not logged.
+func TestConfiguredLimit(t *testing.T) {
+	to, log := logger(slog.LevelWarn)
+	h := throttlelog.Hooks(to)
+	for _, l := range []throttle.Learned{
+		{Source: "refusals", Rate: 9.5887, Configured: 10},
+		{Source: "refusals", Rate: 9.9987, Configured: 10},
+		{Source: "refusals", Rate: 0.012345, Configured: 0.5},
+		{Source: "refusals", Rate: 9.6},
+		{Source: "Ratelimit", Limit: 5000, Rate: 1.4},
+		{Source: "refusals", Rate: rate.Inf, Configured: 10},
+	} {
+		h.Learned(t.Context(), throttle.Event{Key: "a", Status: 429, Attempt: 1, Learned: l})
+	}
+	if got, want := log.lines(), []string{
+		`level=WARN msg="throttle: configured limit too high" key=a status=429 attempt=1 configured=10 accepted=9.59`,
+		`level=WARN msg="throttle: configured limit too high" key=a status=429 attempt=1 configured=10 accepted=9.999`,
+		`level=WARN msg="throttle: configured limit too high" key=a status=429 attempt=1 configured=0.5 accepted=0.0123`,
+		`level=WARN msg="throttle: configured limit accepted" key=a status=429 attempt=1 configured=10`,
+	}; !slices.Equal(got, want) {
+		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Whoever is throttled for ten minutes because the configured limit is too high finds a line of that in the log, and not many.
+func TestConfiguredLimitIsLoggedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to, log := logger(slog.LevelWarn)
+		up := throttletest.NewServer(throttletest.Limit{N: 8, Burst: 5})
+		up.Latency = throttletest.Span{Min: 10 * time.Millisecond}
+		tr := &throttle.Transport{Base: up, Limiter: throttle.NewBucket(10, 1), Hooks: throttlelog.Hooks(to)}
+		for start := time.Now(); time.Since(start) < 10*time.Minute; {
+			if err := get(tr, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for _, line := range log.lines() {
+			switch {
+			case strings.Contains(line, "configured limit too high") && strings.Contains(line, " configured=10 accepted="):
+				n++
+			case strings.Contains(line, "configured"):
+				t.Error(line)
+			}
+		}
+		if n == 0 || n > 10 {
+			t.Errorf("%d lines", n)
+		}
+	})
 }
 
 // Whatever becomes of calls, nothing of a request is logged.
