@@ -30,9 +30,11 @@ type details struct {
 	Key  string `json:"key"`
 	Gone bool   `json:"gone,omitzero"`
 
-	// Why is a sentence about the first call in line. Facts are pairs of a label and a value.
-	Why   string      `json:"why"`
-	Facts [][2]string `json:"facts,omitzero"`
+	// Why is a sentence about the first call in line. TooHigh is one about the configured limit; "": it is not too high. Facts
+	// are pairs of a label and a value.
+	Why     string      `json:"why"`
+	TooHigh string      `json:"too_high,omitzero"`
+	Facts   [][2]string `json:"facts,omitzero"`
 
 	// The lines of the small tables: what was learned, whose calls wait, and how full the limits are.
 	Learned [][]string `json:"learned,omitzero"`
@@ -84,7 +86,7 @@ func (s *sample) detailsOf(v view) *details {
 	if r == nil {
 		return &details{Name: named(v.name), Key: named(v.key), Gone: true, Why: "No such key now: it was never called, or was dropped because nobody has used it for a while."}
 	}
-	d := &details{Name: quoted(r.name), Key: quoted(r.Key), Why: why(r, s.at), Facts: facts(r, s.at), Point: pointOf(r)}
+	d := &details{Name: quoted(r.name), Key: quoted(r.Key), Why: why(r, s.at), TooHigh: tooHigh(r), Facts: facts(r, s.at), Point: pointOf(r)}
 	for _, l := range r.Learned[:min(maxLearned, len(r.Learned))] {
 		d.Learned = append(d.Learned, learned(l))
 	}
@@ -120,6 +122,24 @@ func why(r *row, at time.Time) string {
 		text += ", for " + span(left) + " more, until " + r.Until.UTC().Format("15:04:05 UTC")
 	}
 	return text + "."
+}
+
+// tooHigh says that the configured limit is above what the upstream accepts, as far as is known:
+//
+//	You configured 10/s; 9.6/s are accepted.
+//
+// Of 10/s and 9.98/s, which look the same, "almost 10/s" are accepted.
+func tooHigh(r *row) string {
+	for _, l := range r.Learned {
+		if l.Configured > 0 {
+			ours, accepted := pace(float64(l.Configured)), pace(float64(l.Rate))
+			if accepted == ours {
+				accepted = "almost " + accepted
+			}
+			return "You configured " + ours + "; " + accepted + " are accepted."
+		}
+	}
+	return ""
 }
 
 // facts are the numbers of a key. They are those of its row, with the columns that a phone leaves out, so that the

@@ -16,6 +16,7 @@ import (
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
 	"github.com/go-throttle/throttle/throttledebug"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // The page says why the first call waits, with the word that Stats has, and for how long.
@@ -84,6 +85,58 @@ func TestWhy(t *testing.T) {
 			}
 			cancel()
 			synctest.Wait()
+		})
+	}
+}
+
+// Where the configured limit is too high, the page and state.json say what is accepted; elsewhere they do not speak of it.
+func TestTooHigh(t *testing.T) {
+	for _, c := range []struct {
+		limit    throttle.Limiter
+		accepted int     // per second
+		want     float64 // configured; 0: none is too high
+	}{
+		{throttle.NewBucket(20, 1), 10, 20},
+		{throttle.NewBucket(0.5, 1), 10, 0},
+		{throttle.NewBucket(rate.Inf, 1), 10, 0},
+		{nil, 10, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := throttletest.NewServer(throttletest.Limit{N: c.accepted, Burst: 5})
+			up.Latency = throttletest.Span{Min: 10 * time.Millisecond}
+			tr := newTransport()
+			tr.Base, tr.Limiter = up, c.limit
+			h := throttledebug.Handler(one(tr))
+			found := 0.0
+			for start := time.Now(); found == 0 && time.Since(start) < time.Minute; {
+				call(t, tr, "api.test", 1)
+				for s := range tr.Stats() {
+					if len(s.Learned) > 0 {
+						found = float64(s.Learned[0].Rate)
+					}
+				}
+			}
+			page := get(h, "/?name=api&key=api.test").Body.String()
+			state := get(h, "/state.json").Body.String()
+			_, said, _ := strings.Cut(page, `<p id="too-high"`)
+			said, _, _ = strings.Cut(said, "</p>")
+			if c.want == 0 {
+				if said != " hidden>" || strings.Contains(state, `"configured"`) {
+					t.Errorf("the page says %q, state.json %s", said, state)
+				}
+				return
+			}
+			accepted := strings.TrimSuffix(fmt.Sprintf("%.1f", found), ".0")
+			if want := fmt.Sprintf(">You configured %v/s; %s/s are accepted.", c.want, accepted); found == 0 || said != want {
+				t.Errorf("the page says %q, want %q", said, want)
+			}
+			if want := fmt.Sprintf(`"configured":%v`, c.want); !strings.Contains(state, want) || !strings.Contains(state, `"source":"refusals"`) {
+				t.Errorf("%s lacks %s", state, want)
+			}
+			c.limit.(*throttle.Bucket).SetLimit(rate.Limit(found * (1 + 1e-6)))
+			if page := get(h, "/?name=api&key=api.test").Body.String(); !strings.Contains(page, "/s; almost "+accepted+"/s are accepted.") {
+				t.Errorf("the page does not say that %v/s is almost what is configured", found)
+			}
 		})
 	}
 }

@@ -1,6 +1,7 @@
 // Package throttledebug serves a live page about the Transports of a program: each key with its line, its limit and
-// its gate, why the first call in line waits and until when, and what was learned from the upstream. For the chosen key
-// it draws charts. It needs nothing beside the standard library and this module.
+// its gate, why the first call in line waits and until when, and what was learned from the upstream, as that a configured
+// limit is too high ("You configured 10/s; 9.6/s are accepted."). For the chosen key it draws charts. It needs nothing beside
+// the standard library and this module.
 //
 // # Usage
 //
@@ -44,7 +45,8 @@
 //	     "limits": [{"reason": "limit", "limit": 10, "size": 5, "available": 0.4, "utilization": 0.98}]}]}]}
 //
 // Fields are named after those of throttle.KeyStats and what is in it: in_flight is InFlight. Lengths of time are
-// in seconds, moments in RFC 3339, and rates in units per second. What is unset, unknown or unlimited is left out. So
+// in seconds, moments in RFC 3339, and rates in units per second. In learned, configured is a configured limit that is too
+// high, and rate is what is accepted. What is unset, unknown or unlimited is left out. So
 // are counts and lengths of time that are 0, but for waiting and sent; tokens, limit, remaining, reset, rate and all of
 // limits, meters and total stay when they are 0. A Transport that is nil has an error. One whose Limiter is a fleet.Limiter has its fleet.Stats as
 // fleet, with lengths of time in nanoseconds.

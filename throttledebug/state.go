@@ -65,6 +65,9 @@ type learnedState struct {
 
 	// At which calls start because of it, in units per second. Absent: they are not spaced.
 	Rate *float64 `json:"rate,omitzero"`
+
+	// The configured limit that is too high, in units per second: only rate is accepted. Absent: none is.
+	Configured float64 `json:"configured,omitzero"`
 }
 
 // transportState is one Transport. It has an error or keys, in the order of the query; [] if there are none. What it says
@@ -141,7 +144,7 @@ func keyStateOf(r *row) keyState {
 
 // learnedStateOf is one limit. What is unknown is left out, and so is a rate that spaces nothing.
 func learnedStateOf(l throttle.Learned) learnedState {
-	s := learnedState{Source: l.Source, Name: l.Name, Unit: l.Unit, Window: l.Window.Seconds()}
+	s := learnedState{Source: l.Source, Name: l.Name, Unit: l.Unit, Window: l.Window.Seconds(), Configured: float64(l.Configured)}
 	if l.Limit >= 0 {
 		s.Limit = &l.Limit
 	}

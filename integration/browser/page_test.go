@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/throttledebug"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // table is the table as somebody sees it: rows of texts.
@@ -112,6 +113,33 @@ func TestLive(t *testing.T) {
 	}
 	tr.Resume("busy.test")
 	until(t, tab, `document.querySelector("#keys tbody tr td.gate").textContent === "open"`)
+}
+
+// The page says that a configured limit is too high, at the key for which it is.
+func TestTooHigh(t *testing.T) {
+	up := throttletest.NewServer(throttletest.Limit{N: 50, Burst: 5})
+	tr := &throttle.Transport{Base: up, Key: byHeader, LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(100, 1) }}
+	page := serve(t, throttledebug.Handler(map[string]*throttle.Transport{"api": tr}))
+	call(t, tr, "right.test", 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer cancel()
+	for range 4 {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				try(ctx, tr, "high.test")
+			}
+		})
+	}
+	tab := open(t)
+	visit(t, tab, page+"?name=api&key=high.test")
+	until(t, tab, `/^You configured 100\/s; .*\/s are accepted\.$/.test(document.querySelector("#too-high").textContent) && document.querySelector("#too-high").offsetHeight > 0`)
+	do(t, tab, chromedp.Evaluate(`[...document.querySelectorAll("#keys tbody a")].find((a) => a.textContent === "right.test").click()`, nil))
+	until(t, tab, `document.querySelector("#chosen-key").textContent === "right.test"`)
+	if !eval[bool](t, tab, `document.querySelector("#too-high").hidden`) {
+		t.Errorf("of a limit that is right the page says %q", text(t, tab, "#too-high"))
+	}
 }
 
 // Buttons pause and resume the chosen key, where they are enabled, and another site cannot press them.

@@ -133,6 +133,8 @@
     setText(document.querySelector("#chosen .name"), chosen.name);
     setText(byId("chosen-key"), chosen.key);
     setText(byId("why"), chosen.why);
+    setText(byId("too-high"), chosen.too_high || "");
+    byId("too-high").hidden = !chosen.too_high;
     byId("close").href = linkTo({ name: "", key: "" });
     pairs(byId("facts"), chosen.facts || []);
     pairs(byId("fleet"), chosen.fleet || []);
