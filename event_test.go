@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -144,8 +145,8 @@ func TestLearnedRateIsRateInf(t *testing.T) {
 }
 
 // found makes calls one after the other for so long, to an upstream that accepts what limit says, and returns what Hooks.Learned was
-// told of rates that were found. look sees Stats after each call.
-func found(t *testing.T, tr *throttle.Transport, limit throttletest.Limit, long time.Duration, look func(throttle.KeyStats)) (told []throttle.Learned) {
+// told of rates that were found. look sees Stats after each call, and ends the calls by true.
+func found(t *testing.T, tr *throttle.Transport, limit throttletest.Limit, long time.Duration, look func(throttle.KeyStats) bool) (told []throttle.Learned) {
 	t.Helper()
 	up := throttletest.NewServer(limit)
 	up.Latency = throttletest.Span{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}
@@ -156,7 +157,7 @@ func found(t *testing.T, tr *throttle.Transport, limit throttletest.Limit, long 
 		}
 		told = append(told, e.Learned)
 	}
-	for start := time.Now(); time.Since(start) < long; look(statsOf(t, tr)) {
+	for start, end := time.Now(), false; !end && time.Since(start) < long; end = look(statsOf(t, tr)) {
 		if _, err := status(tr, t.Context(), up.URL()); err != nil {
 			t.Fatal(err)
 		}
@@ -191,13 +192,14 @@ func TestLearnedSaysWhatWasConfigured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shown := 0
-				told := found(t, c.transport, throttletest.Limit{N: 10, Burst: 5}, 2*time.Minute, func(s throttle.KeyStats) {
+				told := found(t, c.transport, throttletest.Limit{N: 10, Burst: 5}, 2*time.Minute, func(s throttle.KeyStats) bool {
 					for _, l := range s.Learned {
 						shown++
 						if l.Configured != c.want {
 							t.Fatalf("Stats says %+v, want %v configured", l, c.want)
 						}
 					}
+					return false
 				})
 				if shown == 0 || len(told) == 0 || c.want > 0 && len(told) > 3 {
 					t.Errorf("Stats showed it %d times, the hook was called %d times", shown, len(told))
@@ -212,6 +214,24 @@ func TestLearnedSaysWhatWasConfigured(t *testing.T) {
 	}
 }
 
+// While nobody calls, Stats goes on showing the rate that is held.
+func TestLearnedOfAnIdleKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{Limiter: throttle.NewBucket(20, 1)}
+		var held []throttle.Learned
+		found(t, tr, throttletest.Limit{N: 10, Burst: 5}, time.Minute, func(s throttle.KeyStats) bool {
+			held = s.Learned
+			return len(held) > 0
+		})
+		for range 30 {
+			time.Sleep(time.Minute)
+			if now := statsOf(t, tr).Learned; len(now) != 1 || now[0].Configured != 20 || math.Abs(float64(now[0].Rate/held[0].Rate-1)) > 0.05 {
+				t.Fatalf("%+v was learned, and while nobody calls it becomes %+v", held, now)
+			}
+		}
+	})
+}
+
 // When the upstream accepts what is configured again, the hook is told ten minutes later, once.
 func TestLearnedSaysThatTheLimitHoldsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -219,10 +239,11 @@ func TestLearnedSaysThatTheLimitHoldsAlone(t *testing.T) {
 		start, last := time.Now(), time.Duration(0) // last: when Stats showed a found rate
 		tr := &throttle.Transport{Limiter: throttle.NewBucket(10, 1)}
 		limit := throttletest.Limit{N: 5, Burst: 5, Changes: []throttletest.Change{{At: back, N: 100}}}
-		told := found(t, tr, limit, 30*time.Minute, func(s throttle.KeyStats) {
+		told := found(t, tr, limit, 30*time.Minute, func(s throttle.KeyStats) bool {
 			if len(s.Learned) > 0 {
 				last = time.Since(start)
 			}
+			return false
 		})
 		if n := len(told); n < 2 || n > 4 || last > 20*time.Minute {
 			t.Fatalf("the hook was told %d times, and the rate held until %v", n, last)

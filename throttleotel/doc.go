@@ -38,7 +38,8 @@
 //
 // A throttle.outcome is admitted, queue_full, wait_too_long, deadline, paused, closed, canceled or error. A
 // throttle.reason is one of throttle.Event. An attempt that does not have to wait is in the counters and not in the
-// histogram. Gauges without a value, such as the limit of a key that has none, are not observed.
+// histogram. Gauges without a value, such as the limit of a key that has none, are not observed. Where found is below config, the
+// configured limit is too high: found is what the upstream accepts.
 //
 // A limit has the throttle.reason of the calls that wait for it: limit, meter:tokens, or limit:shared, which has no
 // throttle.key. Its utilization is that of throttle.LimitStats: of a bucket what calls took since an earlier collection,

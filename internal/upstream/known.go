@@ -88,9 +88,11 @@ func (q *quota) view(now time.Time) Known {
 	return k
 }
 
-// view is what observers see of the finder.
+// view is what observers see of the finder: the rate that a call would find now. To look changes nothing, and the time in which
+// nobody has called does not raise the rate.
 func (f *finder) view(now time.Time) Known {
-	then := *f // to look must not end its hold
+	then := *f
+	then.take(0, now)
 	return foundRate(rate.Limit(then.rate(now)))
 }
 

@@ -124,11 +124,13 @@ func (s *State) news(cut []Known, now time.Time) []Known {
 	if ours == rate.Inf {
 		return cut
 	}
-	if f := l.finder; f != nil && f.rate(now) <= float64(ours) {
-		if f.phase != holding {
+	if f := l.finder; f != nil {
+		if r := f.view(now).Rate; r <= ours {
+			held = r
+		}
+		if held < rate.Inf && f.phase != holding {
 			return nil
 		}
-		held = rate.Limit(f.rate(now))
 	}
 	if !l.told.isNews(held, now) {
 		return nil
