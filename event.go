@@ -40,8 +40,8 @@ type Event struct {
 }
 
 // Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or a rate found because
-// the upstream throttles. Beside a configured limit the hook hears of the first such rate (you configured 10/s; 9.6/s are
-// accepted), once a minute at most of one that differs by 5 %, and with rate.Inf that the limit has held alone for ten minutes.
+// the upstream throttles. Beside a configured limit the hook hears of the first such rate (you configured 10/s; 9.6/s are accepted), of
+// one 5 % lower after a minute, and of one 5 % higher, or rate.Inf (nothing lower is held any more), that has lasted for ten minutes.
 type Learned struct {
 	Name, Unit string        // as advertised; "": unset
 	Source     string        // the header field that advertises it, "body", or "refusals": a rate found from 429s

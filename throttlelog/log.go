@@ -19,6 +19,10 @@
 // that ends with its time has no opening: its line has said how long it lasts. Waits are not limited, because whoever
 // turns Debug on wants to see them all.
 //
+// That a configured limit is too high is logged at first, and again if what is accepted has changed by more than 5 %: after a minute
+// at the earliest if that is less, and if it is more when it has lasted for ten minutes. So does "configured limit accepted", when
+// nothing lower holds any more. Other limits that are learned, as quotas, are not logged.
+//
 // # What is never logged
 //
 // The request: no header, no path and no query, so no credential. Keys hold none, as throttle.Transport says, and errors

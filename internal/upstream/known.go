@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"math"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -108,36 +107,39 @@ func foundRate(r rate.Limit) Known {
 type toldRate struct {
 	rate  rate.Limit // rate.Inf: the limit of ours holds alone; 0: they have heard nothing yet
 	at    time.Time
-	alone time.Time // since when the limit of ours holds alone; zero: it does not
+	above time.Time // since when what is held is more than that; zero: it is not
 }
 
-// Observers hear of another rate beside a limit of ours if it differs by more than toldChange of what they have heard last, but
-// not within toldEvery. That the limit of ours holds alone they hear when it has done so for aloneFor: what a probe lets through
-// is often throttled soon after.
+// Observers hear of another rate beside a limit of ours if it differs by more than toldChange of what they have heard last: of a
+// lower one toldEvery later at the earliest, of a higher one, or that the limit of ours holds alone, when that has lasted for
+// toldAbove. What a probe lets through is often throttled soon after.
 const (
 	toldChange = 0.05
 	toldEvery  = time.Minute
-	aloneFor   = 10 * time.Minute
+	toldAbove  = 10 * time.Minute
 )
 
 // isNews notes what is held beside a limit of ours now (rate.Inf: nothing), and reports whether observers should hear of it. They
-// hear of the first rate at once, because it says that the limit is too high. So a log has at most one line a minute.
+// hear of the first rate at once, because it says that the limit is too high.
 //
 // Example: 10/s are configured. 9.6/s are found, which is news. 9.4/s a minute later are none, 9/s are. Ten minutes after the
 // search has ended, because the upstream accepts 10/s again, rate.Inf is news.
 func (t *toldRate) isNews(held rate.Limit, now time.Time) bool {
 	switch {
-	case held < rate.Inf:
-		t.alone = time.Time{}
-	case t.alone.IsZero():
-		t.alone = now
+	case float64(held) <= (1+toldChange)*float64(t.rate):
+		t.above = time.Time{}
+	case t.above.IsZero():
+		t.above = now
 	}
+	news := !t.above.IsZero() && now.Sub(t.above) >= toldAbove
 	switch {
-	case t.rate == 0 && held == rate.Inf, held == rate.Inf && now.Sub(t.alone) < aloneFor:
-		return false
-	case t.rate > 0 && (now.Sub(t.at) < toldEvery || math.Abs(float64(held-t.rate)) <= toldChange*float64(t.rate)):
-		return false
+	case t.rate == 0:
+		news = held < rate.Inf
+	case held < (1-toldChange)*t.rate:
+		news = now.Sub(t.at) >= toldEvery
 	}
-	t.rate, t.at = held, now
-	return true
+	if news {
+		*t = toldRate{rate: held, at: now}
+	}
+	return news
 }
