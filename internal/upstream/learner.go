@@ -29,7 +29,6 @@ type learner struct {
 
 	// finder searches for a limit; nil until a throttled answer came that no quota explains.
 	finder *finder
-	told   toldRate // what observers know of it
 
 	// The quickest and the slowest round trip, see trip. Calls that start in order may arrive closer together by
 	// as much as these differ.

@@ -116,15 +116,14 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 // news is what observers should hear of the rate of the finder: each one that was cut, or beside a limit of ours what toldRate
 // says. In a ramp and in a probe nothing is known yet.
 func (s *State) news(cut []Known, now time.Time) []Known {
-	l := s.learned
-	if l == nil || l.finder == nil && l.told.rate == 0 {
+	if s.told == nil && (s.learned == nil || s.learned.finder == nil) {
 		return nil
 	}
 	ours, held := s.limits.Pace(now), rate.Inf
 	if ours == rate.Inf {
 		return cut
 	}
-	if f := l.finder; f != nil {
+	if f := s.learned.finder; f != nil {
 		if r := f.view(now).Rate; r <= ours {
 			held = r
 		}
@@ -132,7 +131,10 @@ func (s *State) news(cut []Known, now time.Time) []Known {
 			return nil
 		}
 	}
-	if !l.told.isNews(held, now) {
+	if s.told == nil {
+		s.told = new(toldRate)
+	}
+	if !s.told.isNews(held, now) {
 		return nil
 	}
 	k := foundRate(held)

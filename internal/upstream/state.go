@@ -46,6 +46,7 @@ type State struct {
 	gate      gate
 	learned   *learner   // quotas and the finder; nil while nothing is known
 	watch     *watch     // nil unless throttled answers come beside a known limit
+	told      *toldRate  // what observers know of a rate beside a limit of ours; nil: nothing
 	limits    *limit.Set // what the key's calls pay
 	sent      uint64     // attempts
 	throttled uint64     // those of them that were throttled
