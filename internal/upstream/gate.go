@@ -181,10 +181,9 @@ type breaker struct {
 	// The reopening.
 	mode       reopening
 	unused     bool      // paced from birth, and no call has started yet
-	successes  uint8     // slowStart: since it began; every fourth may count
 	allowed    int32     // slowStart, meeting: how many calls may be in flight
 	inFlight   int32     // how many are
-	servedRate float32   // slowStart: units a second that were answered before the failures; 0: not known
+	servedRate float32   // units a second that were answered before the failures; 0: not known
 	next       time.Time // paced: when the next call may start
 	firstUntil time.Time // meeting or unused: when that ends, whatever has come
 }

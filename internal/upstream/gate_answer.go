@@ -174,10 +174,8 @@ func (g *gate) measure(r report) {
 	}
 }
 
-// succeed notes a success. It ends a row of failures, lets one more call be in flight in a slow start, and
-// opens a gate whose probe it answers. Above twice the rate that was served before the failures, only every
-// fourth success counts in a slow start: at 20/s before and round trips of 100 ms, 2 calls were in flight, so
-// after the first four successes 2, 3, 4 and 5 may be, and 6 after the eighth.
+// succeed notes a success. It ends a row of failures, lets one more call be in flight in a slow start, and opens a gate whose
+// probe it answers.
 func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 	if r.epoch >= g.rowEpoch {
 		g.advertised, g.unadvertised = 0, 0
@@ -187,9 +185,7 @@ func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 		return
 	}
 	if g.mode == slowStart {
-		if g.successes++; g.successes%4 == 0 || g.servedRate == 0 || float64(g.allowed) < 2*float64(g.servedRate)*g.srtt.Seconds() {
-			g.allowed++
-		}
+		g.allowed++
 	}
 	switch {
 	case g.cause == Open || !g.probing:

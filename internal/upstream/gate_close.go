@@ -115,7 +115,7 @@ func (g *gate) open(at time.Time, pace rate.Limit) {
 	case pace == unpaced:
 		g.mode = reopened
 	case pace <= 0 || pace == rate.Inf:
-		g.mode, g.allowed, g.inFlight, g.successes = slowStart, 1, 0, 0
+		g.mode, g.allowed, g.inFlight = slowStart, 1, 0
 	}
 	g.setAlert()
 }

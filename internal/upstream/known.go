@@ -65,7 +65,7 @@ func (l *learner) known(now time.Time) (all []Known) {
 			}
 		}
 	}
-	if l.finder != nil && l.finder.phase != aside {
+	if l.finder != nil && !l.finder.aside() {
 		all = append(all, l.finder.view(now))
 	}
 	return all

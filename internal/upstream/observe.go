@@ -73,6 +73,7 @@ type Observation struct {
 // the gate for one unit's time, and a finder begins to search.
 func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	s.observeQuotas(a, &o, now)
+	s.searchAfterOutage(a, o.Scope, now)
 	pace := s.pace(now)
 	s.gate.settle(now, pace) // the rate that was found is the one to reopen at
 	alone := false           // the answer holds its route alone
@@ -113,8 +114,8 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	return o
 }
 
-// news is what observers should hear of the rate of the finder: each one that was cut, or beside a limit of ours what toldRate
-// says. In a ramp and in a probe nothing is known yet.
+// news is what observers should hear of the rate of the finder: each one that was cut, or beside a limit of ours, of those that were
+// held until the next probe, what toldRate says.
 func (s *State) news(cut []Known, now time.Time) []Known {
 	if s.told == nil && (s.learned == nil || s.learned.finder == nil) {
 		return nil
@@ -124,10 +125,11 @@ func (s *State) news(cut []Known, now time.Time) []Known {
 		return cut
 	}
 	if f := s.learned.finder; f != nil {
-		if r := f.view(now).Rate; r <= ours {
-			held = r
-		}
-		if held < rate.Inf && f.phase != holding {
+		switch r := f.view(now).Rate; {
+		case r > ours:
+		case f.phase == probing: // it has been held for all of a hold
+			held = rate.Limit(f.held)
+		default:
 			return nil
 		}
 	}

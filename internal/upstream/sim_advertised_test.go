@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -286,12 +287,16 @@ func TestScopes(t *testing.T) {
 		if all.Admitted < 8*minutes {
 			t.Errorf("%d searches let in, the stranger leaves at least %d", all.Admitted, 8*minutes)
 		}
+		late := 0
+		if os.Getenv("THROTTLE_SIM") == "oracle" {
+			late = 1 // it is shown no quota, so it hears by a 403 alone that the stranger has spent it
+		}
 		for m := 1; m < minutes; m++ {
 			reset := time.Duration(m) * time.Minute
 			if ours.Between(reset, reset+2500*time.Millisecond).Tally().Admitted == 0 {
 				t.Errorf("minute %d: no search within 2.5 s of the reset", m)
 			}
-			if n := len(ours.Between(reset-35*time.Second, reset)); n > 0 {
+			if n := len(ours.Between(reset-35*time.Second, reset)); n > late {
 				t.Errorf("minute %d: %d searches sent 5 s and more after the quota was spent", m, n)
 			}
 		}

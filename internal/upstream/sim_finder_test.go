@@ -247,11 +247,11 @@ func TestFinderShortRuns(t *testing.T) {
 	haproxy := throttletest.Limit{Kind: throttletest.SlidingCounter, N: 100, CountThrottled: true}
 	loopback := throttletest.Span{Min: 50 * time.Microsecond, Mean: time.Millisecond}
 	for _, c := range []shortRun{
-		{limit: haproxy, retryAfter: time.Second, ideal: 3 * time.Second, most: 2.4},
-		{limit: haproxy, retryAfter: time.Second, ideal: 3 * time.Second, most: 2.4, latency: loopback},
-		{limit: throttletest.Limit{Kind: throttletest.Sliding, N: 100, CountThrottled: true}, retryAfter: time.Second, ideal: 3 * time.Second, most: 1.6},
-		{limit: throttletest.Limit{Kind: throttletest.Fixed, N: 100}, retryAfter: time.Second, ideal: 3 * time.Second, most: 1.6},
-		{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 100, Burst: 10}, retryAfter: time.Second, ideal: 3900 * time.Millisecond, most: 1.6},
+		{limit: haproxy, retryAfter: time.Second, ideal: 3 * time.Second, most: 1.5},
+		{limit: haproxy, retryAfter: time.Second, ideal: 3 * time.Second, most: 1.5, latency: loopback},
+		{limit: throttletest.Limit{Kind: throttletest.Sliding, N: 100, CountThrottled: true}, retryAfter: time.Second, ideal: 3 * time.Second, most: 1.5},
+		{limit: throttletest.Limit{Kind: throttletest.Fixed, N: 100}, retryAfter: time.Second, ideal: 3 * time.Second, most: 1.5},
+		{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 100, Burst: 10}, retryAfter: time.Second, ideal: 3900 * time.Millisecond, most: 1.56},
 		{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 100, Burst: 21}, retryAfter: 0, ideal: 3790 * time.Millisecond, most: 1.3},
 		{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 20, Burst: 100}, retryAfter: time.Second, ideal: 15 * time.Second, most: 1.6},
 	} {

@@ -25,10 +25,6 @@ import (
 //	THROTTLE_LONG=1 go test -v -run 'TestConfiguredLimit$' .     all rows, 100 s of CPU
 //	THROTTLE_LONG=1 go test -v -run 'TestConfiguredLimit$/sliding-10$/exact-burst-1/5ms-25ms/32' .
 //	THROTTLE_SEEDS=1 THROTTLE_FIRST=501                          one run of each row, with seed 501
-//	THROTTLE_JUDGE=1                                             a miss fails the test
-
-// knownJudged: a row that misses its bounds fails the test. If it is false misses are only logged.
-const knownJudged = false
 
 // A knownUpstream is one limit of the table.
 type knownUpstream struct {
@@ -139,7 +135,7 @@ func (r *knownRow) bounds() (used, first float64) {
 	case r.client.used == 0:
 		return 0, 0
 	case r.limit.Kind != throttletest.Bucket:
-		used, first = r.client.used, 0.75
+		used, first = r.client.used, 0.70 // 72 % where a second is ten calls and twice as many are configured
 	case r.trip.max-r.trip.min <= 20*time.Millisecond:
 		used, first = 0.78, 0.55
 	default:
@@ -214,7 +210,6 @@ func knownSeeds() []uint64 {
 
 // A client whose limit is exactly right, or a little wrong, uses nearly all of what the upstream allows.
 func TestConfiguredLimit(t *testing.T) {
-	judged := knownJudged || os.Getenv("THROTTLE_JUDGE") != ""
 	var done []*knownRow
 	for _, u := range knownUpstreams {
 		for _, c := range knownClients {
@@ -225,7 +220,7 @@ func TestConfiguredLimit(t *testing.T) {
 				}
 				t.Run(r.name(), func(t *testing.T) {
 					r.run(t, knownSeeds())
-					if done = append(done, r); judged && r.missed() {
+					if done = append(done, r); r.missed() {
 						t.Error(r)
 					} else {
 						t.Log(r)

@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,9 +14,6 @@ import (
 	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
-
-// outageJudged tells whether the figures of TestOutageWithRetryAfter are asserted, or only logged.
-const outageJudged = false
 
 const (
 	outageLimit  = 100 // units a second, and a burst of 10
@@ -31,6 +29,7 @@ type outageCase struct {
 	after  time.Duration // of load, from its end on
 	atOnce bool          // all calls of the outage come at its beginning
 	loop   int           // so many callers in a loop, in place of outageLoad
+	most   float64       // seconds that the backlog may take; 0: outageBounds.backlog
 	trip   trip
 }
 
@@ -43,7 +42,7 @@ type outageFigures struct {
 	lost      float64 // calls without a 200
 }
 
-// outageBounds are what the worst run may show: at least so much is used, and at most the rest.
+// outageBounds are what the worst run may show at most.
 var outageBounds = outageFigures{backlog: 8, peak: 1.15, throttled: 0.02}
 
 // After an outage the backlog goes at the limit, though nobody has told it and each 429 stops all calls for a second. The
@@ -54,9 +53,10 @@ func TestOutageWithRetryAfter(t *testing.T) {
 	const history = 5 * time.Second
 	for _, c := range []outageCase{
 		{name: "a backlog", before: history},
-		{name: "the first calls", before: 0},
 		{name: "all at once", before: history, atOnce: true},
-		{name: "the first calls, all at once", before: 0, atOnce: true},
+		// Nothing is known of a rate, so the ramp begins at its lowest: 8.3 s.
+		{name: "the first calls", before: 0, most: 9},
+		{name: "the first calls, all at once", before: 0, atOnce: true, most: 9},
 		{name: "load goes on", before: history, after: outageGoesOn},
 		{name: "four callers in a loop", before: history, after: outageGoesOn, loop: 4},
 	} {
@@ -135,7 +135,8 @@ func (c outageCase) load(call func(), s *sim, until time.Duration, seed uint64) 
 
 // judge logs the median and the worst of each figure in a line.
 func (c outageCase) judge(t *testing.T, runs []outageFigures) {
-	line := ""
+	line, bounds := "", outageBounds
+	bounds.backlog = cmp.Or(c.most, bounds.backlog)
 	for _, f := range []struct {
 		name  string
 		of    func(outageFigures) float64
@@ -157,7 +158,7 @@ func (c outageCase) judge(t *testing.T, runs []outageFigures) {
 		}
 		worst := all[len(all)-1]
 		line += fmt.Sprintf("  %s %.2f (%.2f)", f.name, all[len(all)/2], worst)
-		if most := f.of(outageBounds); outageJudged && !f.least && worst > most {
+		if most := f.of(bounds); !f.least && worst > most {
 			t.Errorf("%s: %.2f in the worst of %d runs, want at most %.2f", f.name, worst, len(runs), most)
 		}
 	}

@@ -207,7 +207,7 @@ func TestLearnedIsTold(t *testing.T) {
 			}
 		}
 		u.run(t)
-		if n := len(heard); n == 0 || n > 2 || heard[0] > 7*time.Second || n == 2 && heard[1]-heard[0] < time.Minute {
+		if n := len(heard); n == 0 || n > 2 || heard[0] > 10*time.Second || n == 2 && heard[1]-heard[0] < time.Minute {
 			t.Errorf("of a rate beside the configured one they hear at %v", heard)
 		}
 	})
@@ -242,7 +242,7 @@ func TestAdvertisedOnlyWhenThrottled(t *testing.T) {
 		least   float64 // used
 	}{
 		{throttletest.Limit{Kind: throttletest.Sliding, N: 7, Per: time.Second}, "x-delta", 0.85},
-		{throttletest.Limit{Kind: throttletest.Sliding, N: 247, Per: time.Minute}, "x-epoch", 0.95},
+		{throttletest.Limit{Kind: throttletest.Sliding, N: 247, Per: time.Minute}, "x-epoch", 0.8},
 		{throttletest.Limit{Kind: throttletest.Bucket, N: 12, Per: time.Second, Burst: 17}, "draft-03", 0.7},
 	} {
 		t.Run(fmt.Sprintf("%s/%d", c.limit.Kind, c.limit.N), func(t *testing.T) {

@@ -264,3 +264,21 @@ func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random b
 	}
 	return pace, random
 }
+
+// In less than longEnough a burst would count for a rate.
+const longEnough = 2 * time.Second
+
+// servedCount is how many attempts have been served, about: those sent, neither throttled nor under way. Failures are among them.
+func (s *State) servedCount(a *Answer) float64 {
+	return max(0, float64(s.sent)-float64(s.throttled)-float64(max(0, a.InFlight)))
+}
+
+// servedRate is the rate that the upstream has answered so far while the gate was open, 0 if that has not been long: 600 answers
+// in 12 s, 2 s of them behind a closed gate, are 60 a second. Where nothing was throttled it can serve that rate.
+func (s *State) servedRate(a *Answer, now time.Time) float64 {
+	open := a.Known - s.gate.closedTime(now)
+	if open < longEnough {
+		return 0
+	}
+	return s.servedCount(a) / open.Seconds()
+}
