@@ -195,7 +195,7 @@ func TestBacklogGoesInNoRush(t *testing.T) {
 		s.arrive(t, s.client(0), 2, d)
 		return s.result(0, d)
 	})
-	r.want(t, 0.85, 0.25)
+	r.want(t, 0.7, 0.25)
 }
 
 // arrive has calls come one by one for d, and gives up those that still wait then.
