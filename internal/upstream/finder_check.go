@@ -25,13 +25,12 @@ type check struct {
 	higher       tally     // events and calls above holds
 	since        tally     // answers since the evidence was last against it in a hold
 	first, began time.Time // what was sent between them was in flight beside the throttled call that ended a ramp
-
-	share  float64   // throttled at random, at most; 0: none
-	excess float64   // ln of how much likelier it is that more are
-	run    float64   // throttled answers since that was last 0
-	before tally     // answers for which the share was taken for random
-	held   tally     // answers in holds
-	until  time.Time // when the share is forgotten
+	share        float64   // throttled at random, at most; 0: none
+	excess       float64   // ln of how much likelier it is that more are
+	run          float64   // throttled answers since that was last 0
+	before       tally     // answers for which the share was taken for random
+	held         tally     // answers in holds
+	until        time.Time // when the share is forgotten
 }
 
 // A tally counts throttled answers, and the units of calls that were served.

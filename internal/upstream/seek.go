@@ -16,8 +16,8 @@ const (
 type watch struct {
 	began             time.Time
 	closed            time.Duration // what the gate's clock of closed time showed then
-	events            int           // throttled answers of distinct epochs
-	throttled, served float64       // answers; those served before it began
+	events, throttled float32       // throttled answers of distinct epochs; all
+	served            float64       // before it began
 }
 
 // seek shows the finder, if there is one or has to be from now on, what an attempt has shown, and returns the rate if that is
@@ -88,15 +88,18 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 	}
 	s.watch = nil
 	all, closed := until.Sub(w.began).Seconds(), (until.Sub(now) + clock - w.closed).Seconds()
-	if served -= w.served; served <= 0 || w.throttled < watchShare*(w.throttled+served) && closed < watchShare*all {
+	sent, most := served-w.served+float64(w.throttled), float64(s.limits.Pace(now))
+	if served -= w.served; served <= 0 || float64(w.throttled) < watchShare*sent && closed < watchShare*all {
 		return nil
 	}
-	most := float64(s.limits.Pace(now))
 	f := newFinder(holding, served/all, most, now, until, clock)
 	f.check.evidence = -sure // the first cuts may not go down far enough
-	if f.held < most && w.throttled+served >= keepFirst*most*(all-closed) {
+	switch {
+	case f.held < most && sent >= keepFirst*most*(all-closed):
 		f.held, f.keep, f.guess = keepMost*most, keepMost, false
-		f.plan(max(until.Sub(now).Seconds(), 1/f.held))
+		f.plan(until.Sub(now).Seconds())
+	case most < float64(rate.Inf): // what was served may be all that was wanted
+		f.phase, f.held = ramping, max(rampStart, f.held)
 	}
 	return s.begin(f)
 }

@@ -129,6 +129,35 @@ func TestConfiguredLimitIsRight(t *testing.T) {
 	}
 }
 
+// A job that sends a batch each minute is not slowed to what it sends in the mean, because a few calls of a batch are throttled. 30 calls
+// take 2 s at 10/s with a burst of 10, which is one too many in a second for the upstream.
+func TestBatchesBesideARightLimit(t *testing.T) {
+	for _, retryAfter := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := throttletest.NewServer(throttletest.Limit{Kind: throttletest.Sliding, N: 10, Per: time.Second})
+			s.RetryAfter = retryAfter
+			s.Latency = throttletest.Span{Min: 5 * time.Millisecond, Max: 15 * time.Millisecond}
+			tr := &throttle.Transport{Base: s, Limiter: throttle.NewBucket(10, 10)}
+			for range 10 {
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range 30 {
+					wg.Go(func() {
+						if code, err := get(t.Context(), tr, "http://a.test/"); err != nil || code != http.StatusOK {
+							t.Error(code, err)
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(began); took > 6*time.Second {
+					t.Errorf("Retry-After %v: 30 calls took %v", retryAfter, took)
+				}
+				time.Sleep(time.Minute)
+			}
+		})
+	}
+}
+
 // An upstream that accepts nothing at all is no slower one: nobody may be held back for the hour that a rate
 // of nothing would take.
 func TestRefusedAltogetherIsNoSlowerLimit(t *testing.T) {
