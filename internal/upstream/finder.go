@@ -44,34 +44,32 @@ const (
 
 // A finder searches for a limit that is not advertised, or is lower than the configured one: only throttled answers show it.
 type finder struct {
-	phase     findPhase
-	held      float64       // the rate that is held, units per second; where the ramp begins
-	most      float64       // the configured one; rate.Inf: none
-	double    time.Duration // in which a ramp doubles the rate
-	since     time.Time     // when the phase began, or the gate opened; later by the time that nobody used
-	hold      float64       // how long it lasts, in seconds
-	next      time.Time     // when the next call may start
-	step      time.Duration // by which next was moved last
-	keep      float64       // share of a throttled rate to keep
-	cuts      int           // in a row, of holds
-	guess     bool          // it is that of a ramp, or of cuts in a row
-	span      float64       // seconds from the first burst to the end of its pause; rate.Inf: there was no pause, 0: no more of it comes
-	burst     float64       // units of it that were accepted; negative: there was none
-	period                  // since the last event
-	last      [2]float64    // units accepted in the two holds before, if each was cut
-	probed    float64       // units accepted when the probe began
-	throttled float64       // answers since the last probe began
-	cost      float64       // the same between the two probes before
-	check     check         // whether all this helps
+	phase           findPhase
+	held            float64       // the rate that is held, units per second; where the ramp begins
+	most            float64       // the configured one; rate.Inf: none
+	double          time.Duration // in which a ramp doubles the rate
+	since           time.Time     // when the phase began, or the gate opened; later by the time that nobody used
+	hold            float64       // how long it lasts, in seconds
+	next            time.Time     // when the next call may start
+	step            time.Duration // by which next was moved last
+	keep            float64       // share of a throttled rate to keep
+	cuts            int           // in a row, of holds
+	guess           bool          // it is that of a ramp, or of cuts in a row
+	span            float64       // seconds from the first burst to the end of its pause; rate.Inf: there was no pause, 0: no more of it comes
+	burst           float64       // units of it that were accepted; negative: there was none
+	period                        // since the last event
+	last            [2]float64    // units accepted in the two holds before, if each was cut
+	probed          float64       // units accepted when the probe began
+	throttled, cost float64       // answers since the last probe began, and between the two before
+	check           check         // whether all this helps
 }
 
 // A period is what has come since an event.
 type period struct {
-	began    time.Time
-	units    float64       // accepted
-	idle     float64       // seconds in which nobody used the rate
-	closed   time.Duration // what the gate's clock of closed time showed at its beginning
-	accepted bool          // something was that had been sent in it
+	began       time.Time
+	units, idle float64       // accepted; seconds in which nobody used the rate
+	closed      time.Duration // what the gate's clock of closed time showed at its beginning
+	accepted    bool          // something was that had been sent in it
 }
 
 // rates are what has been accepted a second: in all, and while the gate was open. A limit lies between them: it is low if the
@@ -96,6 +94,7 @@ func (f *finder) aside() bool { return f.phase == ramping && f.check.share > 0 }
 
 // over reports whether the search has ended: nothing was throttled in all of a ramp, or for a hold's time at the configured rate.
 func (f *finder) over(now time.Time) bool {
+	f.check.forget(now)
 	r := f.rate(now)
 	return !f.aside() && r >= f.most && (f.phase != probing || now.Sub(f.since).Seconds() >= f.hold)
 }
@@ -129,7 +128,7 @@ func (f *finder) take(n int, at time.Time) {
 		return
 	}
 	if idle := at.Sub(f.next); idle > limit.MaxLate {
-		if f.idle += idle.Seconds(); f.phase != holding && r < f.most {
+		if f.idle += (idle - limit.MaxLate).Seconds(); f.phase != holding && r < f.most {
 			f.since = limit.Earliest(f.since.Add(idle+f.step), at)
 		}
 	}
@@ -154,7 +153,7 @@ func (f *finder) plan(cost float64) {
 		return
 	}
 	f.hold = max(min(max(1, f.cost)/(throttledShare*f.held), longestHold), cost/closedShare)
-	f.hold *= max(1, closedShare/(quarter*max(1e-3, 1-f.held/f.most)))
+	f.hold = min(limit.MaxBelief.Seconds(), f.hold*max(1, closedShare/(quarter*max(1e-3, 1-f.held/f.most))))
 }
 
 // A sight is what an answer shows the finder.
@@ -186,7 +185,7 @@ func (f *finder) accept(a *sight) {
 func (f *finder) suppose(n float64) {
 	f.burst += n
 	if w := keepMost * f.burst / f.span; w >= leastWindow {
-		f.phase, f.held, f.hold = holding, w, guessHold*f.span
+		f.phase, f.held, f.hold = holding, w, min(guessHold*f.span, longestHold)
 	}
 }
 
@@ -203,7 +202,7 @@ func (f *finder) throttle(a *sight) (cut bool) {
 		}
 		return false
 	}
-	if f.phase == holding && f.tooEarly(a) && f.check.pointless() {
+	if f.phase == holding && f.pointless(a) {
 		f.putAside(a, a.until)
 		return false
 	}
@@ -223,7 +222,7 @@ func (f *finder) throttle(a *sight) (cut bool) {
 // some are throttled at random, it takes so many that their share does not explain them.
 func (f *finder) event(a *sight) bool {
 	c := &f.check
-	if c.forget(a.now); c.share == 0 {
+	if c.share == 0 {
 		f.throttled++
 		return a.current && f.accepted
 	}
@@ -237,14 +236,19 @@ func (f *finder) event(a *sight) bool {
 	return f.accepted
 }
 
-// tooEarly reports whether a limit would not throttle what is held now: about so much is accepted in all, or more was at a higher rate.
-func (f *finder) tooEarly(a *sight) bool {
+// pointless notes an event in a hold, and reports whether the search does not help. It is evidence if a limit would not throttle what is
+// held now: about so much is accepted in all, or more was at a higher rate.
+func (f *finder) pointless(a *sight) bool {
 	low, _ := f.rates(a.now, a.clock)
 	far := threefold
 	if a.advertised {
 		far = 1 / keepFirst
 	}
-	return f.units < keepFirst*max(f.last[0], f.last[1]) || f.held <= far*low
+	if f.units >= keepFirst*max(f.last[0], f.last[1]) && f.held > far*low {
+		return false
+	}
+	f.check.evidence = max(f.check.evidence, -sure) + math.Log(rarer)
+	return f.check.evidence >= sure
 }
 
 // cut lowers the rate for an event.
@@ -311,7 +315,7 @@ func (f *finder) limitOfRamp(rs float64) float64 {
 // putAside lets the rate grow until nothing is held back, or more is throttled than at random.
 func (f *finder) putAside(a *sight, until time.Time) {
 	f.check.putAside(a.now)
-	f.phase, f.since, f.next, f.step = ramping, until, until, 0
+	f.phase, f.since, f.next, f.step, f.span = ramping, until, until, 0, 0
 	f.period = period{began: a.now, closed: a.clock}
 	f.double = max(rampDouble, limit.UnitTime(1, rate.Limit(f.held)))
 }

@@ -109,12 +109,6 @@ func (c *check) excessive(holding bool, inFlight float64) bool {
 	return c.excess-inFlight*served >= 2*sure
 }
 
-// pointless notes an event in a hold, and reports whether the search does not help.
-func (c *check) pointless() bool {
-	c.evidence = max(c.evidence, -sure) + math.Log(rarer)
-	return c.evidence >= sure
-}
-
 // putAside takes what was throttled for random.
 func (c *check) putAside(now time.Time) {
 	c.since.throttled = max(1, c.since.throttled)

@@ -54,13 +54,16 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	return nil
 }
 
-// found returns the finder, nil if there is none or its search is over.
+// found returns the finder, nil if there is none or its search is over. A probe to a configured rate begins anew if that is raised.
 func (s *State) found(now time.Time) *finder {
 	if s.learned == nil || s.learned.finder == nil {
 		return nil
 	}
-	f := s.learned.finder
-	if f.most = float64(s.limits.Pace(now)); f.over(now) {
+	f, most := s.learned.finder, float64(s.limits.Pace(now))
+	if most > f.most && f.phase == probing {
+		f.since = now
+	}
+	if f.most = most; f.over(now) {
 		s.learned.finder, s.watch = nil, nil
 	}
 	return s.learned.finder
@@ -83,7 +86,7 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 		w.events++
 	}
 	until := s.gate.reopens(now)
-	if w.events < watchEvents || until.Sub(w.began) < longEnough {
+	if w.events < watchEvents || until.Sub(w.began) < longEnough || s.gate.breaker != nil && s.gate.byHand.After(now) {
 		return nil
 	}
 	s.watch = nil
@@ -107,7 +110,7 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 // search makes a finder at the first throttled answer: to ramp up at every unknown host would slow each of the many without a limit.
 func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 	f := newFinder(ramping, max(rampStart, s.servedRate(a, now)), float64(rate.Inf), now, s.gate.reopens(now), s.gate.closedTime(now))
-	if f.double, f.span = max(rampDouble, s.gate.srtt), float64(rate.Inf); wait > 0 {
+	if f.double, f.span = max(rampDouble, s.gate.srtt), float64(rate.Inf); wait > 0 && a.Known < longEnough {
 		f.span = (a.Known + wait).Seconds()
 	}
 	f.suppose(s.servedCount(a))
@@ -118,8 +121,7 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 // searchAfterOutage begins a search with the success of a probe, where no limit is known: what waits would all go at once.
 func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
 	g := &s.gate
-	if a.Outcome != Success || g.breaker == nil || g.cause != ForFailures || !g.probing || a.Epoch != g.epoch ||
-		s.limited(scope, now) || s.learned != nil && s.learned.finder != nil {
+	if a.Outcome != Success || g.breaker == nil || g.cause != ForFailures || !g.probing || a.Epoch != g.epoch || s.limited(scope, now) || s.learned != nil && s.learned.finder != nil {
 		return
 	}
 	f := newFinder(ramping, max(rampStart, float64(g.servedRate)), float64(rate.Inf), now, now, g.closedTime(now))
