@@ -262,7 +262,8 @@ func (f *finder) cut(a *sight) {
 	case ramping:
 		w := keepFirst * min(rs, low)
 		switch {
-		case rs == float64(rate.Inf): // nothing was held back, so only what was accepted tells the rate
+		case rs == float64(rate.Inf): // nothing was held back, so what was accepted may be all that was wanted
+			w = max(w, min(rampStart, f.held))
 		case f.aside(): // it goes on where it was
 			w = max(w, f.held)
 			f.check.comeBack(f.units >= probeUnits && f.check.share < mostAtRandom)
@@ -283,8 +284,7 @@ func (f *finder) cut(a *sight) {
 				w = max(w, f.most-threefold*(f.most-f.held))
 			}
 		}
-		w = max(w, f.held/2)
-		if f.held = w; f.cuts < 2 {
+		if f.held = max(w, f.held/2); f.cuts < 2 {
 			f.keep = max(keepLeast, f.keep*keepFirst)
 		} else { // the limit has fallen: that is not what a probe costs
 			f.guess, f.throttled = f.guess || !a.advertised, 0
