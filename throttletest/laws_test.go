@@ -76,8 +76,8 @@ func metered(base http.RoundTripper, law usage.Law, n float64) *throttle.Transpo
 }
 
 // Others use half of a limit of tokens that one's own meter has whole. What answers advertise of it holds the calls that the meter
-// would let go, rounded to thousands or not, so hardly one is throttled, and nothing is left unused. Without a word about it one in
-// sixteen is throttled, and the probes of the search use a little more than there is. Means of three runs.
+// would let go, rounded to thousands or not, so hardly one is throttled, and nothing is left unused. Without a word about it one in ten
+// to thirty is throttled, and the probes of the search use a little more than there is. Means of three runs.
 func TestAdvertisedTokensMirrorTheMeter(t *testing.T) {
 	const perMinute, length = 60_000, 8 * time.Minute
 	runs := race.Pick(1, 3)
@@ -89,7 +89,7 @@ func TestAdvertisedTokensMirrorTheMeter(t *testing.T) {
 	}{
 		{"OpenAI", throttletest.OpenAI, 0, 0.005, 0.98, 1.02},
 		{"Anthropic", throttletest.Anthropic, 0, 0.005, 0.98, 1.02},
-		{"nothing", nil, 0.03, 0.1, 0.95, 1.1},
+		{"nothing", nil, 0.01, 0.15, 0.95, 1.1},
 	} {
 		var throttled, used float64
 		for seed := range uint64(runs) {
