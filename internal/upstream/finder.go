@@ -312,9 +312,11 @@ func (f *finder) limitOfRamp(rs float64) float64 {
 	return keepMost * rs * max(0, 1+third-math.Sqrt(third*third+2*b))
 }
 
-// putAside lets the rate grow until nothing is held back, or more is throttled than at random.
+// putAside takes what was throttled for random: the rate grows until nothing is held back, or more is throttled than that.
 func (f *finder) putAside(a *sight, until time.Time) {
-	f.check.putAside(a.now)
+	c := &f.check
+	c.since.throttled = max(1, c.since.throttled)
+	*c = check{before: c.since, share: min(mostAtRandom, max(c.share, c.since.mostShare())), higher: c.higher, until: a.now.Add(asideTime)}
 	f.phase, f.since, f.next, f.step, f.span = ramping, until, until, 0, 0
 	f.period = period{began: a.now, closed: a.clock}
 	f.double = max(rampDouble, limit.UnitTime(1, rate.Limit(f.held)))

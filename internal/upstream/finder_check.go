@@ -109,15 +109,9 @@ func (c *check) excessive(holding bool, inFlight float64) bool {
 	return c.excess-inFlight*served >= 2*sure
 }
 
-// putAside takes what was throttled for random.
-func (c *check) putAside(now time.Time) {
-	c.since.throttled = max(1, c.since.throttled)
-	*c = check{before: c.since, share: min(mostAtRandom, max(c.share, c.since.mostShare())), higher: c.higher, until: now.Add(asideTime)}
-}
-
 // comeBack ends the time aside. known: the share that was random still is. If it is too large that shows in holds and probes.
 func (c *check) comeBack(known bool) {
-	if c.excess, c.run, c.held, c.evidence = 0, 0, (tally{}), 0; !known {
+	if !known {
 		c.share, c.evidence = 0, -sure
 	} else {
 		c.higher = tally{1, max(firstShare, c.since.answered)} // events are rarer now

@@ -12,7 +12,7 @@ import "time"
 // first goes is known, and for the second it is not.
 func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
 	if s.learned != nil {
-		if f := s.learned.finder; f != nil && (!f.aside() && (f.phase == ramping || f.guess)) {
+		if f := s.learned.finder; f != nil && !f.aside() && (f.phase == ramping || f.guess) {
 			return false // what is held now is probably too low
 		}
 		for _, q := range s.learned.scope(scope).quotas {

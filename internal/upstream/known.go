@@ -87,11 +87,9 @@ func (q *quota) view(now time.Time) Known {
 	return k
 }
 
-// view is what observers see of the finder: the rate that a call would find now. To look changes nothing, and the time in which
-// nobody has called does not raise the rate.
+// view is what observers see of the finder: the rate that a call would find now. To look changes nothing.
 func (f *finder) view(now time.Time) Known {
 	then := *f
-	then.take(0, now)
 	return foundRate(rate.Limit(then.rate(now)))
 }
 
@@ -120,7 +118,7 @@ const (
 )
 
 // isNews notes what is held beside a limit of ours now (rate.Inf: nothing), and reports whether observers should hear of it. They
-// hear of the first rate at once, because it says that the limit is too high.
+// hear of the first one at once, because it says that the limit is too high.
 //
 // Example: 10/s are configured. 9.6/s are found, which is news. 9.4/s a minute later are none, 9/s are. Ten minutes after the
 // search has ended, because the upstream accepts 10/s again, rate.Inf is news.

@@ -125,8 +125,8 @@ func (s *State) news(cut []Known, now time.Time) []Known {
 		return cut
 	}
 	if f := s.learned.finder; f != nil {
-		switch r := f.view(now).Rate; {
-		case r > ours:
+		switch {
+		case rate.Limit(f.rate(now)) > ours:
 		case f.phase == probing: // it has been held for all of a hold
 			held = rate.Limit(f.held)
 		default:
@@ -173,9 +173,7 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 	if a.Hint.RetryAfter <= 0 || a.Hint.Scope != "" || a.Host == "" {
 		return false
 	}
-	if s.learned == nil {
-		s.startLearning()
-	}
+	s.startLearning()
 	id, alone := s.learned.closeRoute(RouteOf(a.Host, a.Path), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
 	if alone {
 		o.Scope, o.Moved = id, true
@@ -218,9 +216,10 @@ func (s *State) teachable(h *hint.Hint) bool {
 	return s.learned != nil
 }
 
-// startLearning makes the learner. From now on every answer has to be observed.
+// startLearning makes the learner, if there is none. From now on every answer has to be observed.
 func (s *State) startLearning() {
-	s.learned = newLearner()
-	s.gate.observeAll = true
-	s.gate.setAlert()
+	if s.learned == nil {
+		s.learned, s.gate.observeAll = newLearner(), true
+		s.gate.setAlert()
+	}
 }

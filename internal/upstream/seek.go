@@ -32,9 +32,9 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	}
 	f := s.found(now)
 	had := f != nil
-	switch known := s.limited(scope, now); {
+	switch {
 	case had || !throttled:
-	case !known:
+	case !s.limited(scope, now):
 		s.watch = nil // it was beside a limit that does not hold here
 		f = s.search(a, wait, now)
 	default:
@@ -44,7 +44,10 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 		return nil
 	}
 	units, g := float64(max(1, a.Cost)), &s.gate
-	seen := sight{units, units * float64(max(0, a.InFlight-1)), a.Sent, now, g.reopens(now), current, wait > 0, g.closedTime(now), g.srtt}
+	seen := sight{
+		units: units, inFlight: units * float64(max(0, a.InFlight-1)), sent: a.Sent, now: now, current: current,
+		until: g.reopens(now), advertised: wait > 0, clock: g.closedTime(now), srtt: g.srtt,
+	}
 	switch {
 	case !throttled:
 		f.accept(&seen)
@@ -75,7 +78,7 @@ func (s *State) limited(scope uint8, now time.Time) bool {
 }
 
 // searchBeside notes a throttled answer beside a known limit, and makes a finder if it is time to search for a lower one. If calls
-// go about as fast as is configured, that is too high by a little. Otherwise it begins with what was served meanwhile.
+// go about as fast as is configured, that is too high by a little. Otherwise it begins with a ramp, beside a quota with what was served.
 func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 	clock, served := s.gate.closedTime(now), s.servedCount(a)
 	if s.watch == nil {
@@ -121,7 +124,8 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 // searchAfterOutage begins a search with the success of a probe, where no limit is known: what waits would all go at once.
 func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
 	g := &s.gate
-	if a.Outcome != Success || g.breaker == nil || g.cause != ForFailures || !g.probing || a.Epoch != g.epoch || s.limited(scope, now) || s.learned != nil && s.learned.finder != nil {
+	if a.Outcome != Success || g.breaker == nil || g.cause != ForFailures || !g.probing || a.Epoch != g.epoch ||
+		s.limited(scope, now) || s.learned != nil && s.learned.finder != nil {
 		return
 	}
 	f := newFinder(ramping, max(rampStart, float64(g.servedRate)), float64(rate.Inf), now, now, g.closedTime(now))
@@ -131,9 +135,7 @@ func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
 
 // begin begins a search.
 func (s *State) begin(f *finder) *finder {
-	if s.learned == nil {
-		s.startLearning()
-	}
+	s.startLearning()
 	s.learned.finder, s.watch = f, nil
 	return f
 }
