@@ -158,9 +158,11 @@ func (s *sim) messages(t *testing.T, rt http.RoundTripper, channels, each int) t
 }
 
 // With a key for each channel, a refusal of Discord's with the scope global stops all channels, and any other one its
-// own alone. How long it takes depends on the jitter of 40 gates, so the mean of twenty runs is judged.
+// own alone. How long it takes depends on the jitter of 40 gates: 27.4 s with a deviation of 1.6, and one run in six waits for
+// another window. So a mean is judged, and that of a few runs has more room.
 func TestDiscordWithAKeyPerChannel(t *testing.T) {
 	const channels, each, ideal = 40, 25, 24 * time.Second // four windows of 5 s, after 200 calls at 50/s
+	most := race.Pick(ideal*13/10, ideal*12/10)            // 5.5 and 4 deviations of the mean; with resets 1.5 s late it is 33.6 s
 	var sum time.Duration
 	seeds := simSeeds(race.Pick(5, 20))
 	for _, seed := range seeds {
@@ -181,8 +183,8 @@ func TestDiscordWithAKeyPerChannel(t *testing.T) {
 			sum += took
 		})
 	}
-	if mean := sum / time.Duration(len(seeds)); mean > ideal*12/10 {
-		t.Errorf("%v, want at most %v", mean, ideal*12/10)
+	if mean := sum / time.Duration(len(seeds)); mean > most {
+		t.Errorf("%v, want at most %v", mean, most)
 	}
 }
 
