@@ -204,6 +204,11 @@ func TestDriftedSaysByHowMuch(t *testing.T) {
 				load{body: question(500), workers: c.others, until: time.Hour / 3}.run(t, metered(s.From("others"), law, 1e6), s.URL())
 			})
 			rt := watched(s.From("ours"), law, 1e6, &events)
+			rt.Hooks.Learned = func(_ context.Context, e throttle.Event) { // a search would leave others more
+				if e.Learned.Source == "refusals" {
+					t.Errorf("%s: the rate %v was found beside a quota that explains the refusals", name, e.Learned.Rate)
+				}
+			}
 			for s.Elapsed() < time.Hour/3 {
 				load{body: question(500), workers: 3, until: 10 * time.Second}.run(t, rt, s.URL())
 				time.Sleep(c.rest)

@@ -264,11 +264,11 @@ func (l *learner) resume(now time.Time) {
 }
 
 // explains reports whether a quota of that scope explains a throttled answer that came now: the answer advertises that
-// nothing is left of it, or it is closed. Then no search is needed; the quota is known and only what others took of it was
-// not. One that only throttled answers advertise explains none: each of them would explain itself.
-func (l *learner) explains(id uint8, now time.Time) bool {
+// less is left of it than a call of n units needs, or it is closed. Then no search is needed; the quota is known and only what
+// others took of it was not. One that only throttled answers advertise explains none: each of them would explain itself.
+func (l *learner) explains(id uint8, n int, now time.Time) bool {
 	a := l.scope(id)
 	return a.closedUntil.After(now) || slices.ContainsFunc(a.quotas, func(q *quota) bool {
-		return !q.refusals && (q.left < 1 && q.heard.Equal(now) || q.closedUntil.After(now))
+		return !q.refusals && (q.left < q.needs(n) && q.heard.Equal(now) || q.closedUntil.After(now))
 	})
 }

@@ -20,9 +20,8 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 		return at
 	}
 	q.turn(now)
-	held, need := q.closedUntil, min(q.charge(n), q.size)
+	held, need := q.closedUntil, q.needs(n)
 	if q.exact() {
-		need = q.hold()
 		q.fold(now)
 	}
 	switch {
@@ -44,6 +43,14 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 		held = limit.Earliest(held, limit.Latest(q.ends, q.closedUntil))
 	}
 	return limit.Latest(at, held)
+}
+
+// needs is what must remain for a call of n units.
+func (q *quota) needs(n int) float64 {
+	if q.exact() {
+		return q.hold()
+	}
+	return min(q.charge(n), q.size)
 }
 
 // refill is when need units may be there again: of a rolling quota when the rate has made them, but soon if no

@@ -27,7 +27,7 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	throttled := a.Outcome == Throttled
 	switch {
 	case !throttled && a.Outcome != Success, a.inTrouble(),
-		throttled && s.learned != nil && s.learned.explains(scope, now):
+		throttled && s.learned != nil && s.learned.explains(scope, a.Cost, now):
 		return nil
 	}
 	f := s.found(now)
