@@ -60,7 +60,7 @@ var house = []member{
 // in its three parts, what may be sent again, and the keys.
 var (
 	knowHTTP  = []string{"transport.go", "call.go", "resend.go", "retry.go", "keyed.go", "meter.go"}
-	aboutHTTP = []string{"hint", "usage", "throttletest", "inbound", "throttledebug"}
+	aboutHTTP = []string{"hint", "usage", "internal/fault", "throttletest", "inbound", "throttledebug"}
 )
 
 // mayUse are the modules that a package may import from.

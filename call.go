@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/body"
+	"github.com/go-throttle/throttle/internal/fault"
 	"github.com/go-throttle/throttle/internal/queue"
 	"github.com/go-throttle/throttle/usage"
 )
@@ -24,6 +25,8 @@ type call struct {
 	req  *http.Request // the caller's
 	next *http.Request // the one to send: req, or a copy with a new body
 	sent bool          // next was handed to Base, which closes its body
+	asks bool          // what was sent decides whether the call is sent again: it is unsafe, and its body can be had again
+	saw  *fault.Sent   // what was sent in the last attempt; nil: it does not ask
 
 	resp    *http.Response // the last response, not handed out yet; it may be older than err
 	err     error          // the last attempt's error; nil: it got a response
@@ -52,14 +55,13 @@ func (c *call) begin() error {
 	if c.says, c.most = v, v.attempts; c.most == 0 {
 		c.most = t.retry.MaxAttempts
 	}
-	key := ""
-	if t.Key == nil {
-		key = ByHost(c.req)
-	} else {
-		key = t.Key(c.req)
+	key := t.Key
+	if key == nil {
+		key = ByHost
 	}
-	resend := replayable(c.req) && idempotent(c.req)
-	c.turn.Init(t.table, bounded(key), c.req.URL, &v.want, cost, resend)
+	whole, safe := replayable(c.req), idempotent(c.req)
+	c.asks = whole && !safe && c.most != 1
+	c.turn.Init(t.table, bounded(key(c.req)), c.req.URL, &v.want, cost, whole && safe)
 	return nil
 }
 
@@ -108,6 +110,7 @@ func (c *call) send() {
 		c.says.bill.bill.Open(c.says.bill.ctx, c.tab)
 	}
 	base := c.t.base()
+	c.next, c.saw = fault.Watch(c.next, c.asks)
 	resp, err := base.RoundTrip(c.next)
 	if resp == nil && err == nil {
 		err = fmt.Errorf("throttle: Transport.Base (%T) returned neither a response nor an error", base)
@@ -279,8 +282,7 @@ func (c *call) giveUp(reason error) (*http.Response, error) {
 	return nil, c.says.last.Note(reason)
 }
 
-// end releases what the call still holds. It is deferred, so a panic in Base, Check or a hook leaks
-// nothing.
+// end releases what the call still holds. It is deferred, so a panic in Base, Check or a hook leaks nothing.
 func (c *call) end() {
 	if !c.sent && c.next.Body != nil {
 		c.next.Body.Close()

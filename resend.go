@@ -65,7 +65,7 @@ func (c *call) retry(outcome queue.Outcome) (ok bool) {
 // fit reports whether a retry may mend the outcome, and the request may be sent again. If only that is missing, Reason
 // says why; both reasons may hold.
 func (c *call) fit(verdict Verdict, outcome queue.Outcome) bool {
-	switch safe, whole := verdict == Again || resendable(c.req, c.resp, c.err, outcome), replayable(c.req); {
+	switch safe, whole := verdict == Again || resendable(c.req, c.resp, c.err, c.saw, outcome), replayable(c.req); {
 	case c.err != nil && c.req.Context().Err() != nil: // an answer of an earlier attempt may be handed out
 		c.noteReason(c.req.Context().Err())
 	case c.final, verdict != Again && !mendable(c.resp, c.err, outcome):

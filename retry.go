@@ -25,9 +25,9 @@ import (
 // says that the upstream is overloaded: without a Retry-After the delay and the budget are those of a
 // failure. After a 500, 502, 503, 504 or a network error, a request is sent again only if that is safe:
 // GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and requests with an Idempotency-Key or X-Idempotency-Key
-// header. If the upstream could not be dialled, nothing was sent, so any request is safe.
+// header. If nothing was sent, because the dial, the TLS handshake or the proxy failed, any request is safe.
 //
-// Nothing is sent again after other responses, certificate errors, unknown hosts, and requests that
+// Nothing is sent again after other responses, refused certificates, unknown hosts, a proxy's 4xx, and requests that
 // net/http rejects. A response that no wait cures (see Final in [hint.Hint]) goes to the caller at once
 // and pauses nobody.
 //
@@ -155,18 +155,16 @@ func judge(ctx context.Context, resp *http.Response, err error, h *hint.Hint, af
 	return queue.Success
 }
 
-// judgeError is judge for an attempt without a response. A call that ended because of its own deadline
-// counts as a failure only if the upstream had ample time: a second and four round trips. What is wrong
-// with the request or its URL says nothing of the upstream.
+// judgeError is judge for an attempt without a response. A call that ended because of its own deadline counts as a failure
+// only if the upstream had ample time: a second and four round trips. What no retry mends says nothing of the upstream.
 func judgeError(ctx context.Context, err error, after, srtt time.Duration) queue.Outcome {
-	var ours *Error
 	switch {
 	case ctx.Err() != nil:
 		if ctx.Err() == context.DeadlineExceeded && after >= max(time.Second, 4*srtt) {
 			return queue.Failure
 		}
 		return queue.Cancelled
-	case fault.NotTheirs(err), errors.As(err, &ours): // of a Transport below this one: the upstream has not failed
+	case fault.NotTheirs(err), errors.As(err, new(*Error)): // of a Transport below this one: the upstream has not failed
 		return queue.Neutral
 	}
 	return queue.Failure
@@ -178,11 +176,11 @@ func mendable(resp *http.Response, err error, o queue.Outcome) bool {
 }
 
 // resendable is the second one: whether the request may be sent again without harm. The upstream has not acted on a
-// request that it throttled. It may have acted on one that failed, unless that was never sent. A 503 may be either.
-func resendable(req *http.Request, resp *http.Response, err error, o queue.Outcome) bool {
+// request that it throttled. It may have acted on one that failed, unless nothing was sent. A 503 may be either.
+func resendable(req *http.Request, resp *http.Response, err error, saw *fault.Sent, o queue.Outcome) bool {
 	switch {
 	case err != nil:
-		return idempotent(req) || fault.NeverSent(err)
+		return idempotent(req) || saw.Nothing(err)
 	case o == queue.Overloaded, o == queue.Throttled && resp.StatusCode != http.StatusServiceUnavailable:
 		return true
 	}

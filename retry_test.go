@@ -75,6 +75,10 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"expired":           {fail(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}), never},
 		"scheme":            {fail(&url.Error{Op: "Get", URL: "ftp://x", Err: errors.New("unsupported protocol scheme \"ftp\"")}), never},
 		"no Host":           {fail(errors.New("http: no Host in request URL")), never},
+		"no client cert":    {fail(&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}), never},
+		"CONNECT 407":       {fail(errors.New("Proxy Authentication Required")), never},
+		"refused stream":    {fail(errors.New("stream error: stream ID 1; REFUSED_STREAM; received from peer")), all},
+		"TLS timeout":       {fail(errors.New("net/http: TLS handshake timeout")), idempotentOnly}, // nobody has looked at the trace
 	} {
 		for _, m := range []struct {
 			method, header string

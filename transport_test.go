@@ -1107,15 +1107,19 @@ func TestRoundTripDoesNotAllocate(t *testing.T) {
 		}},
 	} {
 		tr.Base = stub
-		req := request(t.Context(), "GET", "http://api.example.com:8443/v1/things")
-		if n := testing.AllocsPerRun(100, func() {
-			for range calls {
-				if _, err := tr.RoundTrip(req); err != nil {
-					t.Fatal(err)
+		post := request(throttle.WithMaxAttempts(t.Context(), 1), "POST", "http://api.example.com:8443/v1/things") // it is not sent again
+		keyed := request(t.Context(), "POST", "http://api.example.com:8443/v1/things")
+		keyed.Header.Set("Idempotency-Key", "1")
+		for _, req := range []*http.Request{request(t.Context(), "GET", "http://api.example.com:8443/v1/things"), post, keyed} {
+			if n := testing.AllocsPerRun(100, func() {
+				for range calls {
+					if _, err := tr.RoundTrip(req); err != nil {
+						t.Fatal(err)
+					}
 				}
+			}); n != 0 {
+				t.Errorf("%s, %s: %v allocations in %d calls", name, req.Method, n, calls)
 			}
-		}); n != 0 {
-			t.Errorf("%s: %v allocations in %d calls", name, n, calls)
 		}
 	}
 }
