@@ -50,6 +50,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"403, Retry-After":  {answer(403, "Retry-After", "5"), all},
 		"403":               {answer(403), never},
 		"404":               {answer(404), never},
+		"407":               {answer(407), never},
 		"408":               {answer(408), never},
 		"429":               {answer(429), all},
 		"429 advertised":    {answer(429, "Retry-After", "5"), all},
