@@ -114,6 +114,10 @@ func (r *reader) row(d *Dialect, l *fields) {
 			used, q.Source = it.n, d.Used
 		}
 	}
+	if unlimited(r.line(d.Limit)) {
+		l.take(d)
+		return
+	}
 	if it, ok := r.nth(d.Limit, d.Index); ok {
 		q.Limit, q.Source = it.size(), d.Limit
 		if q.Window == 0 && it.w > 0 {

@@ -66,9 +66,9 @@ func TestEdgesOfQuotas(t *testing.T) {
 			[]Quota{q(10, -1, 10*time.Second, 0)}},
 		"resets 3 s apart": {http.Header{"Ratelimit-Limit": {"10"}, "Ratelimit-Reset": {"10"}, "X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Reset": {"13"}},
 			[]Quota{q(10, -1, 10*time.Second, 0), q(10, -1, 13*time.Second, 0)}},
-		"milliseconds, of whatever": {http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Reset-Ms": {"5000"}}, []Quota{q(10, -1, -1, 0)}},
-		"X- before other prefixes":  {http.Header{"Anthropic-Ratelimit-Limit": {"20"}, "X-Ratelimit-Limit": {"10"}}, []Quota{q(10, -1, -1, 0), q(20, -1, -1, 0)}},
-		"a parameter is no name":    {http.Header{"Ratelimit": {`"a";r=5;name="b"`}}, []Quota{{Name: "a", Limit: -1, Remaining: 5, Reset: -1}}},
+		"a reset in milliseconds":  {http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Reset-Ms": {"5000"}}, []Quota{q(10, -1, 5*time.Second, 0)}},
+		"X- before other prefixes": {http.Header{"Anthropic-Ratelimit-Limit": {"20"}, "X-Ratelimit-Limit": {"10"}}, []Quota{q(10, -1, -1, 0), q(20, -1, -1, 0)}},
+		"a parameter is no name":   {http.Header{"Ratelimit": {`"a";r=5;name="b"`}}, []Quota{{Name: "a", Limit: -1, Remaining: 5, Reset: -1}}},
 	} {
 		got := Parse(response(200, tt.header), noon).Quotas
 		for i := range got {

@@ -39,6 +39,7 @@ package hint
 
 import (
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -110,6 +111,23 @@ type Quota struct {
 	// Source is the name of the header field that Remaining was read from, or otherwise Limit, or Rate:
 	// "X-Ratelimit-Remaining", "Ratelimit". It is "body" for the response's body.
 	Source string
+}
+
+// Wait returns how long not to send another request like the one that was answered, all things considered, counted from
+// the time given to Parse; 0: nothing speaks against sending one. It is RetryAfter if the response asks for a wait: what a
+// server says about coming back is worth more than the end of a window. Otherwise it is the time until all quotas of which
+// nothing remains have ended, also for a response that was served and took the last unit. A Throttled response without
+// either has a Wait of 0, so wait for a time of your own then. Final is not considered.
+func (h Hint) Wait() (wait time.Duration) {
+	if h.RetryAfter > 0 {
+		return h.RetryAfter
+	}
+	for i := range h.Quotas {
+		if q := &h.Quotas[i]; q.Remaining == 0 && !strings.HasPrefix(q.Source, "Beta-") { // which is advertised, and not enforced
+			wait = max(wait, q.Reset)
+		}
+	}
+	return wait
 }
 
 // Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time
@@ -280,6 +298,9 @@ func (r *reader) conclude(status int, refusal bool, h *Hint) {
 	}
 	if r.n > 0 {
 		h.Quotas = append([]Quota(nil), r.quotas[:r.n]...)
+	}
+	if none == 1 && h.RetryAfter > doubtful && exhausted.Reset >= 0 && near(h.RetryAfter/1000, exhausted.Reset, time.Second) {
+		h.RetryAfter /= 1000 // it is in milliseconds, as Discord's was
 	}
 	h.Throttled = h.Throttled || throttles(status, h) || none > 0 && (refusal || status == http.StatusForbidden)
 	if h.Throttled && h.RetryAfter == 0 && !complete {

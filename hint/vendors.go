@@ -128,10 +128,6 @@ var vendors = []Dialect{
 	{Host: "api.twitter.com", Limit: "X-App-Limit-24hour-Limit", Remaining: "X-App-Limit-24hour-Remaining",
 		Reset: "X-App-Limit-24hour-Reset", Window: day, Name: "app"},
 
-	// marketplace.zoom.us/docs/api-reference/rate-limits, as quoted in
-	// devforum.zoom.us/t/18928: Retry-After is an ISO date when the day is used up
-	{Host: "api.zoom.us", RetryAfter: "Retry-After"},
-
 	// discord.com/developers/docs/topics/rate-limits, Invalid Request Limit: Cloudflare stops an
 	// address before Discord sees it, by a 429 without any of its fields; Rate Limits: the buckets
 	// of a route are counted apart by its major parameter
