@@ -84,7 +84,7 @@ func ExampleTransport_manyHosts() {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode >= 300 {
-			return cmp.Or(hint.Parse(resp, time.Now()).RetryAfter, unknown), errors.New(resp.Status)
+			return cmp.Or(hint.Parse(resp, time.Now()).Wait(), unknown), errors.New(resp.Status)
 		}
 		return 0, nil
 	}

@@ -1370,3 +1370,93 @@ func TestMaxInFlightOverKeys(t *testing.T) {
 		}
 	})
 }
+
+// However a 429 writes that it wants no calls for nine seconds, or that its window ends then, the next attempt comes at that
+// moment, and nothing is held for longer.
+func TestEveryFormOfATimeIsObeyed(t *testing.T) {
+	forms := map[string]func(time.Time) string{
+		"span":         func(time.Time) string { return "9" },
+		"fraction":     func(time.Time) string { return "9.0" },
+		"duration":     func(time.Time) string { return "9s" },
+		"words":        func(time.Time) string { return "9 seconds" },
+		"ISO duration": func(time.Time) string { return "PT9S" },
+		"TimeSpan":     func(time.Time) string { return "00:00:09" },
+		"list":         func(time.Time) string { return "9, 9" },
+		"seconds":      func(at time.Time) string { return fmt.Sprint(at.Unix()) },
+		"milliseconds": func(at time.Time) string { return fmt.Sprint(at.UnixMilli()) },
+		"microseconds": func(at time.Time) string { return fmt.Sprint(at.UnixMicro()) },
+		"nanoseconds":  func(at time.Time) string { return fmt.Sprint(at.UnixNano()) },
+	}
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04:05.000-07:00", "2006-01-02T15:04:05", "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05 -0000",
+		"2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05", time.RFC1123Z, http.TimeFormat, time.ANSIC,
+		"Mon Jan _2 2006 15:04:05 GMT-0700 (Central European Standard Time)",
+	} {
+		zone := time.UTC
+		if strings.Contains(layout, "07") {
+			zone = time.FixedZone("", 3600)
+		}
+		forms[layout] = func(at time.Time) string { return at.In(zone).Format(layout) }
+	}
+	fields := [][]string{
+		{"Retry-After"}, {"X-RateLimit-Retry-After"}, {"Retry-After-Long"}, {"X-Retry-After"},
+		{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset"}, {"X-RateLimit-Reset"},
+	}
+	for name, form := range forms {
+		for _, kv := range fields {
+			synctest.Test(t, func(t *testing.T) {
+				value := form(time.Now().Add(9 * time.Second))
+				up := newUpstream(20*time.Millisecond, func(n int, req *http.Request) (*http.Response, error) {
+					if n == 1 {
+						return reply(req, 429, append(slices.Concat([]string{"Date", time.Now().UTC().Format(http.TimeFormat)}, kv), value)...), nil
+					}
+					return reply(req, 200), nil
+				})
+				tr := &throttle.Transport{Base: up}
+				for range 3 {
+					if code, err := status(tr, t.Context(), "http://api.test/"); code != 200 || err != nil {
+						t.Fatalf("%s: %v %s: %d, %v", name, kv, value, code, err)
+					}
+				}
+				switch at := up.times(); {
+				case len(at) != 4, at[1] < 9*time.Second, at[1] > 10100*time.Millisecond, at[3]-at[1] > 2*time.Second: // ten in nine seconds
+					t.Errorf("%s: %v %s: attempts at %v", name, kv, value, at)
+				}
+			})
+		}
+	}
+}
+
+// A quota without a limit holds nothing, and a whole quota in one field holds calls until its end.
+func TestQuotasInOtherWords(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		kv     []string
+		want   time.Duration
+	}{
+		{200, []string{"X-RateLimit-Limit", "-1", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600"}, 20 * time.Millisecond},
+		{200, []string{"X-RateLimit-Remaining", "-1", "X-RateLimit-Reset", "3600"}, 20 * time.Millisecond},
+		{200, []string{"X-RateLimit-Limit", "unlimited", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600"}, 20 * time.Millisecond},
+		{200, []string{"X-RateLimit", `{"period":10,"limit":50,"remaining":0,"until":"2000-01-01T00:00:09Z"}`}, 9 * time.Second},
+		{429, []string{"X-RateLimit", `{"period":10,"limit":50,"remaining":0,"until":"2000-01-01T00:00:09Z"}`}, 9 * time.Second},
+		{429, []string{"Date", "Sat, 01 Jan 2000 00:00:00 GMT", "X-RateLimit-Limit", "50", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684800"}, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(20*time.Millisecond, func(n int, req *http.Request) (*http.Response, error) {
+				if n == 1 {
+					return reply(req, tt.status, tt.kv...), nil
+				}
+				return reply(req, 200), nil
+			})
+			tr := &throttle.Transport{Base: up}
+			for range 2 {
+				if code, err := status(tr, t.Context(), "http://api.test/"); code != 200 || err != nil {
+					t.Fatalf("%d %v: %d, %v", tt.status, tt.kv, code, err)
+				}
+			}
+			if at := up.times()[1]; at < tt.want || at > tt.want+tt.want/10 {
+				t.Errorf("%d %v: the second attempt comes at %v, want %v", tt.status, tt.kv, at, tt.want)
+			}
+		})
+	}
+}

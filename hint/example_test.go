@@ -36,6 +36,34 @@ func ExampleParse_clockSkew() {
 	// Output: 30s
 }
 
+// GitHub says by a 403 that nothing is left until the end of the hour, and asks for no other wait. A loop that waits for
+// what a Hint says altogether sends two requests here.
+func ExampleHint_Wait() {
+	reset := now.Add(time.Minute)
+	clock := now
+	send := func() *http.Response {
+		if clock.Before(reset) {
+			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{
+				"X-Ratelimit-Limit":     {"5000"},
+				"X-Ratelimit-Remaining": {"0"},
+				"X-Ratelimit-Reset":     {fmt.Sprint(reset.Unix())},
+			}}
+		}
+		return &http.Response{StatusCode: http.StatusOK}
+	}
+	for {
+		h := hint.Parse(send(), clock)
+		fmt.Println(h.Throttled, h.RetryAfter, h.Wait())
+		if !h.Throttled {
+			break
+		}
+		clock = clock.Add(max(h.Wait(), time.Second)) // in a program: time.Sleep
+	}
+	// Output:
+	// true 0s 1m0s
+	// false 0s 0s
+}
+
 // Ordinary responses say what is left, so a client need not run into the limit to find it.
 func ExampleParse_quotas() {
 	header := http.Header{}

@@ -85,10 +85,14 @@ func FuzzRetryAfter(f *testing.F) {
 	for _, v := range []string{
 		"120", "2.0", "0.0000000001", "9223372036", "9223372037", "18446744074", "NaN", "+5", "0x10", "1e3", "-1", ".5",
 		"Sat, 10 Jan 2026 12:01:00 GMT", "Saturday, 10-Jan-26 12:01:00 GMT", "Sat Jan 10 12:01:00 2026",
-		"Sat, 10 Jan 2026 12:01:00 UTC", "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0000 00:00:00 GMT",
+		"Sat, 10 Jan 2026 12:01:00 UTC", "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0000 00:00:00 GMT", "soon, -1, 9", "106751d", "P106751DT99H",
 	} {
+		f.Add(v, "", noon.Unix(), uint16(429))
 		f.Add(v, "Sat, 10 Jan 2026 12:00:00 GMT", noon.Unix(), uint16(429))
 		f.Add(v, v, int64(0), uint16(503))
+	}
+	for _, tt := range append(nine, nineOrTen...) {
+		f.Add(tt.value, "Sat, 10 Jan 2026 12:00:00 GMT", noon.Unix(), uint16(429))
 	}
 	f.Fuzz(func(t *testing.T, value, date string, unix int64, status uint16) {
 		resp := response(int(status), http.Header{"Retry-After": {value}, "Date": {date}})
@@ -102,6 +106,9 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Errorf("status %d: %+v", status, got)
 		case status < 300 && got.RetryAfter != 0:
 			t.Errorf("status %d tells a wait: %v", status, got.RetryAfter)
+		}
+		if at, ok := (clock{now: now}).moment(trim(value), 0); ok && got.RetryAfter > 2*day && at.Sub(now).Abs() < day {
+			t.Errorf("%q is near, and the wait is %v", value, got.RetryAfter)
 		}
 		resp.Header["Retry-After"] = []string{"1", value}
 		if both := Parse(resp, now); both.RetryAfter < got.RetryAfter {
@@ -119,11 +126,22 @@ func FuzzReset(f *testing.F) {
 		f.Add(v, int64(0), noon.Unix(), int64(0))
 		f.Add(v, int64(time.Millisecond), int64(-1<<62), int64(30*time.Second))
 	}
+	for _, tt := range append(nine, nineOrTen...) {
+		f.Add(tt.value, int64(0), noon.Unix(), int64(0))
+	}
 	f.Fuzz(func(t *testing.T, s string, unit, unix, wait int64) {
 		c := clock{now: time.Unix(unix, 0), wait: time.Duration(wait)}
 		d, ok := c.reset(s, time.Duration(unit))
 		if d < 0 {
 			t.Errorf("reset(%q) = %v, %v", s, d, ok)
+		}
+		// What was read reads back, as a number and as a span in words.
+		plain := fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second)
+		for _, text := range []string{plain, d.String(), plain + " seconds", "PT" + plain + "S", "0:0:" + plain} {
+			again, read := (clock{now: noon}).reset(text, 0)
+			if long := d >= epochFrom; ok && !long && (again != d || !read) {
+				t.Errorf("reset(%q) = %v, %v, and %q is %v, %v", s, d, ok, text, again, read)
+			}
 		}
 		if n, ok := parseDecimal(s, max(1, time.Duration(unit))); n < 0 || ok != isDecimal(s) {
 			t.Errorf("parseDecimal(%q) = %v, %v", s, n, ok)
@@ -133,6 +151,39 @@ func FuzzReset(f *testing.F) {
 		}
 		if u, l, _ := parseShare(s); u < 0 || l < 0 {
 			t.Errorf("parseShare(%q) = %v, %v", s, u, l)
+		}
+	})
+}
+
+// FuzzDate reads dates. Written in any other way, a date is the same moment.
+func FuzzDate(f *testing.F) {
+	for _, tt := range append(nine, nineOrTen...) {
+		f.Add(tt.value, noon.Unix())
+		f.Add(strings.Trim(tt.value, `"`), int64(0))
+	}
+	f.Fuzz(func(t *testing.T, s string, unix int64) {
+		now := time.Unix(unix%(1<<33), 0)
+		d, ok := parseDate(s, now)
+		if !ok || d.t.Year() < 0 || d.t.Year() > 9999 {
+			return
+		}
+		for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999 -0700 MST", "Monday, 02-January-2006 15:04:05.999999999 GMT", "15:04:05.999999999 Jan _2 2006"} {
+			if again, ok := parseDate(d.t.Format(layout), now); !ok || !again.t.Equal(d.t) {
+				t.Errorf("%q is %v; %q is %v, %v", s, d.t, d.t.Format(layout), again.t, ok)
+			}
+		}
+	})
+}
+
+// FuzzPairs reads what describes a whole quota.
+func FuzzPairs(f *testing.F) {
+	for _, v := range []string{`{"name":"General","period":60,"limit":1000,"remaining":999,"until":"2026-01-10T12:01:00Z"}`, "total=100; remaining=99; resets=41",
+		`{"limit":-1}`, `{'limit':50,'left':7`, "limit: 50, remaining: 7, reset: 9", `{"limit":{"minute":5}}`, "a=b=c"} {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, name := range []string{"Ratelimit", "X-Ratelimit", "Acme-Ratelimit-Info"} {
+			sane(t, Parse(response(429, http.Header{name: {s}}), noon))
 		}
 	})
 }

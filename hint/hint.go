@@ -3,13 +3,13 @@
 //
 //	h := hint.Parse(resp, time.Now())
 //	if h.Throttled {
-//		time.Sleep(h.RetryAfter)
+//		time.Sleep(max(h.Wait(), time.Second)) // a second if it does not say how long
 //	}
 //
 // # Usage
 //
-// [Parse] understands Retry-After and its variants in milliseconds, the RateLimit fields of the IETF in
-// all their drafts, the X-RateLimit fields whatever the unit of their reset, and every other field whose
+// [Parse] understands Retry-After and every field named after it, the RateLimit fields of the IETF in
+// all their drafts, the X-RateLimit fields whatever the form of their reset, and every other field whose
 // name follows this pattern:
 //
 //	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
@@ -26,7 +26,7 @@
 // A server is not trusted. A field that does not follow its grammar is ignored, as if it had not been
 // sent. No number is ever negative or wraps around, and a number of units beyond 64 bits counts as
 // unknown. Very long waits, a limit of 0, and more remaining units than the limit are reported as they are
-// advertised: what to believe is up to the caller. At most 16 quotas of a response are reported, and at
+// advertised if they can be read in no shorter way: what to believe is up to the caller. At most 16 quotas of a response are reported, and at
 // most 32 fields about limits and 8 KiB of their values are read.
 //
 // Field names are expected in the canonical form that net/http gives them ("X-Ratelimit-Limit").
@@ -39,7 +39,6 @@ package hint
 
 import (
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -53,8 +52,8 @@ type Hint struct {
 	Throttled bool
 
 	// RetryAfter is how long not to send anything, counted from the time given to Parse; 0: the response
-	// asks for no wait. It is never negative, and a wait too long for a Duration becomes the longest
-	// Duration. Some throttled responses have no wait, but the end of a window (X-RateLimit-Reset, for
+	// asks for no wait, but a quota may be spent (see Wait). It is never negative, and a wait too long for a
+	// Duration becomes the longest Duration. Some throttled responses have no wait, but the end of a window (X-RateLimit-Reset, for
 	// example) and not what remains in it. Then RetryAfter is the time until that end, or until the first
 	// of several.
 	RetryAfter time.Duration
@@ -113,23 +112,6 @@ type Quota struct {
 	Source string
 }
 
-// Wait returns how long not to send another request like the one that was answered, all things considered, counted from
-// the time given to Parse; 0: nothing speaks against sending one. It is RetryAfter if the response asks for a wait: what a
-// server says about coming back is worth more than the end of a window. Otherwise it is the time until all quotas of which
-// nothing remains have ended, also for a response that was served and took the last unit. A Throttled response without
-// either has a Wait of 0, so wait for a time of your own then. Final is not considered.
-func (h Hint) Wait() (wait time.Duration) {
-	if h.RetryAfter > 0 {
-		return h.RetryAfter
-	}
-	for i := range h.Quotas {
-		if q := &h.Quotas[i]; q.Remaining == 0 && !strings.HasPrefix(q.Source, "Beta-") { // which is advertised, and not enforced
-			wait = max(wait, q.Reset)
-		}
-	}
-	return wait
-}
-
 // Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time
 // at which resp was received. resp is not changed and its body is not read, but for the GraphQL APIs of GitHub and
 // Shopify (see Bodies at [Parser]); a nil resp says nothing. Parse
@@ -146,26 +128,31 @@ func Parse(resp *http.Response, now time.Time) Hint {
 // Retry-After (RFC 9110 §10.2.3) is read on 403, 418, 429, 503, 529 and every 3xx. Some servers put it on
 // every response; on other statuses it asks nobody to wait. On a 3xx, RetryAfter is set and Throttled is
 // false. Retry-After-Ms, X-Ms-Retry-After-Ms and X-Amz-Retry-After are more precise and take precedence, in
-// this order. If a field has several lines, the longest wait counts.
-//
-// The value is a number of seconds, maybe with a decimal fraction, or a date in one of the three forms of
-// RFC 9110 §5.6.7 (also with UTC in place of GMT). A date is compared with the response's Date field, so
-// the clocks of both sides need not agree. The second of now takes the place of a Date that is missing,
-// malformed, or more than a day from now.
-//
-// Dates are in whole seconds, so it is unknown how much of the second of Date has passed. The wait is the
-// shortest that certainly reaches the date by the server's clock, and so ends up to a second after it. A
-// date in the second of Date means one second; an earlier date means no wait.
+// this order. Without any of them, any other field is read whose name has Retry-After in it, such as
+// X-RateLimit-Retry-After. If a field has several lines or a list, the longest wait counts.
 //
 // X-Should-Retry (Anthropic, OpenAI) and Stripe-Should-Retry are read on every status from 400 on. Only
 // false has a meaning, because true does not make it safe to repeat a request.
 //
 // # Quotas
 //
-// Quotas are read from every response but one from a cache (Age above 0, or X-From-Cache). The end of a
-// window may be a span or a moment, in seconds or milliseconds, or a date. A plain number below 1e9 is a
-// span in seconds, and a larger one a moment. In a testing/synctest bubble, whose clock begins in 2000, moments
-// are recognised too.
+// Quotas are read from every response but one from a cache (Age above 0, or X-From-Cache). A whole quota may stand in
+// one field, as JSON or as names and values. A limit of -1 or "unlimited" is no quota, nor are -1 remaining without
+// a limit; 0 is a limit that lets nobody in, as the drafts say.
+//
+// # Times
+//
+// A wait and the end of a window are read in the same forms: a number, a moment since 1970 in seconds, milliseconds,
+// microseconds or nanoseconds, a span in words (1m30s, 9 seconds, PT9S, 00:00:09), or a date. The size of a number tells
+// them apart: it is a moment if it would be 31 years as a span, and in a field in milliseconds also if that
+// moment is within a day. In a testing/synctest bubble, whose clock begins in 2000, moments are recognised too. Seconds
+// are milliseconds only if another field of the response agrees to that. A date without a zone is in UTC, and
+// 1/10/2026 is the day that is nearer to now.
+//
+// A moment is compared with the response's Date field, so the clocks of both sides need not agree. The second of now takes
+// the place of a Date that is missing, malformed, or more than a day from now. Dates are in whole seconds, so it is unknown
+// how much of the second of Date has passed: a moment in it has not passed, and means a wait of one second. An earlier one
+// means no wait.
 //
 // # Bodies
 //
@@ -299,8 +286,8 @@ func (r *reader) conclude(status int, refusal bool, h *Hint) {
 	if r.n > 0 {
 		h.Quotas = append([]Quota(nil), r.quotas[:r.n]...)
 	}
-	if none == 1 && h.RetryAfter > doubtful && exhausted.Reset >= 0 && near(h.RetryAfter/1000, exhausted.Reset, time.Second) {
-		h.RetryAfter /= 1000 // it is in milliseconds, as Discord's was
+	if none == 1 {
+		h.calibrate(exhausted)
 	}
 	h.Throttled = h.Throttled || throttles(status, h) || none > 0 && (refusal || status == http.StatusForbidden)
 	if h.Throttled && h.RetryAfter == 0 && !complete {

@@ -83,6 +83,32 @@ func (c clock) retryAfter() (longest time.Duration) {
 	return longest
 }
 
+// calibrate takes the wait to be in milliseconds, as Discord's was until its version 8, if it is longer than an hour and
+// the only spent quota says so: Retry-After: 6457, and a reset after 6.457 seconds.
+func (h *Hint) calibrate(spent *Quota) {
+	if ms := h.RetryAfter / 1000; h.RetryAfter > time.Hour && spent.Reset >= 0 && near(ms, spent.Reset, time.Second) {
+		h.RetryAfter = ms
+	}
+}
+
+// Wait returns how long not to send another request like the one that was answered, all things considered, counted from
+// the time given to Parse; 0: the response does not say. It is RetryAfter, if that is set: what a server says about
+// coming back is worth more than the end of a window. Otherwise it is the time until the windows of all quotas end of
+// which nothing remains, also if this request was served and took the last unit. A throttled response may name no
+// time at all, so wait for one of your own then.
+func (h Hint) Wait() time.Duration {
+	if h.RetryAfter > 0 {
+		return h.RetryAfter
+	}
+	wait := time.Duration(0)
+	for i := range h.Quotas {
+		if q := &h.Quotas[i]; q.Remaining == 0 && !strings.HasPrefix(q.Source, "Beta-") { // which is advertised, and not enforced
+			wait = max(wait, q.Reset)
+		}
+	}
+	return wait
+}
+
 // forbidsRetry reports whether the response says that the request is not to be sent again. The SDKs of
 // OpenAI and Anthropic obey X-Should-Retry (shouldRetry in internal/requestconfig of openai-go and
 // anthropic-sdk-go), those of Stripe obey Stripe-Should-Retry (stripe-go#928, stripe-python#621). In a

@@ -8,14 +8,9 @@ import (
 // This file reads the time that a field names, a span or a moment, in whatever form. One reader serves all fields:
 // Retry-After and its kin, the ends of windows, and their lengths. Dates are in dates.go.
 
-const (
-	// epochFrom tells a span from a moment: no server asks for a wait of 31 years, and no clock stands in
-	// September 2001.
-	epochFrom = 1e9 * time.Second
-
-	// doubtful is the wait from which on it is looked for a shorter reading.
-	doubtful = time.Hour
-)
+// epochFrom tells a span from a moment: no server asks for a wait of 31 years, and no clock stands in
+// September 2001.
+const epochFrom = 1e9 * time.Second
 
 // read returns the time from now until what s names:
 //

@@ -81,7 +81,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	switch {
 	case a.Outcome == Throttled:
 		s.throttled++
-		o.Wait = advertisedWait(&a.Hint)
+		o.Wait = a.Hint.Wait()
 		r.wait = o.Wait
 		pace, r.random = s.closingPace(a, now)
 		o.Random = r.random
@@ -191,20 +191,6 @@ func (s *State) Finish(epoch uint32, trip time.Duration, cut bool, now time.Time
 // closes the gate for the time that it names, and starts no search.
 func (a *Answer) inTrouble() bool {
 	return a.Status == 503 || a.Status == 529 || a.Status == 418
-}
-
-// advertisedWait is how long a throttled answer asks to be left alone; 0: it does not say. Without a
-// Retry-After that is the latest reset of its spent quotas.
-func advertisedWait(h *hint.Hint) (wait time.Duration) {
-	if wait = max(0, h.RetryAfter); wait > 0 {
-		return wait
-	}
-	for i := range h.Quotas {
-		if h.Quotas[i].Remaining == 0 {
-			wait = max(wait, h.Quotas[i].Reset)
-		}
-	}
-	return wait
 }
 
 // teachable reports whether there is a learner for what h says, and makes it if something of that can
