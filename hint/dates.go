@@ -14,18 +14,18 @@ type date struct {
 	t    time.Time // in the end
 	http bool      // one of RFC 9110 §5.6.7: by the name of its month, and of its zone if there is one
 
-	s                        string // what is still to be read
-	numbers                  [3]int // those that are not of the time, in order
-	digits                   [3]int // how many digits they have
-	n                        int
-	month                    int // by name; 0: by number
-	clock                    [3]int
-	nanos                    time.Duration
-	timed                    bool // the time has been read
-	offset                   time.Duration
-	shifted                  bool // there was an offset
-	zoned                    bool // there was an offset, or the name of one
-	afternoon, morning, over bool
+	s       string // what is still to be read
+	over    bool   // what follows says nothing new
+	month   int    // by name; 0: by number
+	numbers [3]int // those that are not of the time, in order
+	digits  [3]int // how many digits they have
+	n       int
+	timed   bool   // the time has been read
+	hms     [3]int // hours, minutes and seconds
+	half    int    // of the day: 1 before noon, 2 after it; 0: hours go up to 23
+	nanos   time.Duration
+	shifted bool // there was an offset from UTC
+	offset  time.Duration
 }
 
 // parseDate reads a date, with its time. Without a zone it is in UTC. For example:
@@ -100,14 +100,14 @@ func (d *date) number() bool {
 
 // time reads minutes, seconds and their fraction behind the hour.
 func (d *date) time(hour int) bool {
-	d.clock[0], d.timed = hour, true
+	d.hms[0], d.timed = hour, true
 	for i := 1; i < 3 && strings.HasPrefix(d.s, ":"); i++ {
 		d.s = d.s[1:]
 		word := d.take()
 		if word == "" {
 			return false
 		}
-		d.clock[i] = int(digits(word))
+		d.hms[i] = int(digits(word))
 	}
 	if len(d.s) > 1 && (d.s[0] == '.' || d.s[0] == ',') && isDigit(d.s[1]) {
 		d.s = d.s[1:]
@@ -116,7 +116,7 @@ func (d *date) time(hour int) bool {
 			d.s = d.s[1:]
 		}
 	}
-	return d.clock[0] < 24 && d.clock[1] < 60 && d.clock[2] <= 60 // a leap second
+	return d.hms[0] < 24 && d.hms[1] < 60 && d.hms[2] <= 60 // a leap second
 }
 
 // shift reads an offset from UTC: +0100, +01:00, +01.
@@ -139,7 +139,7 @@ func (d *date) shift() bool {
 	if d.offset = time.Duration(n) * time.Minute; minus {
 		d.offset = -d.offset
 	}
-	d.shifted, d.zoned = true, true
+	d.shifted = true
 	return n <= 24*60
 }
 
@@ -153,26 +153,31 @@ func (d *date) word() bool {
 	word := d.s[:n]
 	d.s = d.s[n:]
 	switch {
-	case fold(word, "T") && d.n+min(d.month, 1) == 3, nameIn(word, "SunMonTueWedThuFriSat") > 0:
+	case fold(word, "T") && d.n+min(d.month, 1) == 3, nameIn(word, "sunmontuewedthufrisat") > 0:
 	case fold(word, "Z"), fold(word, "GMT"), fold(word, "UTC"):
-		d.zoned = true
 	case fold(word, "AM"):
-		d.morning = true
+		d.half = 1
 	case fold(word, "PM"):
-		d.afternoon = true
+		d.half = 2
 	case d.shifted:
 		d.over = true
 	default:
-		d.month = nameIn(word, "JanFebMarAprMayJunJulAugSepOctNovDec")
-		return d.month > 0
+		named := d.month > 0
+		d.month = nameIn(word, "janfebmaraprmayjunjulaugsepoctnovdec")
+		return d.month > 0 && !named
 	}
 	return true
 }
 
-// nameIn returns the place, from 1, of a name among names of three letters; 0: it is not there. The name may be longer.
+// nameIn returns the place, from 1, of a name among names of three small letters; 0: it is not there. The name may be
+// longer, and in capitals.
 func nameIn(name, names string) int {
-	for i := 0; i < len(names) && len(name) >= 3; i += 3 {
-		if fold(name[:3], names[i:i+3]) {
+	if len(name) < 3 {
+		return 0
+	}
+	a, b, c := name[0]|0x20, name[1]|0x20, name[2]|0x20
+	for i := 0; i < len(names); i += 3 {
+		if names[i] == a && names[i+1] == b && names[i+2] == c {
 			return i/3 + 1
 		}
 	}
@@ -190,12 +195,12 @@ func (d *date) join(now time.Time) bool {
 		return d.set(a, 4, b, c, now)
 	}
 	other := *d
-	switch ok, also := d.set(c, d.digits[2], a, b, now), other.set(c, d.digits[2], b, a, now); {
-	case !ok, also && other.t.Sub(now).Abs() < d.t.Sub(now).Abs():
+	monthFirst := d.set(c, d.digits[2], a, b, now)
+	if other.set(c, d.digits[2], b, a, now) && (!monthFirst || other.t.Sub(now).Abs() < d.t.Sub(now).Abs()) {
 		*d = other
-		return also
+		return true
 	}
-	return true
+	return monthFirst
 }
 
 // set makes a moment of a day and the time, and reports whether there is such a day.
@@ -203,23 +208,21 @@ func (d *date) set(year, digits, month, dayOf int, now time.Time) bool {
 	if digits != 2 && digits != 4 || dayOf < 1 || month < 1 || month > 12 {
 		return false
 	}
-	hour := d.clock[0]
-	if d.morning || d.afternoon {
+	hour := d.hms[0]
+	if d.half > 0 {
 		if hour < 1 || hour > 12 {
 			return false
 		}
-		if hour %= 12; d.afternoon {
-			hour += 12
-		}
+		hour = hour%12 + (d.half-1)*12
 	}
 	if digits == 2 {
 		year += now.UTC().Year() / 100 * 100
 	}
-	d.t = time.Date(year, time.Month(month), dayOf, hour, d.clock[1], d.clock[2], int(d.nanos), time.UTC)
+	d.t = time.Date(year, time.Month(month), dayOf, hour, d.hms[1], d.hms[2], int(d.nanos), time.UTC)
 	if d.t = d.t.Add(-d.offset); digits == 2 {
 		d.t = century(d.t, now)
 	}
-	return dayOf <= time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() // the last of the month
+	return dayOf <= 28 || dayOf <= time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() // the last of the month
 }
 
 // century moves t, whose year had two digits, by centuries until t lies within 50 years of now. RFC 9110

@@ -37,8 +37,8 @@ type Dialect struct {
 	// Index chooses the member of values that are lists, from 0.
 	Index int
 
-	// Reset and Period name the fields for the end and the length of the window. Their values are dates, Go
-	// durations, or plain numbers.
+	// Reset and Period name the fields for the end and the length of the window. Their values have any form that
+	// a time has; see Times at [Parser].
 	Reset, Period string
 
 	// Scale is the unit of plain numbers in Reset, Period and RetryAfter. 0: seconds, but in Reset the unit

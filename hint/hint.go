@@ -179,11 +179,11 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 		return h
 	}
 	if ordersWait(resp.StatusCode) {
-		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter()
+		h.RetryAfter = clock{now: now, header: resp.Header, order: true}.retryAfter(resp.StatusCode)
 	}
 	h.Final = resp.StatusCode >= 400 && forbidsRetry(resp.Header)
 	inBody := saysInBody(resp)
-	if inBody || mentionsLimit(resp.Header) || resp.StatusCode == http.StatusTooManyRequests || p.covers(resp) {
+	if inBody || resp.StatusCode == http.StatusTooManyRequests || mentionsLimit(resp.Header) || p.covers(resp) {
 		p.read(resp, now, inBody, &h)
 	} else {
 		h.Throttled = throttles(resp.StatusCode, &h)

@@ -3,7 +3,6 @@ package hint
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -181,16 +180,15 @@ func decode(key string) (f field) {
 // setUnit splits the unit part of a name into unit and window: "tokens-minute" is a unit and a window,
 // "minute" a window alone. Behind reset, other words may stand.
 func (f *field) setUnit(unit string) {
-	if f.kind == reset {
+	if f.kind == reset && unit != "" {
 		first, rest, _ := strings.Cut(unit, "-")
 		switch {
 		case fold(first, "after"), fold(first, "in"):
 			f.kind, f.scale, unit = resetAfter, time.Second, rest
-		case slices.ContainsFunc(forms[:], func(w string) bool { return fold(unit, w) }):
-			unit = ""
-		}
-		if isMilli(unit) {
+		case isMilli(unit):
 			f.scale, unit = time.Millisecond, ""
+		case isForm(unit):
+			unit = ""
 		}
 	}
 	i := strings.LastIndexByte(unit, '-')
@@ -235,6 +233,16 @@ func kindOf(word string) kind {
 		}
 	}
 	return none
+}
+
+// isForm reports whether a word behind reset says how the value is written.
+func isForm(word string) bool {
+	for _, w := range forms {
+		if fold(word, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // windowOf returns the window that a unit word names; 0 if it is another word, which is then a unit, or a

@@ -19,20 +19,21 @@ var waits = [...]struct {
 	{"X-Ms-Retry-After-Ms", time.Millisecond},
 	{"X-Amz-Retry-After", time.Millisecond},
 	{"Retry-After", time.Second},
+	{"X-Throttle-Wait-Seconds", time.Second}, // Django's
 }
 
 // The names of others have one of these words. What stands before it may be anything, and what follows it says the unit,
 // a quota, or nothing:
 //
 //	X-Retry-After, X-RateLimit-Retry-After, Retry-After-Long, X-Retry-After-Ms
-//	X-Retry-In (Traefik), X-Throttle-Wait-Seconds (Django), X-RateLimit-Retry (Wildberries)
-var waitWords = [...]string{"Retry-After", "Retryafter", "Retry-In", "Retry-At", "Throttle-Wait", limitRetry}
+//	X-Retry-In (Traefik), X-RateLimit-Retry (Wildberries)
+var waitWords = [...]string{"Retry-After", "Retryafter", "Retry-In", "Retry-At", limitRetry}
 
 const limitRetry = "imit-Retry" // the end of a name
 
 // waitUnit returns the unit of plain numbers in the field of that name; 0: it asks for no wait.
 func waitUnit(key string) time.Duration {
-	if len(key) > maxKey || !strings.Contains(key, "Retry") && !strings.Contains(key, "-Wait") {
+	if len(key) > maxKey || !strings.Contains(key, "etry") {
 		return 0
 	}
 	for _, w := range waitWords {
@@ -53,7 +54,9 @@ func waitUnit(key string) time.Duration {
 }
 
 // isMilli reports whether a word in a name means milliseconds.
-func isMilli(word string) bool { return spanUnit(word) == time.Millisecond }
+func isMilli(word string) bool {
+	return fold(word, "ms") || fold(word, "millis") || fold(word, "milliseconds") || fold(word, "msec")
+}
 
 // ordersWait reports whether a Retry-After on this status asks for a wait. RFC 9110 §10.2.3 names 503 and
 // 3xx, RFC 6585 §4 names 429. GitHub sends one on a 403, Binance bans by a 418, and Anthropic and Notion
@@ -67,12 +70,15 @@ func ordersWait(status int) bool {
 }
 
 // retryAfter returns the wait that the response asks for, or 0. The first of waits that has a readable line
-// counts, and without any the longest of the others.
-func (c clock) retryAfter() (longest time.Duration) {
+// counts, and without any on an error the longest of the others.
+func (c clock) retryAfter(status int) (longest time.Duration) {
 	for _, w := range waits {
 		if d, ok := c.longest(c.header[w.header], w.unit); ok {
 			return d
 		}
+	}
+	if status < 400 {
+		return 0
 	}
 	for key, lines := range c.header {
 		if unit := waitUnit(key); unit > 0 {

@@ -201,25 +201,22 @@ func parseSpan(s string) (time.Duration, bool) {
 }
 
 // parseWords reads numbers, each with its unit behind it.
-func parseWords(s string) (total time.Duration, ok bool) {
-	for s != "" {
-		n := 0
-		for n < len(s) && (isDigit(s[n]) || s[n] == '.') {
-			n++
-		}
-		number, rest := s[:n], strings.TrimLeft(s[n:], " ")
-		for n = 0; n < len(rest) && rest[n] != ' ' && rest[n] != '.' && !isDigit(rest[n]); {
-			n++
-		}
-		unit := spanUnit(rest[:n])
+func parseWords(text string) (total time.Duration, ok bool) {
+	for s := (scanner{s: text}); s.i < len(text); s.space() {
+		number := s.run(inNumber)
+		s.space()
+		unit := spanUnit(s.run(inUnit))
 		d, read := parseDecimal(number, max(1, unit))
 		if !read || unit == 0 {
 			return 0, false
 		}
-		total, s, ok = plus(total, d), strings.TrimLeft(rest[n:], " "), true
+		total, ok = plus(total, d), true
 	}
 	return total, ok
 }
+
+func inNumber(c byte) bool { return isDigit(c) || c == '.' }
+func inUnit(c byte) bool   { return !inNumber(c) && c != ' ' }
 
 // parseClock reads hours, minutes and seconds, and days before them.
 func parseClock(s string) (time.Duration, bool) {

@@ -131,8 +131,8 @@ var resetFields = []struct{ from, name string }{
 	{"others: its plain numbers are in ms", "X-Ratelimit-Reset-Ms"},
 }
 
-// inUnit multiplies a span that is a plain number by a thousand if the field is in milliseconds.
-func inUnit(name, value string) string {
+// ofField multiplies a span that is a plain number by a thousand if the field is in milliseconds.
+func ofField(name, value string) string {
 	plain := strings.Trim(value, `0123456789.;w=" ,`) == "" && len(value) < 9
 	if !plain || !isMilli(name[strings.LastIndexByte(name, '-')+1:]) && name != "X-Amz-Retry-After" {
 		return value
@@ -145,7 +145,7 @@ func TestEveryFormOfAWait(t *testing.T) {
 	for _, f := range waitFields {
 		for _, tt := range append(nine, nineOrTen...) {
 			for _, date := range []string{"", "Sat, 10 Jan 2026 12:00:00 GMT"} {
-				h := http.Header{f.name: {inUnit(f.name, tt.value)}}
+				h := http.Header{f.name: {ofField(f.name, tt.value)}}
 				if date != "" {
 					h.Set("Date", date)
 				}
@@ -165,7 +165,7 @@ func TestEveryFormOfAReset(t *testing.T) {
 			if i >= len(nine) {
 				want += resolution
 			}
-			h := http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Rate-Limit-Remaining": {"0"}, f.name: {inUnit(f.name, tt.value)}}
+			h := http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Rate-Limit-Remaining": {"0"}, f.name: {ofField(f.name, tt.value)}}
 			if f.name == "Ratelimit-Reset" {
 				h = http.Header{"Ratelimit-Remaining": {"0"}, f.name: {tt.value}}
 			}
@@ -272,6 +272,9 @@ func TestReadingsOfAWait(t *testing.T) {
 		{"Retry-After: 13/13/2026 12:00:09", 0},
 		{"Retry-After: 1/10/2026 13:00:09 PM", 0},
 		{"Retry-After: Jan Jan 2026 12:00:09", 0},
+		{"Retry-After: Feb Jan 10 2026 12:00:09", 0},
+		{"Retry-After: 1/10/2026 0:00:09 PM", 0},
+		{"Retry-After: 1/11/2026 12:00:00 AM", 12 * time.Hour},
 	} {
 		header := headerOf(strings.Split(tt.lines, "|")...)
 		if got := Parse(response(429, header), noon); got.RetryAfter != tt.want || !got.Throttled {
