@@ -73,7 +73,7 @@ type draft struct {
 // is the quota of 10 per second with 9 left, and the quota of 1000 per hour.
 func (r *reader) family(fs []field) {
 	d := draft{q: unset, used: -1}
-	d.q.Unit, d.q.Window = unitName(fs[0].unit), fs[0].window
+	d.q.Window = fs[0].window
 	for i := range fs {
 		if f := &fs[i]; !f.taken && r.pay(f.lines) {
 			r.field(&d, f)
@@ -87,7 +87,10 @@ func (r *reader) family(fs []field) {
 		d.q.Limit = -1
 	}
 	r.ends(&d.q, d.end, d.unit)
-	r.add(&d.q)
+	if d.q.Limit >= 0 || d.q.Remaining >= 0 {
+		d.q.Unit = unitName(fs[0].unit)
+		r.add(&d.q)
+	}
 	// The policy of d.q itself is among them. It is the same quota as one that is there already, so add
 	// adds nothing.
 	for i := range d.policies.n {
@@ -99,13 +102,21 @@ func (r *reader) family(fs []field) {
 // what a less precise one has said, and overwrites it. Of a field that should have one line but has
 // several, the first counts.
 func (r *reader) field(d *draft, f *field) {
-	first := f.lines[0]
 	switch f.kind {
 	case policy:
 		d.policies.read(f.lines, false)
 		d.source = f.key
 	case whole, info:
 		r.whole(d, f)
+	default:
+		r.part(d, f)
+	}
+}
+
+// part reads a field that says one thing of a quota.
+func (r *reader) part(d *draft, f *field) {
+	first := f.lines[0]
+	switch f.kind {
 	case limit:
 		if d.none = d.none || unlimited(first); !d.none {
 			r.limit(d, f)

@@ -408,6 +408,7 @@ func TestWait(t *testing.T) {
 		{200, `RateLimit: "a";t=60`, 0},
 		{200, "Retry-After: 30", 0},
 		{302, "Retry-After: 30", 30 * time.Second},
+		{302, "X-Retry-After: 30", 0},
 		{403, "X-RateLimit-Limit: 5000|X-RateLimit-Remaining: 9|X-RateLimit-Reset: 60", 0}, // a permission
 		{429, "", 0},
 		{429, `RateLimit: "a";r=0`, 0}, // until when, it does not say

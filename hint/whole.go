@@ -47,9 +47,13 @@ func (r *reader) whole(d *draft, f *field) {
 // A name means what the name of a field would mean. Names that mean nothing are passed over; if the value is not made of
 // pairs, nothing is read from there on.
 func (r *reader) pairs(d *draft, f *field, s string) {
+	if !strings.ContainsAny(s, ":=") {
+		return // without an allocation
+	}
+	var name, value string
+	var ok bool
+	g := field{key: f.key, lines: make([]string, 1)}
 	for range maxFields {
-		var name, value string
-		var ok bool
 		s = strings.TrimLeft(s, " \t{},;&")
 		if name, s, ok = word(s, ":="); !ok || s == "" || s[0] != ':' && s[0] != '=' {
 			return
@@ -57,12 +61,12 @@ func (r *reader) pairs(d *draft, f *field, s string) {
 		if value, s, ok = word(strings.TrimLeft(s[1:], " "), ",;&}"); !ok || value == "" || value[0] == '{' || value[0] == '[' {
 			return
 		}
-		g := field{key: f.key, kind: pairKind(name), lines: []string{value}}
+		g.kind, g.scale, g.lines[0] = pairKind(name), 0, value
 		if isMilli(name[max(0, len(name)-2):]) {
 			g.scale = time.Millisecond
 		}
 		if g.kind != none {
-			r.field(d, &g)
+			r.part(d, &g)
 		}
 	}
 }
