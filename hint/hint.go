@@ -26,8 +26,8 @@
 // A server is not trusted. A field that does not follow its grammar is ignored, as if it had not been
 // sent. No number is ever negative or wraps around, and a number of units beyond 64 bits counts as
 // unknown. Very long waits, a limit of 0, and more remaining units than the limit are reported as they are
-// advertised if they can be read in no shorter way: what to believe is up to the caller. At most 16 quotas of a response are reported, and at
-// most 32 fields about limits and 8 KiB of their values are read.
+// advertised if they can be read in no shorter way: what to believe is up to the caller. At most 16 quotas of
+// a response are reported, and at most 32 fields about limits and 8 KiB of their values are read.
 //
 // Field names are expected in the canonical form that net/http gives them ("X-Ratelimit-Limit").
 //
@@ -53,9 +53,9 @@ type Hint struct {
 
 	// RetryAfter is how long not to send anything, counted from the time given to Parse; 0: the response
 	// asks for no wait, but a quota may be spent (see Wait). It is never negative, and a wait too long for a
-	// Duration becomes the longest Duration. Some throttled responses have no wait, but the end of a window (X-RateLimit-Reset, for
-	// example) and not what remains in it. Then RetryAfter is the time until that end, or until the first
-	// of several.
+	// Duration becomes the longest Duration. Some throttled responses have no wait, but the end of a window
+	// (X-RateLimit-Reset, for example) and not what remains in it. Then RetryAfter is the time until that
+	// end, or until the first of several.
 	RetryAfter time.Duration
 
 	// Final means that no wait cures this error, so the same request should not be sent again. The response

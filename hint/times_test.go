@@ -344,6 +344,9 @@ func TestWholeQuotas(t *testing.T) {
 		{"X-RateLimit: limit: 50, remaining: 7, reset: 9", "50/7 in 9s"},
 		{"X-RateLimit: Limit=50&Remaining=7&Reset=9", "50/7 in 9s"},
 
+		{"RateLimit: limit=50, remaining=7, reset=9, max-burst=60, limited=0", "50/7 in 9s"},
+		{`X-RateLimit: {"limit":50,"remaining":7,"retryAfterMs":9000,"retry_after":8,"forms":1}`, "50/7 in 9s"},
+
 		// not pairs, or not of a quota
 		{"X-RateLimit: {", ""},
 		{`X-RateLimit: {"limit`, ""},

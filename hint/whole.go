@@ -62,8 +62,8 @@ func (r *reader) pairs(d *draft, f *field, s string) {
 			return
 		}
 		g.kind, g.scale, g.lines[0] = pairKind(name), 0, value
-		if isMilli(name[max(0, len(name)-2):]) {
-			g.scale = time.Millisecond
+		if n := len(name) - 2; g.kind == none && n > 0 && isMilli(name[n:]) {
+			g.kind, g.scale = pairKind(name[:n]), time.Millisecond
 		}
 		if g.kind != none {
 			r.part(d, &g)
@@ -84,21 +84,26 @@ func word(s, ends string) (word, rest string, ok bool) {
 	return trim(s[:n]), s[n:], n > 0
 }
 
-// pairWords are the first letters of names in pairs that mean what a field's name means.
+// pairWords are what the names of pairs begin with.
 var pairWords = [...]struct {
 	word string
 	kind kind
 }{
 	{"limit", limit}, {"max", limit}, {"total", limit}, {"quota", limit},
 	{"remaining", remaining}, {"left", remaining}, {"available", remaining}, {"used", used},
-	{"reset", reset}, {"until", reset}, {"expire", reset}, {"retry", reset},
+	{"resets", reset}, {"reset", reset}, {"until", reset}, {"expires", reset}, {"retry", reset},
 	{"period", window}, {"window", window}, {"interval", window}, {"name", name},
 }
 
 // pairKind returns what the name of a pair means: reset_at, resetTime and resets are all a reset.
 func pairKind(s string) kind {
 	for _, w := range pairWords {
-		if n := len(w.word); len(s) >= n && fold(s[:n], w.word) {
+		n := len(w.word)
+		if len(s) < n || !fold(s[:n], w.word) {
+			continue
+		}
+		switch tail := strings.Trim(s[n:], "_-"); {
+		case tail == "", isForm(tail), fold(tail, "in"), fold(tail, "after"):
 			return w.kind
 		}
 	}
