@@ -221,16 +221,15 @@ func (c *call) report(r *queue.Result, quiet bool) (wait time.Duration) {
 	return wait
 }
 
-// result ends a call that is not retried: with the last response if there is one, otherwise with the
-// last attempt's error. The error also wins over an older response if the caller has cancelled, or if
-// Retry.Check calls the error final.
+// result ends a call that is not retried: with the last response if there is one, otherwise with the last attempt's
+// error. The error also wins over an older response if the caller has cancelled, or if Retry.Check calls the error final.
 func (c *call) result() (*http.Response, error) {
 	resp, err := c.resp, c.err
 	if resp == nil || err != nil && (c.final || c.gone()) {
 		return nil, c.says.last.Note(err)
 	}
 	c.resp = nil
-	if c.turn.Keeps() {
+	if err == nil && c.turn.Keeps() { // an older response was kept, and holds nothing
 		c.freeAtEnd(resp, c.turn.KeepSlot())
 	}
 	return resp, nil
@@ -291,9 +290,8 @@ func (c *call) end() {
 	c.turn.Done()
 }
 
-// notify calls the hook at that place, if it is set, and fills in what all events
-// have. While an attempt is under way, the last response and error are those of the attempt before, so
-// they are left out.
+// notify calls the hook at that place, if it is set, and fills in what all events have. While an attempt is under way,
+// the last response and error are those of the attempt before, so they are left out.
 func (c *call) notify(place int, e Event) {
 	hook := c.t.Hooks.at(place)
 	if hook == nil {

@@ -38,7 +38,7 @@
 //
 // Everything in this package is safe for concurrent use. Nothing needs closing (Shutdown is for programs
 // that want the calls in line to go first), and no constructor starts a goroutine. No goroutine outlives
-// the calls that wait and the response bodies that are read ahead for them.
+// the calls that wait, unless the Close of a response's body blocks.
 //
 // # Expected behaviour
 //

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/body"
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// The reasons for which this side ends a call. They come wrapped in an [*Error]; match them with
-// errors.Is.
+// The reasons for which this side ends a call. They come wrapped in an [*Error]; match them with errors.Is.
 var (
 	// ErrQueueFull means that QueueOptions.MaxWaiting calls are waiting already.
 	ErrQueueFull = errors.New("throttle: queue full")
@@ -43,6 +43,10 @@ var (
 	// ErrNotIdempotent means that the upstream may have acted on the request, and that its method, such as POST, is not
 	// safe to repeat: set an Idempotency-Key header if the upstream knows it, or let Retry.Check say Again.
 	ErrNotIdempotent = errors.New("throttle: method not safe to repeat")
+
+	// ErrBodyCut comes from the Body of a response that was kept while a retry waited, after the bytes that were kept: 16 KiB
+	// at most, or what came within 100 ms. The rest was dropped, so that the retry found a free connection.
+	ErrBodyCut = body.ErrCut
 )
 
 // An Error says that this side, not the upstream, ended a call, and why. If Attempts is 0, the upstream has never seen
@@ -93,8 +97,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// rounded leaves a prediction the digits that mean something: 12.3456s is 12s, 1.23456s is 1.2s, and
-// 12.3456ms is 12ms.
+// rounded leaves a prediction the digits that mean something: 12.3456s is 12s, 1.23456s is 1.2s, and 12.3456ms is 12ms.
 func rounded(d time.Duration) time.Duration {
 	const s, ms, us = time.Second, time.Millisecond, time.Microsecond
 	for _, unit := range []time.Duration{s, s / 10, ms, ms / 10, us, us / 10} {

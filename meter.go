@@ -73,7 +73,7 @@ func WithHold(ctx context.Context, meter string, n int) context.Context {
 
 // WithBill returns a ctx and the Bill of its calls, to settle meters by hand: where an SDK says what a call has cost, or
 // the body does not. With it a meter whose body has not said its usage stays held until Bill.Settle, the next attempt under
-// ctx, or the end of ctx, whichever is first. Use it for one call at a time.
+// ctx, its retry, or the end of ctx, whichever is first. Use it for one call at a time.
 func WithBill(ctx context.Context) (context.Context, *Bill) {
 	v := *ctxValue(ctx)
 	v.bill = &Bill{ctx: ctx}

@@ -113,11 +113,12 @@ func (c *call) response() *http.Response {
 	return c.resp
 }
 
-// keepResponse reads the last attempt's response ahead, as it may be handed out later.
+// keepResponse keeps the beginning of the last attempt's response, as it may be handed out later, and ends what it holds.
 func (c *call) keepResponse() {
 	if c.err == nil && c.resp.Body != nil && c.resp.Body != http.NoBody {
 		c.resp.Body = body.Keep(c.resp.Body)
 	}
+	c.tab.Release()
 }
 
 // reasonKey is the key of what Reason returns, in the ctx of a response's request.

@@ -28,8 +28,7 @@ import (
 // header. If nothing was sent, because the dial, the TLS handshake or the proxy failed, any request is safe.
 //
 // Nothing is sent again after other responses, refused certificates, unknown hosts, a proxy's 4xx, and requests that
-// net/http rejects. A response that no wait cures (see Final in [hint.Hint]) goes to the caller at once
-// and pauses nobody.
+// net/http rejects. A response that no wait cures (see Final in [hint.Hint]) goes to the caller at once and pauses nobody.
 //
 // A request with a body is sent again only if its GetBody is set. http.NewRequest sets it for a
 // bytes.Buffer, bytes.Reader and strings.Reader; for other bodies set it yourself.
@@ -119,9 +118,8 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// defaultBackoff is "full jitter" (Marc Brooker, Exponential Backoff And Jitter, AWS Architecture Blog,
-// 2015): uniform from 0 to twice the interval, because RandomizationFactor 1 means the interval ± all of
-// it.
+// defaultBackoff is "full jitter" (Marc Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015): uniform
+// from 0 to twice the interval, because RandomizationFactor 1 means the interval ± all of it.
 func defaultBackoff() Backoff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(250*time.Millisecond),

@@ -23,9 +23,9 @@ type Bill struct {
 // Open makes t the tab of the newest attempt, which is sent now, until ctx ends. The Bill's say about the one before ends.
 func (b *Bill) Open(ctx context.Context, t *Tab) {
 	t.billed = true // nobody else knows t yet
-	t.stopBill = context.AfterFunc(ctx, t.release)
+	t.stopBill = context.AfterFunc(ctx, t.Release)
 	if old := b.swap(t); old != nil {
-		old.release()
+		old.Release()
 		old.Settled()
 	}
 }

@@ -1,16 +1,16 @@
 // Package body is what stands around the body of a response: it sees it pass, and changes no byte of it.
 //
-//	kept.go  the beginning is read ahead, so that the connection can be used for a retry
+//	kept.go  the beginning of an answer that a retry may replace
 //	slot.go  something is given back at the end, such as an in-flight slot
 //	tab.go   what the body says it has cost settles what was held for it
 //	bill.go  the same by hand
 //
 // Wrappers are put around each other in any order. Each closes what is below it once for each Close of its own, and none
-// starts a goroutine but Keep, whose goroutine ends with the reading.
+// starts a goroutine but Keep, whose goroutines end with the reading and the closing.
 package body
 
 import (
-	"bytes"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -18,68 +18,93 @@ import (
 
 const (
 	keepBytes = 16 << 10               // the most that Keep reads of a body
-	keepTime  = 100 * time.Millisecond // the longest that Keep waits for it
+	keepTime  = 100 * time.Millisecond // the longest that it reads, and the longest that it waits for Close
 )
 
-// Keep reads a body ahead that is handed out only if no later attempt gets a better one, so that its connection can be used
-// meanwhile. It reads keepBytes within keepTime. A longer or slower body stays open; the reader of what Keep returns gets
-// what was read ahead and then the rest.
+// ErrCut ends a body of which only the beginning was kept.
+var ErrCut = errors.New("throttle: body cut: a retry needed what it held")
+
+// Keep reads the beginning of a body that is handed out only if no later attempt gets a better one, and closes it, so that it
+// holds nothing while the retry waits: keepBytes at most, for keepTime at most. What it returns yields
+// these bytes, and then what the body ended with, or ErrCut if there was more.
 //
 // An example: a 503 with a page of 2 KiB is read and closed at once. The retry uses its connection, and if that fails too,
-// the caller of the last one reads the page from memory.
+// the caller of the last one reads the page from memory. Of a page of 1 MB the caller reads 16 KiB and gets ErrCut.
+//
+// # Races
+//
+//	reading, its time is over          under mu: what add is told first is the end, and no later byte is kept
+//	reading, the ctx ends              net/http ends the body, and that error is what comes after the bytes
+//	Read, Close                        Close may come while a Read blocks, and ends it, as with every body of net/http. A Read
+//	                                   that blocks all the same leaves its goroutine behind, and nobody waits for it
+//	Close blocks                       nobody waits for it for longer than keepTime. Its goroutine ends with it
+//	the retry, the reader of the copy  neither begins before Keep has returned
+//	Read or Close panics               its caller does, as without a goroutine; if nobody waits any more, nobody
 func Keep(body io.ReadCloser) io.ReadCloser {
-	k := &kept{body: body, ahead: make(chan struct{})}
-	go k.read()
-	timer := time.NewTimer(keepTime)
-	defer timer.Stop()
-	select {
-	case <-k.ahead:
-		if k.err == io.EOF {
-			k.Close()
-		}
-	case <-timer.C:
-	}
+	k := new(kept)
+	within(func() { k.read(body) })
+	k.add(nil, ErrCut)
+	within(func() { body.Close() })
 	return k
 }
 
-// A kept is a body whose beginning was read ahead, or still is: the reading goroutine owns buf and err until it closes ahead.
-// Close ends that reading, because it closes the body below.
-type kept struct {
-	body  io.ReadCloser
-	ahead chan struct{} // closed when reading ahead has ended
-	buf   bytes.Buffer  // what was read ahead and not yet handed out
-	err   error         // what ended the reading ahead; nil: there is more in body
-
-	once   sync.Once // closes body: at its end, when the response is dropped, or when the caller closes it
-	closed error     // what closing body returned
-}
-
-// read reads ahead. One byte more than keepBytes tells a longer body from one of just that length.
-func (k *kept) read() {
-	defer close(k.ahead)
-	if _, k.err = io.CopyN(&k.buf, k.body, keepBytes); k.err != nil {
-		return
+// within runs f, and waits for its end, but no longer than keepTime.
+func within(f func()) {
+	ended, timer := make(chan any, 1), time.NewTimer(keepTime)
+	defer timer.Stop()
+	go func() {
+		defer func() { ended <- recover() }()
+		f()
+	}()
+	select {
+	case p := <-ended:
+		if p != nil {
+			panic(p)
+		}
+	case <-timer.C:
 	}
-	var more [1]byte
-	n, err := k.body.Read(more[:])
-	k.buf.Write(more[:n])
-	k.err = err
 }
 
-// Read hands out what was read ahead, then what ended that, or the rest of the body.
-func (k *kept) Read(p []byte) (int, error) {
-	<-k.ahead
-	switch {
-	case k.buf.Len() > 0:
-		return k.buf.Read(p)
-	case k.err != nil:
+// A kept is the beginning of a body. It is read from after it has ended, so only add needs mu.
+type kept struct {
+	mu  sync.Mutex
+	buf []byte
+	err error // what comes after buf; nil: it has not ended
+}
+
+// read reads until the end.
+func (k *kept) read(body io.Reader) {
+	p := make([]byte, 2<<10)
+	for {
+		n, err := body.Read(p)
+		if k.add(p[:n], err) {
+			return
+		}
+	}
+}
+
+// add adds what a Read has returned, and reports whether that, or something before it, is the end.
+func (k *kept) add(p []byte, err error) (ended bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return true
+	}
+	if k.buf, k.err = append(k.buf, p...), err; len(k.buf) > keepBytes {
+		k.buf, k.err = k.buf[:keepBytes], ErrCut
+	}
+	return k.err != nil
+}
+
+// Read implements io.Reader.
+func (k *kept) Read(p []byte) (n int, err error) {
+	if len(k.buf) == 0 {
 		return 0, k.err
 	}
-	return k.body.Read(p)
+	n = copy(p, k.buf)
+	k.buf = k.buf[n:]
+	return n, nil
 }
 
-// Close closes the body below once, whoever asks first, and returns what that returned.
-func (k *kept) Close() error {
-	k.once.Do(func() { k.closed = k.body.Close() })
-	return k.closed
-}
+// Close implements io.Closer. The body was closed before.
+func (k *kept) Close() error { return nil }

@@ -105,10 +105,10 @@ func (t *Tab) events(p []byte) (n int) {
 
 var emptyLine = []byte("\n\n")
 
-// Close implements io.Closer. It settles after the body's own Close, in its panic too.
+// Close implements io.Closer. It settles before the body's own Close, which may block.
 func (t *Tab) Close() error {
-	defer t.End()
-	defer t.stop()
+	t.stop()
+	t.End()
 	return t.body.Close()
 }
 
@@ -146,19 +146,20 @@ func (t *Tab) end() (first, last bool) {
 	return true, !t.billed
 }
 
-// release says that the Bill has no word any more.
-func (t *Tab) release() {
-	if t.unbill() {
+// Release says that the Bill has no word any more. There may be no Tab.
+func (t *Tab) Release() {
+	if t != nil && t.unbill() {
 		t.settle(true)
 	}
 }
 
-// unbill notes that, and reports whether the tab has ended already.
+// unbill notes that, and reports whether it is news and the tab has ended already.
 func (t *Tab) unbill() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	billed := t.billed
 	t.billed = false
-	return t.ended
+	return billed && t.ended
 }
 
 // settle settles what the body has said to its end, and if this is the last word all the rest. The tab has ended.

@@ -8,7 +8,8 @@ import (
 // This file is where a call rests between two attempts: out of the line, without a slot, for its own backoff. It rests in
 // its own goroutine, on a timer of its own, until that fires, its ctx ends, or Shutdown is over for those that wait.
 
-// BackOff gives back what the retry that is planned does not need, calls meanwhile, and sleeps for the call's own delay.
+// BackOff gives back what the retry that is planned does not need, calls meanwhile, which does the same, and sleeps for the
+// call's own delay.
 func (c *Call) BackOff(ctx context.Context, meanwhile func()) error {
 	q := &c.entry.queue
 	q.resting.Add(1)
