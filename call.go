@@ -31,6 +31,7 @@ type call struct {
 	resp    *http.Response // the last response, not handed out yet; it may be older than err
 	err     error          // the last attempt's error; nil: it got a response
 	final   bool           // no retry will help, as the response or Retry.Check says
+	failed  bool           // an attempt has failed, and the upstream may have acted on it
 	backoff Backoff        // nil until the first failure
 	most    int            // attempts; 0: as many as fit, see Retry.MaxAttempts; negative: no bound
 	says    *ctxOrder      // of its ctx
@@ -158,14 +159,14 @@ func (c *call) observe() queue.Outcome {
 		}
 	}
 	silent := outcome <= queue.Neutral && len(r.Hint.Quotas) == 0
-	wait := c.report(&r, quiet && silent && r.Status != http.StatusInternalServerError)
+	wait := c.report(&r, quiet && silent && r.Status < http.StatusInternalServerError)
 	if !silent {
 		c.tell(r.Hint)
 	}
 	switch {
 	case outcome >= queue.Overloaded:
 		c.notify(onThrottled, Event{Wait: wait})
-	case c.err != nil, outcome == queue.Failure, c.resp.StatusCode == http.StatusInternalServerError:
+	case c.err != nil, c.mendable(outcome):
 		c.notify(onFailed, Event{})
 	}
 	return r.Outcome

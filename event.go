@@ -64,7 +64,7 @@ type Hooks struct {
 	Waited    func(context.Context, Event) // the call has waited in line and is sent now
 	Refused   func(context.Context, Event) // the call is not sent, or not again in spite of Retrying; Err is the reason
 	Throttled func(context.Context, Event) // the upstream throttled the attempt and asks for Wait; 0: for no time
-	Failed    func(context.Context, Event) // the attempt got no response, or a 500, 502, 503 or 504 that is not throttling
+	Failed    func(context.Context, Event) // the attempt got no response, or a 500, 502, 503, 504 or 408 (see Retry) that is not throttling
 	Learned   func(context.Context, Event) // a limit is new, has another size, or is a found rate that was just cut; of a configured limit that is too high see Learned
 	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
 	Closed    func(context.Context, Event) // the attempt has closed its key's gate, which opens or tries a probe in Wait

@@ -10,16 +10,14 @@ import (
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// QueueOptions bounds a waiting line. The zero value bounds nothing. In a Transport the bounds hold for
-// each key.
+// QueueOptions bounds a waiting line. The zero value bounds nothing. In a Transport the bounds hold for each key.
 type QueueOptions struct {
 	// MaxWaiting bounds the calls that wait; one more is refused at once with ErrQueueFull. 0: no bound.
 	MaxWaiting int
 
-	// MaxWait bounds the predicted wait: a call with a longer one is refused at once with ErrWaitTooLong.
-	// 0: only its ctx bounds it. A wait can turn out longer than predicted, because in-flight slots, later
-	// calls of a higher priority, the end of an outage (see Retry.MaxPause) and limiters of other packages
-	// cannot be predicted.
+	// MaxWait bounds the predicted wait: a call with a longer one is refused at once with ErrWaitTooLong. 0: only its ctx
+	// bounds it. A wait can turn out longer than predicted, because in-flight slots, later calls of a higher priority,
+	// the end of an outage (see Retry.MaxPause) and limiters of other packages cannot be predicted.
 	MaxWait time.Duration
 
 	// MaxInFlight bounds the calls that are sent and not finished. 0: no bound. A Transport's call has
@@ -70,8 +68,7 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 	return &Queue{queue.New(config(opts, -1), flatten(lim))}
 }
 
-// config is what all lines of this package have in common. The errors are declared here, in the root, and
-// handed down.
+// config is what all lines of this package have in common. The errors are declared here, in the root, and handed down.
 func config(opts QueueOptions, maxPause time.Duration) queue.Config {
 	return queue.Config{
 		Options: queue.Options(opts), MaxPause: maxPause, Error: newError,
@@ -79,16 +76,14 @@ func config(opts QueueOptions, maxPause time.Duration) queue.Config {
 	}
 }
 
-// Wait blocks until the caller may start, and takes as many units as [WithCost] says, 1 by default. It
-// takes no in-flight slot. The error is an [*Error]: at once if the line refuses the call, later if ctx
-// ends or the limiter fails.
+// Wait blocks until the caller may start, and takes as many units as [WithCost] says, 1 by default. It takes no in-flight
+// slot. The error is an [*Error]: at once if the line refuses the call, later if ctx ends or the limiter fails.
 func (q *Queue) Wait(ctx context.Context) error {
 	return q.q.Wait(ctx, &ctxValue(ctx).want)
 }
 
-// Do waits as Wait does, then calls fn and returns its error. fn holds one of MaxInFlight slots while it
-// runs. A call that has to wait is refused if fn is expected to end after ctx's deadline, by how long the
-// calls before it took.
+// Do waits as Wait does, then calls fn and returns its error. fn holds one of MaxInFlight slots while it runs. A call
+// that has to wait is refused if fn is expected to end after ctx's deadline, by how long the calls before it took.
 func (q *Queue) Do(ctx context.Context, fn func(context.Context) error) error {
 	return q.q.Do(ctx, &ctxValue(ctx).want, fn)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/body"
 	"github.com/go-throttle/throttle/internal/queue"
 )
@@ -34,6 +35,9 @@ func (c *call) retry(outcome queue.Outcome) (ok bool) {
 		return false
 	}
 	plan := queue.Plan{Failed: outcome != queue.Throttled, Most: c.most}
+	if c.failed = c.failed || plan.Failed; plan.Failed && c.err == nil { // all others wait for a Retry-After too, or for none
+		plan.After = hint.Parse(&http.Response{StatusCode: http.StatusServiceUnavailable, Header: c.resp.Header}, time.Now()).RetryAfter
+	}
 	if c.turn.BacksOff(outcome) {
 		if plan.Delay = c.nextBackOff(); plan.Delay < 0 {
 			c.noteReason(ErrMaxAttempts)
@@ -68,7 +72,7 @@ func (c *call) fit(verdict Verdict, outcome queue.Outcome) bool {
 	switch safe, whole := verdict == Again || resendable(c.req, c.resp, c.err, c.saw, outcome), replayable(c.req); {
 	case c.err != nil && c.req.Context().Err() != nil: // an answer of an earlier attempt may be handed out
 		c.noteReason(c.req.Context().Err())
-	case c.final, verdict != Again && !mendable(c.resp, c.err, outcome):
+	case c.final, verdict != Again && !c.mendable(outcome):
 	case !safe && !whole:
 		c.noteReason(fmt.Errorf("%w; %w", ErrNotIdempotent, ErrNoGetBody))
 	case !safe:

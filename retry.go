@@ -23,9 +23,14 @@ import (
 //
 // A throttled request is sent again whatever its method; after a 503 only if that is safe. A 529 or 418
 // says that the upstream is overloaded: without a Retry-After the delay and the budget are those of a
-// failure. After a 500, 502, 503, 504 or a network error, a request is sent again only if that is safe:
+// failure. After a 500, 502, 503, 504, 408 or a network error, a request is sent again only if that is safe:
 // GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and requests with an Idempotency-Key or X-Idempotency-Key
 // header. If nothing was sent, because the dial, the TLS handshake or the proxy failed, any request is safe.
+//
+// A 5xx that is not registered stands for a 500; 520 to 524, 527, 530, 598 and 599, of gateways that do not reach their
+// origin, stand for a 502. A Retry-After of a failure delays its call alone, which has its answer at once if it has no
+// time for that (of its 15 s, or of MaxPause with a bound on attempts). A 409 is sent again after a failed attempt with
+// such a key: the upstream still works on that one.
 //
 // Nothing is sent again after other responses, refused certificates, unknown hosts, a proxy's 4xx, and requests that
 // net/http rejects. A response that no wait cures (see Final in [hint.Hint]) goes to the caller at once and pauses nobody.
@@ -72,15 +77,13 @@ type Backoff interface{ NextBackOff() time.Duration }
 // failure withdraws 1. Retries behind a closed gate are free, because the gate bounds them. As long as at
 // most PerCall/(1+PerCall) of the attempts fail, a sixth by default, every failure is retried. Above that,
 // a failing upstream gets at most 1+PerCall times the load, and PerSecond retries a second, which come back by themselves:
-// otherwise a client that calls once a minute would soon have no retries.
+// otherwise a client that calls once a minute would soon have no retries. From the eighth 500 in a row on, up to 32 more
+// are lent, because the gate closes after 40, unless PerSecond is negative or Max less than 1.
 type Budget struct {
 	PerCall   float64 // retries that each call deposits; 0: 0.2; negative: no budget, every failure is retried
 	Max       float64 // the balance at the start, and the most that can be saved up; 0: 10
 	PerSecond float64 // retries that come back each second, up to Max; 0: 0.2, one every 5 s; negative: none
 }
-
-// statusOverloaded is what Anthropic, Notion and others answer when they are overloaded, by whomever.
-const statusOverloaded = 529
 
 // A Verdict is the result of Retry.Check.
 type Verdict int
@@ -130,27 +133,13 @@ func defaultBackoff() Backoff {
 	)
 }
 
-// judge says what an attempt shows of the upstream. h is what the response says of limits, after is how long
-// the attempt took, and srtt is the smoothed round trip. A 500 is neutral here, because it may well be
-// the fault of one request; the gate counts them. A 529 or 418 that names no time is about the upstream's own trouble.
+// judge says what an attempt shows of the upstream. h is what the response says of limits, after is how long the attempt
+// took, and srtt is the smoothed round trip.
 func judge(ctx context.Context, resp *http.Response, err error, h *hint.Hint, after, srtt time.Duration) queue.Outcome {
-	switch {
-	case err != nil:
+	if err != nil {
 		return judgeError(ctx, err, after, srtt)
-	case h.Throttled && h.RetryAfter <= 0 && (resp.StatusCode == statusOverloaded || resp.StatusCode == http.StatusTeapot):
-		return queue.Overloaded
-	case h.Throttled:
-		return queue.Throttled
 	}
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests:
-		return queue.Throttled
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return queue.Failure
-	case http.StatusInternalServerError:
-		return queue.Neutral
-	}
-	return queue.Success
+	return queue.OutcomeOf(resp.StatusCode, h)
 }
 
 // judgeError is judge for an attempt without a response. A call that ended because of its own deadline counts as a failure
@@ -168,9 +157,15 @@ func judgeError(ctx context.Context, err error, after, srtt time.Duration) queue
 	return queue.Failure
 }
 
-// mendable is the first default rule: whether a retry may mend what came of an attempt.
-func mendable(resp *http.Response, err error, o queue.Outcome) bool {
-	return o >= queue.Failure || err == nil && resp.StatusCode == http.StatusInternalServerError
+// mendable is the first default rule: whether a retry may mend what came of the last attempt. It mends no 409, unless an attempt
+// with an idempotency key has failed before: most likely the upstream still works on that one.
+func (c *call) mendable(o queue.Outcome) bool {
+	if o >= queue.Failure || c.err != nil {
+		return o >= queue.Failure
+	}
+	status := queue.ClassOf(c.resp.StatusCode)
+	return status == http.StatusInternalServerError || status == http.StatusRequestTimeout ||
+		status == http.StatusConflict && c.failed && keyed(c.req)
 }
 
 // resendable is the second one: whether the request may be sent again without harm. The upstream has not acted on a
@@ -192,6 +187,11 @@ func idempotent(req *http.Request) bool {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
+	return keyed(req)
+}
+
+// keyed reports whether the request has an idempotency key.
+func keyed(req *http.Request) bool {
 	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
 }
 

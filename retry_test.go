@@ -26,6 +26,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -51,7 +52,9 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"403":               {answer(403), never},
 		"404":               {answer(404), never},
 		"407":               {answer(407), never},
-		"408":               {answer(408), never},
+		"408":               {answer(408), idempotentOnly}, // RFC 9110 15.5.9: the client may repeat; openai-go, Azure and Google's clients do
+		"409":               {answer(409), never},
+		"425":               {answer(425), never},
 		"429":               {answer(429), all},
 		"429 advertised":    {answer(429, "Retry-After", "5"), all},
 		"429 nonsense":      {answer(429, "Retry-After", "soon"), all},
@@ -62,6 +65,19 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"503 advertised":    {answer(503, "Retry-After", "5"), idempotentOnly},
 		"504":               {answer(504), idempotentOnly},
 		"505":               {answer(505), never},
+		"507":               {answer(507), never}, // RFC 4918 11.5: not without another act of the user
+		"511":               {answer(511), never}, // RFC 6585 6: a captive portal
+		"509":               {answer(509), idempotentOnly},
+		"520":               {answer(520), idempotentOnly}, // Cloudflare, 520 to 527 and 530
+		"522":               {answer(522), idempotentOnly},
+		"526":               {answer(526), idempotentOnly},
+		"530":               {answer(530), idempotentOnly},
+		"561":               {answer(561), idempotentOnly}, // AWS ELB
+		"599":               {answer(599), idempotentOnly}, // HTTP clients behind gateways: connect timeout
+		"999":               {answer(999), idempotentOnly}, // LinkedIn
+		"408 advertised":    {answer(408, "Retry-After", "5"), idempotentOnly},
+		"502 advertised":    {answer(502, "Retry-After", "5"), idempotentOnly},
+		"500, an hour":      {answer(500, "Retry-After", "3600"), never},
 		"418":               {answer(418), all},
 		"529":               {answer(529), all},
 		"529 advertised":    {answer(529, "Retry-After", "5"), all},
@@ -339,9 +355,6 @@ func TestFewCallersOutliveAnOutage(t *testing.T) {
 	} {
 		for _, lasts := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 14 * time.Second} {
 			for callers, most := range map[int]float64{1: 9, 2: 7, 4: 6.5, 8: 6.5, 32: 3} {
-				if name == "500" && callers > 1 {
-					continue // the budget bounds them, because the gate does not count them yet
-				}
 				o := ordeal{callers, lasts, bad}
 				var served, attempts float64
 				for range runs {
@@ -598,6 +611,254 @@ func TestBudgetComesBack(t *testing.T) {
 	}
 	if n := run(throttle.Budget{PerSecond: -1}); n > 20 {
 		t.Errorf("none come back: %d of 60 served", n)
+	}
+}
+
+// Programs of all sizes outlive an upstream that answers nothing but 500 for less than their patience: the budget lasts until the
+// gate closes. And none of them sends much more than its calls until then.
+func TestBudgetLastsUntilTheGateCloses(t *testing.T) {
+	const well = 3100 * time.Millisecond // until then
+	for _, code := range race.Pick([]int{500}, []int{500, 503, 555}) {
+		for _, lasts := range race.Pick([]time.Duration{2 * time.Second, 10 * time.Second}, []time.Duration{2 * time.Second, 5 * time.Second, 14 * time.Second}) {
+			for _, row := range []struct {
+				name          string
+				callers       int
+				pause, apart  time.Duration // of a caller between two calls, and from one caller's first call to the next one's
+				most, perCall float64       // attempts in the outage, and those for each call that begins before its end
+			}{
+				{"one call a minute", 1, time.Minute, 0, 9, 9},
+				{"a loop", 1, 100 * time.Millisecond, 0, 9, 1},
+				{"four callers", 4, 100 * time.Millisecond, 0, 60, 1},
+				{"16 callers", 16, 100 * time.Millisecond, 0, 110, 1},
+				{"a call a second", 5 + int(lasts/time.Second), time.Hour, time.Second, 90, 5},
+				{"a batch", 32, 0, 0, 130, 1},
+				{"a crowd", 1000, time.Hour, 0, 1100, 1.1},
+				{"webhooks, 10 a second", 50 + int(lasts/time.Second)*10, time.Hour, 100 * time.Millisecond, 120, 2},
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					var mu sync.Mutex
+					attempts, calls := 0, 0
+					up := newUpstream(20*time.Millisecond, nil)
+					fails := func() bool { return up.now() >= well && up.now() < well+lasts }
+					up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+						if fails() {
+							attempts++
+							return reply(req, code), nil
+						}
+						return reply(req, 200), nil
+					}
+					tr := &throttle.Transport{Base: up}
+					one := func() {
+						mu.Lock()
+						if up.now() < well+lasts {
+							calls++
+						}
+						mu.Unlock()
+						if got, err := status(tr, t.Context(), "http://x/"); got != 200 {
+							t.Errorf("%d for %v, %s: %d, %v", code, lasts, row.name, got, err)
+						}
+					}
+					var wg sync.WaitGroup
+					for i := range row.callers {
+						wg.Go(func() {
+							if row.pause >= time.Minute && row.apart == 0 {
+								time.Sleep(well)
+							}
+							for time.Sleep(time.Duration(i) * row.apart); up.now() < well+lasts+time.Second; time.Sleep(row.pause) {
+								one()
+							}
+						})
+					}
+					wg.Wait()
+					if n := float64(attempts); n > row.most || n > row.perCall*float64(calls) {
+						t.Errorf("%d for %v, %s: %v attempts in the outage, of %d calls", code, lasts, row.name, n, calls)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A client that calls once a minute gets the one retry that each call needs.
+func TestEachCallFailsAtFirst(t *testing.T) {
+	for _, code := range []int{500, 502, 503, 522} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &throttle.Transport{Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				if throttle.Attempt(req.Context()) == 0 {
+					return reply(req, code), nil
+				}
+				return reply(req, 200), nil
+			})}
+			for i := range 60 {
+				if got, err := status(tr, t.Context(), "http://x/"); got != 200 {
+					t.Errorf("call %d: %d, %v", i, got, err)
+				}
+				time.Sleep(time.Minute)
+			}
+		})
+	}
+}
+
+// What a gateway answers that does not reach its origin ends no outage, and makes one as a 503 does.
+func TestGatewaysWithoutTheirOrigin(t *testing.T) {
+	minute := func(code int) (attempts, lost int) {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(20*time.Millisecond, nil)
+			up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+				if up.now() < time.Minute {
+					attempts++
+					return reply(req, code), nil
+				}
+				return reply(req, 200), nil
+			}
+			tr := &throttle.Transport{Base: up}
+			var n atomic.Int32
+			var wg sync.WaitGroup
+			for i := range 32 {
+				wg.Go(func() {
+					for time.Sleep(time.Duration(i) * 31 * time.Millisecond); up.now() < time.Minute; time.Sleep(time.Second) {
+						if got, _ := status(tr, t.Context(), "http://x/"); got != 200 {
+							n.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			lost = int(n.Load())
+		})
+		return attempts, lost
+	}
+	for _, code := range []int{503, 520, 521, 522, 523, 524, 527, 530, 598, 599} {
+		if attempts, lost := minute(code); attempts > 200 || lost > 32 {
+			t.Errorf("%d for a minute: %d attempts, %d calls lost", code, attempts, lost)
+		}
+		synctest.Test(t, func(t *testing.T) { // the outage is noticed as 503, and goes on as something else
+			up := newUpstream(20*time.Millisecond, nil)
+			up.answer = func(_ int, req *http.Request) (*http.Response, error) {
+				switch now := up.now(); {
+				case now < 2*time.Second:
+					return reply(req, 503), nil
+				case now < 30*time.Second:
+					return reply(req, code), nil
+				}
+				return reply(req, 200), nil
+			}
+			tr := &throttle.Transport{Base: up}
+			var lost atomic.Int32
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					if got, _ := status(tr, t.Context(), "http://x/"); got != 200 {
+						lost.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			if lost.Load() > 5 {
+				t.Errorf("503, then %d: %d of 100 lost", code, lost.Load())
+			}
+		})
+	}
+}
+
+// A Retry-After on a failure delays its own call, and no other. If the call has no patience for it, it has its answer at once.
+func TestRetryAfterOfFailures(t *testing.T) {
+	for _, c := range []struct {
+		code    int
+		after   string
+		retry   throttle.Retry
+		timeout time.Duration
+		again   time.Duration // 0: not again
+		reason  error
+	}{
+		{500, "9", throttle.Retry{}, time.Hour, 9 * time.Second, nil},
+		{502, "9", throttle.Retry{}, time.Hour, 9 * time.Second, nil},
+		{504, "9", throttle.Retry{}, time.Hour, 9 * time.Second, nil},
+		{522, "9", throttle.Retry{}, time.Hour, 9 * time.Second, nil},
+		{555, "9", throttle.Retry{}, time.Hour, 9 * time.Second, nil},
+		{408, "9", throttle.Retry{}, time.Hour, 9 * time.Second, nil},
+		{500, "14", throttle.Retry{}, time.Hour, 14 * time.Second, nil},
+		{500, "16", throttle.Retry{}, time.Hour, 0, throttle.ErrMaxAttempts},
+		{500, "9", throttle.Retry{}, 5 * time.Second, 0, throttle.ErrWaitTooLong},
+		{500, "3600", throttle.Retry{}, time.Hour, 0, throttle.ErrMaxAttempts},
+		{500, "60", throttle.Retry{MaxAttempts: 2}, time.Hour, time.Minute, nil},
+		{500, "180", throttle.Retry{MaxAttempts: 2}, time.Hour, 0, throttle.ErrMaxAttempts},
+		{500, "180", throttle.Retry{MaxAttempts: 2, MaxPause: -1}, time.Hour, 3 * time.Minute, nil},
+		{500, "180", throttle.Retry{MaxAttempts: -1, MaxPause: 5 * time.Minute}, time.Hour, 3 * time.Minute, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, nil)
+			up.answer = func(n int, req *http.Request) (*http.Response, error) {
+				if n == 1 {
+					return reply(req, c.code, "Retry-After", c.after), nil
+				}
+				return reply(req, 200), nil
+			}
+			tr := &throttle.Transport{Base: up, Retry: c.retry}
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			defer cancel()
+			time.AfterFunc(time.Second, func() { // another call is not held
+				if got, err := status(tr, t.Context(), "http://x/other"); got != 200 || up.now() != time.Second {
+					t.Errorf("%d, %s s: the other one %d, %v at %v", c.code, c.after, got, err, up.now())
+				}
+			})
+			resp, err := tr.RoundTrip(request(ctx, "GET", "http://x/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if c.again == 0 {
+				if resp.StatusCode != c.code || up.now() != 0 || !errors.Is(throttle.Reason(resp), c.reason) {
+					t.Errorf("%d, %s s: %d at %v, because of %v", c.code, c.after, resp.StatusCode, up.now(), throttle.Reason(resp))
+				}
+				time.Sleep(2 * time.Second)
+				return
+			}
+			if late := up.now() - c.again; resp.StatusCode != 200 || late < 0 || late > min(c.again/20, time.Second) {
+				t.Errorf("%d, %s s: %d at %v", c.code, c.after, resp.StatusCode, up.now())
+			}
+		})
+	}
+}
+
+// A 409 that follows a failed attempt with an idempotency key says that the upstream still works on that one. Stripe's and OpenAI's
+// clients send it again too. Every other 409 is the answer.
+func TestConflictAfterALostAnswer(t *testing.T) {
+	lost := func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+	code := func(code int) func(*http.Request) (*http.Response, error) {
+		return func(req *http.Request) (*http.Response, error) { return reply(req, code), nil }
+	}
+	for _, c := range []struct {
+		method, key string
+		first       func(*http.Request) (*http.Response, error)
+		want, n     int
+	}{
+		{"POST", "Idempotency-Key", lost, 200, 4},
+		{"POST", "X-Idempotency-Key", code(504), 200, 4},
+		{"PUT", "Idempotency-Key", lost, 200, 4},
+		{"PUT", "", lost, 409, 2},
+		{"POST", "Idempotency-Key", code(409), 409, 1},
+		{"POST", "Idempotency-Key", code(429), 409, 2}, // it was not acted on
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := newUpstream(0, func(n int, req *http.Request) (*http.Response, error) {
+				switch n {
+				case 1:
+					return c.first(req)
+				case 2, 3:
+					return reply(req, 409), nil
+				}
+				return reply(req, 200), nil
+			})
+			req := request(t.Context(), c.method, "http://x/")
+			if c.key != "" {
+				req.Header.Set(c.key, "1")
+			}
+			resp, err := (&throttle.Transport{Base: up}).RoundTrip(req)
+			if err != nil || resp.StatusCode != c.want || len(up.times()) != c.n {
+				t.Errorf("%s, %s: %v, %v after %d attempts", c.method, c.key, resp, err, len(up.times()))
+			}
+		})
 	}
 }
 
@@ -1035,6 +1296,8 @@ func TestWhatAnswersAProbe(t *testing.T) {
 	}{
 		{"503", always(503), 20, 40},
 		{"500", always(500), 20, 40},
+		{"521", always(521), 20, 40},
+		{"561", always(561), 20, 40},
 		{"certificate", func(int, *http.Request) (*http.Response, error) { return nil, x509.UnknownAuthorityError{} }, 20, 40},
 		{"200", always(200), 1000, 1000},
 		{"404", always(404), 1000, 1000},

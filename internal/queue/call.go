@@ -28,6 +28,12 @@ const (
 	Throttled  = upstream.Throttled
 )
 
+// ClassOf is the status that stands for another, see package upstream.
+func ClassOf(status int) int { return upstream.ClassOf(status) }
+
+// OutcomeOf is what an answer with that status and that hint says of the upstream, see there.
+func OutcomeOf(status int, h *hint.Hint) Outcome { return upstream.OutcomeOf(status, h) }
+
 // What Call.Arrive returns where something is to be done first that needs the user's functions, which are called without the
 // lock. Then it is to be called again.
 var (

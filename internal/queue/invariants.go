@@ -282,7 +282,7 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 		if t.keys[q.key] != e {
 			broken("key %q is not in its place, which is %d", q.key, i)
 		}
-		if b := t.common.Budget; e.balance.spent < 0 || b.PerCall >= 0 && e.balance.spent > float32(b.Max)+1e-3 {
+		if b := t.common.Budget; e.balance.spent < 0 || b.PerCall >= 0 && e.balance.spent > b.most(true)+1e-3 {
 			broken("key %q has spent %v of a retry budget of %v", q.key, e.balance.spent, b.Max)
 		}
 		if q.line != nil {

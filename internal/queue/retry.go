@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -105,9 +106,34 @@ func (t *tried) spent(q *Queue, now time.Time) time.Duration {
 // one that is alone would come as soon as its round trip. Where calls are throttled at random, that says nothing.
 func (c *Call) BacksOff(last Outcome) bool { return last != Throttled || c.tried.silent > 1 }
 
+// restsFor is how long the call rests before the retry of p: for its own delay, which the end of its patience cuts short, and no
+// less than the upstream asks for. Negative: the time for retries is over, or will be by then. MaxPause is that of a call
+// with a bound of its own on its attempts.
+//
+// Example: after 4 s of retries a 502 asks for 9 s, so the call rests for 9 to 9.45 s. It does not rest for 12 s.
+func (c *Call) restsFor(p *Plan, now time.Time) time.Duration {
+	q, rest := &c.entry.queue, p.Delay
+	if p.Failed && p.Most <= 0 { // without a bound on attempts each must take time
+		rest = max(rest, time.Millisecond)
+	}
+	c.tried.begin(q, now)
+	left := q.common.MaxPause
+	if p.Most == 0 {
+		if left = patience - c.tried.spent(q, now); left <= 0 {
+			return -1
+		}
+		rest = min(rest, left)
+	}
+	if left >= 0 && p.After > left {
+		return -1
+	}
+	return max(rest, limit.Jittered(p.After))
+}
+
 // A Plan is what is known of a retry before the line is asked.
 type Plan struct {
 	Delay  time.Duration // of the call's own, before the attempt
+	After  time.Duration // that the upstream wants this call alone to stay away; 0: it does not say
 	Failed bool          // for a failure: a closing does not bound it
 	Most   int           // attempts that the call may make; 0: as many as patience allows; negative: no bound
 }
@@ -140,15 +166,8 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	if err := q.turnAwayLocked(&again, now); err != nil {
 		return 0, err
 	}
-	if p.Failed && p.Most <= 0 { // without a bound on attempts each must take time
-		p.Delay = max(p.Delay, time.Millisecond)
-	}
-	if c.tried.begin(q, now); p.Most == 0 {
-		left := patience - c.tried.spent(q, now)
-		if left <= 0 {
-			return 0, q.common.Errors.Attempts
-		}
-		p.Delay = min(p.Delay, left)
+	if p.Delay = c.restsFor(&p, now); p.Delay < 0 {
+		return 0, q.common.Errors.Attempts
 	}
 	needs := p.Delay
 	if q.line != nil { // somebody else has a use for its units
@@ -160,7 +179,7 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	gate, at := q.up.Closing(now), now.Sub(q.common.base)
 	c.tried.held(q, c.order.scope, now)
 	if p.Failed && p.Most >= 0 && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
-		if !c.entry.balance.withdraw(&q.common.Budget, at) {
+		if !c.entry.balance.withdraw(&q.common.Budget, at, gate.Erring) {
 			return 0, q.common.Errors.Budget
 		}
 		c.charged, c.paidAt = true, gate.Count

@@ -18,6 +18,9 @@ type Closing struct {
 	Brief bool
 	// Probing: it ends with the answer to a probe, and nobody knows when.
 	Probing bool
+	// Erring: it is open, and nothing but 500s has come for as many answers as failures in a row would close it. It closes if that
+	// goes on.
+	Erring bool
 	// Left is the time until the gate opens, or until the next probe is due.
 	Left time.Duration
 	// Floor is the time for which a pause or an advertised time keeps it closed, whatever a probe shows.
@@ -36,7 +39,7 @@ type Closing struct {
 func (s *State) Closing(now time.Time) Closing {
 	g := &s.gate
 	if g.breaker == nil || g.cause == Open {
-		return Closing{Count: g.closings}
+		return Closing{Count: g.closings, Erring: g.breaker != nil && g.errors >= failuresToClose}
 	}
 	left, cause := max(0, g.until.Sub(now)), g.cause
 	if g.byHand.After(now) && !g.until.After(g.byHand) { // whatever has closed it, the pause is what lasts

@@ -16,10 +16,10 @@ const (
 	// more attempts.
 	failuresToClose = 8
 
-	// errorsToCount is how many 500s in a row, without any other answer, make those after them count as failures. One
+	// ErrorsToCount is how many 500s in a row, without any other answer, make those after them count as failures. One
 	// alone may well be the fault of one request. An endpoint that answers 500 to everything for an hour gets 400 to 500
 	// attempts for 40 deliveries then, and 9,800 if a 500 never counts.
-	errorsToCount = 32
+	ErrorsToCount = 32
 
 	// firstProbe is the time from a closing for failures to its first probe, and the least between two:
 	// nobody notices it.
@@ -166,7 +166,7 @@ type breaker struct {
 	// The row of failures that may close the gate. Probes are spaced by the age of outageSince, the moment of its
 	// first failure, of the first closing in a row with an advertised time, or of the latest one without.
 	failuresMixed bool   // there are some of another call than the first
-	errors        uint8  // 500s since any other answer, at most errorsToCount
+	errors        uint8  // 500s since any other answer, at most ErrorsToCount
 	briefs        uint32 // brief closings since the last other one: their epochs are no reason not to count a failure
 	failureCall   uint64 // the call of the first of the counted ones
 	outageSince   time.Time

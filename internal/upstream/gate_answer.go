@@ -48,13 +48,13 @@ type Outcome uint8
 const (
 	// Success: an answer that is none of those below, such as a 200 or a 404. The upstream works.
 	Success Outcome = iota
-	// Cancelled: by the caller, or final for its own call. It says nothing of the upstream, but a probe that ends so
+	// Cancelled: by the caller, or final for its own call, as a 501. It says nothing of the upstream, but a probe that ends so
 	// has not been answered.
 	Cancelled
-	// Neutral: a 500, a certificate, a URL. It does not count, but it does not open a gate either. A 500 is a failure if
-	// nothing else has come for errorsToCount answers.
+	// Neutral: a 500, or a status that stands for one; a certificate, a URL. It does not count, but it does not open a gate either. A 500 is a failure if
+	// nothing else has come for ErrorsToCount answers.
 	Neutral
-	// Failure: a 502, 503 or 504, or no answer.
+	// Failure: a 502, 503 or 504, or a status that stands for one, or no answer.
 	Failure
 	// Overloaded: a 529 or 418 without a time. The upstream has refused the attempt for a trouble of its own, which
 	// says nothing of our rate.
@@ -118,11 +118,11 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 // of failures, which closes the gate. A 404 at the tenth answer would have begun the count anew.
 func (g *gate) countErrors(r report) Outcome {
 	switch {
-	case r.outcome == Neutral && r.status == 500:
+	case r.outcome == Neutral && r.status >= 500:
 		if g.breaker == nil {
 			g.breaker = new(breaker)
 		}
-		if g.errors++; g.errors > errorsToCount {
+		if g.errors++; g.errors > ErrorsToCount {
 			g.errors--
 			return Failure
 		}
