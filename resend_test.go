@@ -379,3 +379,39 @@ func TestKeptAnswersFreeTheirConnection(t *testing.T) {
 		}
 	}
 }
+
+// A Base that changes what it gets, against the contract of RoundTripper, finds what it has done once at most: the first attempt is
+// the caller's request itself, and each later one is made from that.
+func TestBaseThatAddsToTheHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fields, paths []string
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			if req.Body != nil {
+				io.Copy(io.Discard, req.Body)
+				req.Trailer.Set("Sum", "1")
+				req.Body.Close()
+			}
+			req.Header.Add("X-Id", "base")
+			req.Header["X-Own"][0] += "+"
+			req.URL.Path = "/v1" + req.URL.Path
+			fields = append(fields, fmt.Sprint(len(req.Header["X-Id"]), req.Header["X-Own"]))
+			paths = append(paths, req.URL.Path)
+			return reply(req, 503), nil
+		})
+		b := &bodies{}
+		req := b.request(t.Context(), "PUT")
+		req.Header.Set("X-Id", "own")
+		req.Header.Set("X-Own", "a")
+		req.Trailer = http.Header{"Sum": nil}
+		tr := &throttle.Transport{Base: base, Retry: throttle.Retry{MaxAttempts: 5}}
+		if resp, err := tr.RoundTrip(req); err != nil || resp.StatusCode != 503 || req.Trailer.Get("Sum") != "1" {
+			t.Error(resp, err, req.Trailer)
+		}
+		if got, want := fmt.Sprint(fields), "[2 [a+] 3 [a++] 3 [a++] 3 [a++] 3 [a++]]"; got != want {
+			t.Errorf("Base found %s, want %s", got, want)
+		}
+		if got, want := fmt.Sprint(paths), "[/v1/path /v1/v1/path /v1/v1/path /v1/v1/path /v1/v1/path]"; got != want {
+			t.Errorf("Base found %s, want %s", got, want)
+		}
+	})
+}

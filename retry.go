@@ -200,9 +200,11 @@ func replayable(req *http.Request) bool {
 	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
 }
 
-// again returns a copy of req for that attempt, with a body from GetBody if it has one.
+// again returns a copy of req for that attempt, with a body from GetBody if it has one. It is a deep copy, so what Base adds
+// to the header or the URL of one attempt is not in the next one's. The first attempt is sent as req itself.
 func again(req *http.Request, attempt int) (*http.Request, error) {
-	next := req.WithContext(withAttempt(req.Context(), attempt))
+	next := req.Clone(withAttempt(req.Context(), attempt))
+	next.Trailer = req.Trailer // the caller may fill it in while the body is read
 	if req.Body == nil || req.Body == http.NoBody {
 		return next, nil
 	}
