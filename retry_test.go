@@ -636,24 +636,21 @@ func TestBudgetLastsUntilTheGateCloses(t *testing.T) {
 				{"webhooks, 10 a second", 50 + int(lasts/time.Second)*10, time.Hour, 100 * time.Millisecond, 120, 2},
 			} {
 				synctest.Test(t, func(t *testing.T) {
-					var mu sync.Mutex
-					attempts, calls := 0, 0
+					var attempts, calls atomic.Int32
 					up := newUpstream(20*time.Millisecond, nil)
 					fails := func() bool { return up.now() >= well && up.now() < well+lasts }
 					up.answer = func(_ int, req *http.Request) (*http.Response, error) {
 						if fails() {
-							attempts++
+							attempts.Add(1)
 							return reply(req, code), nil
 						}
 						return reply(req, 200), nil
 					}
 					tr := &throttle.Transport{Base: up}
 					one := func() {
-						mu.Lock()
 						if up.now() < well+lasts {
-							calls++
+							calls.Add(1)
 						}
-						mu.Unlock()
 						if got, err := status(tr, t.Context(), "http://x/"); got != 200 {
 							t.Errorf("%d for %v, %s: %d, %v", code, lasts, row.name, got, err)
 						}
@@ -670,8 +667,8 @@ func TestBudgetLastsUntilTheGateCloses(t *testing.T) {
 						})
 					}
 					wg.Wait()
-					if n := float64(attempts); n > row.most || n > row.perCall*float64(calls) {
-						t.Errorf("%d for %v, %s: %v attempts in the outage, of %d calls", code, lasts, row.name, n, calls)
+					if n := float64(attempts.Load()); n > row.most || n > row.perCall*float64(calls.Load()) {
+						t.Errorf("%d for %v, %s: %v attempts in the outage, of %d calls", code, lasts, row.name, n, calls.Load())
 					}
 				})
 			}
@@ -701,32 +698,31 @@ func TestEachCallFailsAtFirst(t *testing.T) {
 
 // What a gateway answers that does not reach its origin ends no outage, and makes one as a 503 does.
 func TestGatewaysWithoutTheirOrigin(t *testing.T) {
-	minute := func(code int) (attempts, lost int) {
+	minute := func(code int) (attempts, lost int32) {
+		var sent, failed atomic.Int32
 		synctest.Test(t, func(t *testing.T) {
 			up := newUpstream(20*time.Millisecond, nil)
 			up.answer = func(_ int, req *http.Request) (*http.Response, error) {
 				if up.now() < time.Minute {
-					attempts++
+					sent.Add(1)
 					return reply(req, code), nil
 				}
 				return reply(req, 200), nil
 			}
 			tr := &throttle.Transport{Base: up}
-			var n atomic.Int32
 			var wg sync.WaitGroup
 			for i := range 32 {
 				wg.Go(func() {
 					for time.Sleep(time.Duration(i) * 31 * time.Millisecond); up.now() < time.Minute; time.Sleep(time.Second) {
 						if got, _ := status(tr, t.Context(), "http://x/"); got != 200 {
-							n.Add(1)
+							failed.Add(1)
 						}
 					}
 				})
 			}
 			wg.Wait()
-			lost = int(n.Load())
 		})
-		return attempts, lost
+		return sent.Load(), failed.Load()
 	}
 	for _, code := range []int{503, 520, 521, 522, 523, 524, 527, 530, 598, 599} {
 		if attempts, lost := minute(code); attempts > 200 || lost > 32 {
