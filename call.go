@@ -117,7 +117,7 @@ func (c *call) send() {
 		err = fmt.Errorf("throttle: Transport.Base (%T) returned neither a response nor an error", base)
 	}
 	if c.err = err; err == nil {
-		c.resp, resp = resp, c.resp
+		c.resp, resp = body.Answer(resp, c.next), c.resp
 	}
 	drop(resp)
 }
@@ -154,7 +154,7 @@ func (c *call) observe() queue.Outcome {
 	}
 	if resp := c.response(); resp != nil {
 		r.Status = uint16(min(max(0, resp.StatusCode), math.MaxUint16))
-		if resp.Request != nil && resp.Request.URL != nil { // Base may have asked another host
+		if resp.Request.URL != nil { // Base may have asked another host
 			r.Route.Host = resp.Request.URL.Host
 		}
 	}

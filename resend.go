@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +95,7 @@ func (c *call) nextBackOff() time.Duration {
 }
 
 // noteReason puts the reason why there is no other attempt where Reason finds it: into the ctx of the request
-// that the last response, if there is one, names as its own; if it names none, that is the caller's.
+// that the last response, if there is one, names as its own.
 func (c *call) noteReason(reason error) {
 	if c.resp == nil {
 		return
@@ -105,8 +104,7 @@ func (c *call) noteReason(reason error) {
 		reason = newError(c.turn.Key(), 0, c.turn.Attempts(), reason)
 	}
 	c.says.last.Note(reason)
-	req := cmp.Or(c.resp.Request, c.req)
-	c.resp.Request = req.WithContext(context.WithValue(req.Context(), reasonKey{}, reason))
+	c.resp.Request = c.resp.Request.WithContext(context.WithValue(c.resp.Request.Context(), reasonKey{}, reason))
 }
 
 // response is the last attempt's response, or nil if the attempt failed without one.

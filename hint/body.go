@@ -3,22 +3,17 @@ package hint
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
-// This file looks into the bodies of responses, for hosts whose row asks for it and for some GraphQL APIs. Some APIs throttle with a
-// 200 or a 400 and say so only there, and some name the errors that no wait cures. A body is read once, up
-// to a bound, and put back.
+// This file looks into the bodies of answers, if something may be decided there: when a refusal names no time in its header,
+// whether a 403 or a 400 is a refusal, and whether a wait cures it; of successes only where an API is known to refuse with them.
+// A body is read once, up to a bound, and put back.
 
-// maxBody is the most bytes of a body that are read. Bodies of throttled responses are short.
-const maxBody = 64 << 10
-
-// inBodies are the GraphQL APIs that throttle with a 200, and say so and what is left in the body alone. Parse looks into
+// inBodies are the APIs that refuse with a 200, and say so in the body alone. Parse looks into
 // their bodies unasked, because their headers would not make it look at anything. Each is bound to its path: a host
 // answers other requests too, some with much larger bodies.
 var inBodies = []struct {
@@ -27,48 +22,126 @@ var inBodies = []struct {
 }{
 	{Dialect{Host: "*.myshopify.com"}, "/graphql.json"}, // shopify.dev/docs/api/usage/limits
 	{Dialect{Host: "api.github.com"}, "/graphql"},       // docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api
+	{Dialect{Host: "openrouter.ai"}, "/completions"},    // openrouter.ai/docs/api-reference/errors: a provider that refuses once the 200 is sent
 }
 
-// saysInBody reports whether resp is that of one of inBodies. The last letters are compared first, since they
-// end the search for nearly all responses.
+// saysInBody reports whether resp may be a refusal with a 200: an answer of one of inBodies, or of MediaWiki. The last
+// letters are compared first, since they end the search for nearly all responses.
 func saysInBody(resp *http.Response) bool {
-	return resp.Request != nil && resp.Request.URL != nil && strings.HasSuffix(strings.TrimSuffix(resp.Request.URL.Path, ".json"), "/graphql") &&
-		ofGraphQL(resp)
-}
-
-// ofGraphQL is saysInBody of a path that may be meant.
-func ofGraphQL(resp *http.Response) bool {
-	for i := range inBodies {
-		if api := &inBodies[i]; strings.HasSuffix(resp.Request.URL.Path, api.path) && api.row.covers(hostOf(resp)) {
-			return true
+	if resp.Request == nil || resp.Request.URL == nil || len(resp.Request.URL.Path) < 4 {
+		return false
+	}
+	path := resp.Request.URL.Path
+	switch path[len(path)-4:] {
+	case ".php": // www.mediawiki.org/wiki/API:Errors_and_warnings, on any host
+		return refusesIn(resp, "Mediawiki-Api-Error")
+	case "phql", "json", "ions":
+		for i := range inBodies {
+			if api := &inBodies[i]; strings.HasSuffix(path, api.path) && api.row.covers(hostOf(resp)) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// look reads what the body says. It leaves the body alone if a cheaper look shows that nothing can be there:
-// a status that no known API uses, a cached response, AWS's code in a header, or another type or encoding.
-func (r *reader) look(resp *http.Response, p *Parser, h *Hint, fresh bool) {
+// refusesIn reports whether the field of that name has a code that means a limit.
+func refusesIn(resp *http.Response, field string) bool {
+	return len(resp.Header[field]) > 0 && meansLimit(resp.Header[field][0])
+}
+
+// look reads what the body says; asked: a row wants it, or the API is known to refuse with a 200. It leaves the body alone if a
+// cheaper look shows that nothing is decided there: a status that no known API uses, a cached response, a wait in the
+// header, a code there, or another type or encoding.
+func (r *reader) look(resp *http.Response, p *Parser, h *Hint, asked bool) {
+	if refusesIn(resp, "Mediawiki-Api-Error") {
+		r.throttle(h, 0)
+		return
+	}
+	if len(resp.Header["X-Amzn-Errortype"]) > 0 {
+		if resp.StatusCode < 400 || !refusesIn(resp, "X-Amzn-Errortype") {
+			return
+		}
+		r.throttle(h, 0)
+	}
+	within := unaskedTime
 	switch resp.StatusCode {
-	case 200, 400, 402, 403, 429, 503:
+	case 200, 402:
+		if !asked {
+			return
+		}
+	case 400, 403, 418, 429, 503, 529:
+		if !asked && h.RetryAfter > 0 && !ends(spent, hostOf(resp)) {
+			return
+		}
 	default:
 		return
 	}
-	if !fresh {
+	if asked {
+		within = askedTime
+	}
+	f, packed := formatOf(resp.Header)
+	if f == opaque || resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength > maxBody {
 		return
 	}
-	if code := resp.Header.Get("X-Amzn-Errortype"); code != "" {
-		h.Throttled = h.Throttled || resp.StatusCode >= 400 && isAWSThrottle(code)
-		return
+	b := peekBody(resp, within)
+	if packed {
+		b = unpack(b)
 	}
-	if !isJSON(resp.Header) || resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength > maxBody {
-		return
+	if b = bytes.TrimSpace(bytes.TrimPrefix(b, []byte("\ufeff"))); len(b) > 0 {
+		r.body(b, f, resp, p, h)
 	}
+}
+
+// body takes from b what it says: whether the request was throttled, for how long, by which quota, and whether a wait cures that.
+func (r *reader) body(b []byte, f format, resp *http.Response, p *Parser, h *Hint) {
+	s := said{clock: r.clock, status: resp.StatusCode}
 	var d document
-	if b := peekBody(resp); len(b) > 0 && d.decode(b) {
-		r.document(&d, resp.StatusCode, h)
-		h.Final = h.Final || resp.StatusCode >= 400 && p.final(hostOf(resp), &d)
+	switch ok := d.decode(b); {
+	case f == markup && s.status >= 400:
+		s.text("code", between(b, "<Code>", "</Code>"), 1)
+	case f == markup:
+	case s.status < 400: // the rest of a success is about other things
+		s.visit("error", decodeAny(d.Error), 1)
+		s.visit("errors", decodeAny(d.Errors), 1)
+		s.text("status", d.Status, 1)
+		s.text("error_code", d.ErrorCode, 1)
+	case ok || b[0] == '[':
+		s.visit("", decodeAny(b), 0)
+	case f == plain:
+		s.text("message", string(b), 1)
 	}
+	throttled, wait := s.refused()
+	throttled = throttled && s.status != 402
+	if q, more, ok := d.shopify(); ok {
+		if r.add(&q); throttled && wait == 0 {
+			wait = more
+		}
+	}
+	if throttled {
+		r.throttle(h, wait)
+	} else if h.RetryAfter == 0 {
+		h.RetryAfter = wait
+	}
+	h.Final = h.Final || s.status >= 400 && p.final(hostOf(resp), &d)
+}
+
+// throttle notes that the request was throttled, and asks for a wait. A wait in the header takes precedence, on a status too on
+// which it would say nothing otherwise.
+func (r *reader) throttle(h *Hint, wait time.Duration) {
+	h.Throttled = true
+	if h.RetryAfter == 0 {
+		c := r.clock
+		c.order = true
+		if h.RetryAfter = c.retryAfter(http.StatusTooManyRequests); h.RetryAfter == 0 {
+			h.RetryAfter = wait
+		}
+	}
+}
+
+// ends reports whether one of rows names errors of host that no wait cures.
+func ends(rows []Dialect, host string) bool {
+	return slices.ContainsFunc(rows, func(d Dialect) bool { return len(d.Final) > 0 && d.covers(host) })
 }
 
 // final reports whether d names an error that no wait cures, by the rows for host: those of p, and those of
@@ -85,81 +158,69 @@ func (p *Parser) final(host string, d *document) bool {
 	return false
 }
 
-// isJSON reports whether the body is JSON, and not compressed: AWS has types of its own, and RFC 6839 lets
-// types end in +json, such as application/problem+json.
-func isJSON(h http.Header) bool {
-	if h.Get("Content-Encoding") != "" {
-		return false
+// format is how a body is read.
+type format uint8
+
+const (
+	opaque format = iota // not at all
+	object               // as JSON
+	markup               // as XML: AWS has its codes there
+	plain                // as JSON, which some servers send as text, or as a sentence
+)
+
+// formatOf returns how the body is to be read, and whether it is compressed. AWS has types of its own, RFC 6839 lets
+// types end in +json, such as application/problem+json, and Meta sends its errors as text/javascript.
+func formatOf(h http.Header) (f format, packed bool) {
+	encodings := h["Content-Encoding"]
+	packed, ok := isPacked(h.Get("Content-Encoding"))
+	if !ok || len(encodings) > 1 {
+		return opaque, false
 	}
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	switch media = strings.ToLower(trim(media)); media {
-	case "application/json", "application/x-amz-json-1.0", "application/x-amz-json-1.1":
-		return true
+	case "application/json", "application/x-amz-json-1.0", "application/x-amz-json-1.1", "text/json", "text/javascript", "application/javascript":
+		return object, packed
+	case "text/xml", "application/xml":
+		return markup, packed
+	case "text/plain":
+		return plain, packed
 	}
-	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
-}
-
-// peekBody reads the body and returns it; nil if it is longer than maxBody or broke off. It replaces
-// resp.Body by one that returns all bytes, and the same error after them, so that the caller sees no
-// difference.
-func peekBody(resp *http.Response) []byte {
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	resp.Body = &replay{head: b, err: err, rest: resp.Body}
-	if err != nil || len(b) > maxBody {
-		return nil
+	if strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json") {
+		return object, packed
 	}
-	return b
+	return opaque, false
 }
 
-// replay is a body whose beginning, head, was read already. As with the bodies of net/http, Close may be
-// called while another goroutine reads.
-type replay struct {
-	head   []byte
-	err    error // what ended the reading of head; nil: rest goes on
-	rest   io.ReadCloser
-	closed atomic.Bool // from now on rest alone is read: it has the error for a closed body
-}
-
-// Read implements io.Reader. It returns head, then the error that ended head, if there was one, and otherwise
-// what rest still has.
-func (b *replay) Read(p []byte) (int, error) {
-	switch {
-	case b.closed.Load():
-	case len(b.head) > 0:
-		n := copy(p, b.head)
-		b.head = b.head[n:]
-		return n, nil
-	case b.err != nil:
-		return 0, b.err
-	}
-	return b.rest.Read(p)
-}
-
-// Close implements io.Closer.
-func (b *replay) Close() error {
-	b.closed.Store(true)
-	return b.rest.Close()
-}
-
-// document has the members of all JSON bodies that are understood. Those that differ between APIs are
-// decoded later, by what each API puts there.
+// document has the members of JSON bodies that have a place of their own.
 type document struct {
-	Type   string          `json:"__type"`     // AWS
-	Code   string          `json:"code"`       // if the document itself is the error
-	Kind   string          `json:"type"`       // the same
-	Error  json.RawMessage `json:"error"`      // Google, OpenAI, Anthropic: an object; Kraken: a list
-	Errors json.RawMessage `json:"errors"`     // GraphQL
-	Ext    json.RawMessage `json:"extensions"` // Shopify
+	Code      string          `json:"code"`       // if the document itself is the error
+	Kind      string          `json:"type"`       // the same
+	Error     json.RawMessage `json:"error"`      // Google, OpenAI, Anthropic: an object; Kraken: a list
+	Errors    json.RawMessage `json:"errors"`     // GraphQL
+	Ext       json.RawMessage `json:"extensions"` // Shopify
+	Status    string          `json:"status"`     // Google Maps: OVER_QUERY_LIMIT
+	ErrorCode string          `json:"error_code"` // monday.com: ComplexityException
 }
 
 // decode reports whether b is a JSON object. A member of another type than in these APIs belongs to another
 // API and is left out.
-func (d *document) decode(b []byte) bool {
-	b = bytes.TrimLeft(b, " \t\r\n")
-	if len(b) == 0 || b[0] != '{' {
-		return false
+func (d *document) decode(b []byte) bool { return b[0] == '{' && decodeJSON(b, d) }
+
+// decodeAny decodes JSON of any form; nil: it is none.
+func decodeAny(b []byte) (v any) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil || dec.More() {
+		return nil
 	}
-	return decodeJSON(b, d)
+	return v
+}
+
+// between returns what stands first between two marks; "" if nothing does.
+func between(b []byte, open, end string) string {
+	_, b, _ = bytes.Cut(b, []byte(open))
+	b, _, _ = bytes.Cut(b, []byte(end))
+	return string(b)
 }
 
 // decodeJSON decodes what is of the right types and leaves out the rest: Unmarshal goes on after a
@@ -175,20 +236,6 @@ func decodeJSON(b []byte, to any) bool {
 	}
 	_, mistyped := err.(*json.UnmarshalTypeError)
 	return mistyped
-}
-
-// document takes from d what it says: whether the request was throttled, for how long, and by which quota.
-func (r *reader) document(d *document, status int, h *Hint) {
-	throttled := d.graphQL() || d.kraken() || status >= 400 && isAWSThrottle(d.Type)
-	h.Throttled = h.Throttled || throttled
-	if wait := d.retryInfo(); wait > 0 && status >= 400 && h.RetryAfter == 0 {
-		h.RetryAfter = wait
-	}
-	if q, wait, ok := d.shopify(); ok {
-		if r.add(&q); throttled && h.RetryAfter == 0 {
-			h.RetryAfter = wait
-		}
-	}
 }
 
 // shopify returns the leaky bucket that a GraphQL query pays from, if the document has it
@@ -213,7 +260,9 @@ func (d *document) shopify() (q Quota, wait time.Duration, ok bool) {
 		return q, 0, false
 	}
 	if s.Rate > 0 {
-		wait = time.Duration(min(max(0, (ext.Cost.Requested-*s.Now)/s.Rate)*float64(time.Second), 1<<62)) // no overflow
+		if f := max(0, (ext.Cost.Requested-*s.Now)/s.Rate); f <= maxSaid.Seconds() {
+			wait = time.Duration(f * float64(time.Second))
+		}
 	}
 	return Quota{
 		Unit: "points", Limit: count(*s.Max), Remaining: count(*s.Now), Reset: -1,
@@ -227,68 +276,6 @@ func count(f float64) int64 {
 		return -1
 	}
 	return int64(max(0, f))
-}
-
-// graphQL reports whether an error names a limit: GitHub by its type, Shopify and Linear by a code
-//
-//	{"errors": [{"type": "RATE_LIMITED"}]}
-//	{"errors": [{"extensions": {"code": "THROTTLED"}}]}
-//
-// (docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api,
-// shopify.dev/docs/api/usage/limits, linear.app/developers/rate-limiting)
-func (d *document) graphQL() bool {
-	var errs []struct {
-		Type string `json:"type"`
-		Ext  struct {
-			Code string `json:"code"`
-		} `json:"extensions"`
-	}
-	decodeJSON(d.Errors, &errs)
-	for _, e := range errs {
-		switch {
-		case e.Type == "RATE_LIMITED", e.Ext.Code == "THROTTLED", e.Ext.Code == "RATELIMITED":
-			return true
-		}
-	}
-	return false
-}
-
-// kraken reports whether an error string names a limit (docs.kraken.com/api/docs/guides/spot-errors):
-//
-//	{"error": ["EAPI:Rate limit exceeded"]}
-func (d *document) kraken() bool {
-	var errs []string
-	decodeJSON(d.Error, &errs)
-	for _, e := range errs {
-		if strings.HasPrefix(e, "EAPI:Rate limit exceeded") || strings.HasPrefix(e, "EOrder:Rate limit exceeded") ||
-			strings.HasPrefix(e, "EGeneral:Too many requests") || strings.HasPrefix(e, "EService:Throttled") ||
-			strings.HasPrefix(e, "EService: Throttled") {
-			return true
-		}
-	}
-	return false
-}
-
-// retryInfo returns the wait of a google.rpc.RetryInfo; 0: none (google.aip.dev/193,
-// google/rpc/error_details.proto):
-//
-//	{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "39s"}]}}
-func (d *document) retryInfo() time.Duration {
-	var e struct {
-		Details []struct {
-			Type  string `json:"@type"`
-			Delay string `json:"retryDelay"`
-		} `json:"details"`
-	}
-	decodeJSON(d.Error, &e)
-	for _, info := range e.Details {
-		if strings.HasSuffix(info.Type, "google.rpc.RetryInfo") {
-			s, _ := strings.CutSuffix(info.Delay, "s")
-			wait, _ := parseDecimal(s, time.Second)
-			return wait
-		}
-	}
-	return 0
 }
 
 // codes returns the codes of the document's error from every place where APIs put them: OpenAI in
@@ -306,20 +293,4 @@ func (d *document) codes() []string {
 	}
 	decodeJSON(d.Error, &e)
 	return slices.DeleteFunc([]string{e.Code, e.Type, e.Details.Code, d.Code, d.Kind}, func(s string) bool { return s == "" })
-}
-
-// isAWSThrottle reports whether an AWS error code means a limit. The codes are those that botocore retries
-// as throttling. A namespace may stand before the code and an address behind it, as in
-// com.amazonaws#Throttling:http://example.com.
-func isAWSThrottle(code string) bool {
-	code, _, _ = strings.Cut(code, ":")
-	code = code[strings.LastIndexByte(code, '#')+1:]
-	switch code {
-	case "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
-		"TooManyRequestsException", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
-		"BandwidthLimitExceeded", "LimitExceededException", "RequestThrottled", "SlowDown",
-		"PriorRequestNotComplete", "EC2ThrottledException":
-		return true
-	}
-	return false
 }

@@ -183,10 +183,8 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 	}
 	h.Final = resp.StatusCode >= 400 && forbidsRetry(resp.Header)
 	inBody := saysInBody(resp)
-	if inBody || resp.StatusCode == http.StatusTooManyRequests || mentionsLimit(resp.Header) || p.covers(resp) {
+	if inBody || resp.StatusCode >= 400 || mentionsLimit(resp.Header) || p.covers(resp) {
 		p.read(resp, now, inBody, &h)
-	} else {
-		h.Throttled = throttles(resp.StatusCode, &h)
 	}
 	return h
 }
@@ -248,8 +246,8 @@ func (p *Parser) read(resp *http.Response, now time.Time, body bool, h *Hint) {
 	}
 	r.clock.wait = h.RetryAfter
 	r.read(&l)
-	if body {
-		r.look(resp, p, h, fresh)
+	if fresh {
+		r.look(resp, p, h, body)
 	}
 	r.nameBucket(resp, majors)
 	r.global = r.global || gateway && r.n == 0 && r.bucket == ""
