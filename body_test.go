@@ -2,6 +2,9 @@ package throttle_test
 
 import (
 	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -776,4 +779,268 @@ func TestEveryBodyIsClosedOnce(t *testing.T) {
 	if testing.Verbose() {
 		t.Log(fmt.Sprint(kinds))
 	}
+}
+
+// said is a Base whose first answer has that status, body and fields, and whose later ones are 200. at is when requests arrived.
+type said struct {
+	status int
+	body   func() io.ReadCloser
+	fields []string
+	silent bool // answers name no request
+	begun  time.Time
+	at     []time.Duration
+	first  *http.Response
+}
+
+func (s *said) RoundTrip(req *http.Request) (*http.Response, error) {
+	if s.at = append(s.at, time.Since(s.begun)); len(s.at) > 1 {
+		return reply(req, 200, "Content-Type", "application/json"), nil
+	}
+	s.first = reply(req, s.status, s.fields...)
+	s.first.Body, s.first.ContentLength = s.body(), -1
+	if s.silent {
+		s.first.Request = nil
+	}
+	return s.first, nil
+}
+
+func text(s string) func() io.ReadCloser {
+	return func() io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }
+}
+
+// What the body of a refusal says is obeyed by a Transport without settings: how long to wait, whether a 403 is a refusal at all, and
+// that a 200 is one. A permission that is missing stays a 403.
+func TestBodiesOfRefusals(t *testing.T) {
+	const github = `{"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`
+	const throttled = `{"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}]}`
+	const shop = "https://a.myshopify.com/admin/api/2026-07/graphql.json"
+	const wiki = "https://en.wikipedia.org/w/api.php"
+	quota := []string{"X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "4821", "X-RateLimit-Reset", "946686600", "X-RateLimit-Resource", "search"}
+	for _, tt := range []struct {
+		url    string
+		status int
+		body   string
+		fields []string
+		again  bool
+		wait   time.Duration
+	}{
+		{"https://api.github.com/search/issues", 403, github, quota, true, time.Minute},
+		{"https://api.github.com/search/issues", 403, github, append(quota, "Retry-After", "30"), true, 30 * time.Second},
+		{"https://api.github.com/repos/a/b", 403, `{"message":"Resource not accessible by integration"}`, quota, false, 0},
+		{"http://api.test/", 429, `{"retry_after": 9.5}`, nil, true, 9500 * time.Millisecond},
+		{"http://api.test/", 429, `{"retry_after": 9.5}`, []string{"Retry-After", "3"}, true, 3 * time.Second},
+		{"http://api.test/", 429, `{"error":{"message":"Please try again in 9.5s."}}`, nil, true, 9500 * time.Millisecond},
+		{"http://api.test/", 429, `{"detail":"Request was throttled. Expected available in 53 seconds."}`, nil, true, 53 * time.Second},
+		{"http://api.test/", 429, `not json`, nil, true, 0},
+		{"http://api.test/", 503, `{"retryAfterSeconds": 4}`, nil, true, 4 * time.Second},
+		{"https://www.googleapis.com/drive/v3/files", 403, `{"error":{"code":403,"errors":[{"domain":"usageLimits","reason":"userRateLimitExceeded"}]}}`, nil, true, 0},
+		{"https://www.googleapis.com/drive/v3/files", 403, `{"error":{"code":403,"errors":[{"domain":"global","reason":"insufficientPermissions"}]}}`, nil, false, 0},
+		{"https://graph.facebook.com/v20.0/me", 400, `{"error":{"message":"(#17) User request limit reached","code":17,"fbtrace_id":"E"}}`, nil, true, 0},
+		{"https://dynamodb.eu-west-1.amazonaws.com/", 400, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`, nil, true, 0},
+		{"https://dynamodb.eu-west-1.amazonaws.com/", 400, `{}`, []string{"X-Amzn-Errortype", "ThrottlingException:http://internal.amazon.com/coral/"}, true, 0},
+		{"https://dynamodb.eu-west-1.amazonaws.com/", 400, `{"__type":"ValidationException"}`, nil, false, 0},
+		{"https://iam.amazonaws.com/", 400, `<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>`, []string{"Content-Type", "text/xml"}, true, 0},
+		{"https://iam.amazonaws.com/", 400, `<ErrorResponse><Error><Code>NoSuchEntity</Code></Error></ErrorResponse>`, []string{"Content-Type", "text/xml"}, false, 0},
+		{"https://openrouter.ai/api/v1/chat/completions", 200, `{"error":{"message":"Rate limit exceeded","code":429},"user_id":"u"}`, nil, true, 0},
+		{"https://openrouter.ai/api/v1/chat/completions", 200, `{"error":{"message":"Insufficient credits","code":402},"user_id":"u"}`, nil, false, 0},
+		{"https://api.test/v1/chat/completions", 200, `{"error":{"message":"Rate limit exceeded","code":429}}`, nil, false, 0},
+		{shop, 200, throttled, nil, true, 0},
+		{wiki, 200, `{"error": {"code": "maxlag", "lag": 6}}`, []string{"Retry-After", "5", "MediaWiki-API-Error", "maxlag"}, true, 5 * time.Second},
+		{wiki, 200, `{"error": {"code": "ratelimited"}}`, []string{"MediaWiki-API-Error", "ratelimited"}, true, 0},
+		{wiki, 200, `{"error": {"code": "badtoken"}}`, []string{"Retry-After", "5", "MediaWiki-API-Error", "badtoken"}, false, 0},
+		{wiki, 200, `{"query": {}}`, []string{"Retry-After", "5"}, false, 0},
+		{"http://api.test/jobs/7", 202, `{"retry_after": 5}`, []string{"Retry-After", "5"}, false, 0},
+		{"http://api.test/", 200, `{"error":{"code":429}}`, nil, false, 0},
+		{"http://api.test/", 404, `{"error":{"code":429},"retry_after":5}`, nil, false, 0},
+	} {
+		for _, silent := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				fields := tt.fields
+				if !slices.Contains(fields, "Content-Type") {
+					fields = append(fields[:len(fields):len(fields)], "Content-Type", "application/json; charset=utf-8")
+				}
+				up := &said{status: tt.status, body: text(tt.body), fields: fields, silent: silent, begun: time.Now()}
+				resp, err := (&throttle.Transport{Base: up}).RoundTrip(request(t.Context(), "POST", tt.url))
+				if tt.status == 503 { // may have been acted on
+					up = &said{status: tt.status, body: text(tt.body), fields: fields, silent: silent, begun: time.Now()}
+					resp, err = (&throttle.Transport{Base: up}).RoundTrip(request(t.Context(), "GET", tt.url))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := io.ReadAll(resp.Body)
+				switch {
+				case !tt.again && (len(up.at) != 1 || resp.StatusCode != tt.status || string(got) != tt.body):
+					t.Errorf("%s %d %s: sent %d times, got %d %q", tt.url, tt.status, tt.body, len(up.at), resp.StatusCode, got)
+				case tt.again && (len(up.at) != 2 || resp.StatusCode != 200):
+					t.Errorf("%s %d %s: sent %d times, got %d", tt.url, tt.status, tt.body, len(up.at), resp.StatusCode)
+				case tt.again && (up.at[1] < tt.wait || up.at[1] > tt.wait+max(tt.wait/20, time.Second)):
+					t.Errorf("%s %d %s: sent again after %v, want %v", tt.url, tt.status, tt.body, up.at[1], tt.wait)
+				}
+			})
+		}
+	}
+}
+
+// A refusal is seen whatever the program has asked it to be compressed by, and handed out as it came. What is packed
+// into more than is read says nothing, and costs no more.
+func TestCompressedRefusals(t *testing.T) {
+	const refusal = `{"retry_after": 9}`
+	pack := func(s string, to func(io.Writer) io.WriteCloser) string {
+		var b bytes.Buffer
+		w := to(&b)
+		io.WriteString(w, s)
+		w.Close()
+		return b.String()
+	}
+	zip := func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
+	frame := func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }
+	raw := func(w io.Writer) io.WriteCloser { f, _ := flate.NewWriter(w, 9); return f }
+	bomb := `{"x":"` + strings.Repeat("x", 10<<20) + `","retry_after": 9}`
+	for _, tt := range []struct {
+		encoding, body string
+		seen           bool
+	}{
+		{"", refusal, true},
+		{"identity", refusal, true},
+		{"gzip", pack(refusal, zip), true},
+		{"x-gzip", pack(refusal, zip), true},
+		{"GZIP", pack(refusal, zip), true},
+		{"deflate", pack(refusal, frame), true},
+		{"deflate", pack(refusal, raw), true},
+		{"gzip", pack(bomb, zip), false},
+		{"deflate", pack(bomb, raw), false},
+		{"gzip", pack(refusal, zip)[:30], false},
+		{"gzip", refusal, false},
+		{"gzip, gzip", pack(pack(refusal, zip), zip), false},
+		{"br", refusal, false},
+		{"zstd", refusal, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			up := &said{status: 429, body: text(tt.body), begun: time.Now(), fields: []string{"Content-Type", "application/json"}}
+			if tt.encoding != "" {
+				up.fields = append(up.fields, "Content-Encoding", tt.encoding)
+			}
+			code, err := status(&throttle.Transport{Base: up}, t.Context(), "http://x/")
+			if code != 200 || err != nil || len(up.at) != 2 || (up.at[1] >= 9*time.Second) != tt.seen {
+				t.Errorf("%s, %d bytes: %d, %v, sent at %v; want it seen: %v", tt.encoding, len(tt.body), code, err, up.at, tt.seen)
+			}
+			up = &said{status: 429, body: text(tt.body), begun: time.Now(), fields: up.fields}
+			resp, err := (&throttle.Transport{Base: up, Retry: throttle.Retry{MaxAttempts: 1}}).RoundTrip(request(t.Context(), "GET", "http://x/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			if string(got) != tt.body || err != nil || resp.Header.Get("Content-Encoding") != tt.encoding || resp.Uncompressed {
+				t.Errorf("%s: handed out %d bytes of %d, %v, %v", tt.encoding, len(got), len(tt.body), err, resp.Header)
+			}
+		})
+	}
+}
+
+// An answer whose body was looked into and that is handed out at once is whole: each byte comes, no later than it did, and the error
+// at its place. Looking takes at most 100 ms, for an API that is known to refuse with a 200 a second.
+func TestLookingIntoBodiesChangesNothing(t *testing.T) {
+	broken := errors.New("broken")
+	for _, size := range []int{0, 1, 300, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200 << 10} {
+		for _, pace := range []time.Duration{0, time.Millisecond, 30 * time.Millisecond, 3 * time.Second} {
+			for _, end := range []error{io.EOF, broken} {
+				for url, status := range map[string]int{"http://x/": 403, "https://api.github.com/graphql": 200} {
+					synctest.Test(t, func(t *testing.T) {
+						want := strings.Repeat("0123456789abcdef", size/16+1)[:size]
+						ans := &answerBody{r: io.MultiReader(&slowReader{[]byte(want), pace}, brokenReader{end})}
+						up := &said{status: status, body: func() io.ReadCloser { return ans }, fields: []string{"Content-Type", "application/json"}}
+						begun := time.Now()
+						resp, err := (&throttle.Transport{Base: up}).RoundTrip(request(t.Context(), "GET", url))
+						if err != nil || resp != up.first || resp.ContentLength != -1 || resp.Uncompressed || resp.Close || len(resp.Header) != 1 {
+							t.Fatalf("%d, %v: %+v, %v", size, pace, resp, err)
+						}
+						if took, most := time.Since(begun), map[int]time.Duration{403: 100 * time.Millisecond, 200: time.Second}[status]; took > most {
+							t.Errorf("%d, %v, %d: handed out after %v", size, pace, status, took)
+						}
+						if n := ans.read.Load(); n > 64<<10+1 {
+							t.Errorf("%d, %v: %d bytes were read", size, pace, n)
+						}
+						var got []byte
+						for buf := make([]byte, 4<<10); err == nil; {
+							var n int
+							n, err = resp.Body.Read(buf)
+							got = append(got, buf[:n]...)
+						}
+						if string(got) != want || err != end {
+							t.Errorf("%d, %v, %v: got %d bytes, %v", size, pace, end, len(got), err)
+						}
+						if took, need := time.Since(begun), pace*time.Duration((size+4095)/(4<<10)+1); took > need+pace {
+							t.Errorf("%d, %v: read after %v, it comes in %v", size, pace, took, need)
+						}
+						resp.Body.Close()
+						if ans.closed.Load() != 1 {
+							t.Errorf("closed %d times", ans.closed.Load())
+						}
+						synctest.Wait()
+						if left := leftBehind(); left != "" {
+							t.Error("goroutines are left:\n", left)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// What has come of a body that never ends is handed out at once, while looking into it is still in a Read; Close ends that.
+func TestLookingIntoABodyThatNeverEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pr, pw := io.Pipe()
+		go pw.Write([]byte(`{"a":`))
+		up := &said{status: 403, body: func() io.ReadCloser { return pr }, fields: []string{"Content-Type", "application/json"}, begun: time.Now()}
+		resp, err := (&throttle.Transport{Base: up}).RoundTrip(request(t.Context(), "GET", "http://x/"))
+		if err != nil || time.Since(up.begun) != 100*time.Millisecond {
+			t.Fatalf("%v after %v", err, time.Since(up.begun))
+		}
+		b := make([]byte, 100)
+		if n, err := resp.Body.Read(b); string(b[:n]) != `{"a":` || err != nil || time.Since(up.begun) != 100*time.Millisecond {
+			t.Errorf("%q, %v after %v", b[:n], err, time.Since(up.begun))
+		}
+		go pw.Write([]byte(`1}`))
+		if n, err := resp.Body.Read(b); string(b[:n]) != `1}` || err != nil {
+			t.Errorf("%q, %v", b[:n], err)
+		}
+		resp.Body.Close()
+		synctest.Wait()
+		if left := leftBehind(); left != "" {
+			t.Error("goroutines are left:\n", left)
+		}
+	})
+}
+
+// A fake often names no request in its answers. The Transport knows which one it sent: so answers of a known API are read, and
+// Reason works. A response that a fake returns again and again is left alone.
+func TestAnswersThatNameNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		tr := &throttle.Transport{Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			rec := httptest.NewRecorder()
+			rec.Header().Set("Content-Type", "application/json")
+			if n++; n == 1 {
+				io.WriteString(rec, `{"errors": [{"message": "Throttled", "extensions": {"code": "THROTTLED"}}]}`)
+			}
+			return rec.Result(), nil
+		})}
+		req := request(t.Context(), "POST", "https://a.myshopify.com/admin/api/2026-07/graphql.json")
+		resp, err := tr.RoundTrip(req)
+		if err != nil || n != 2 || resp.Request == nil || resp.Request.URL != req.URL {
+			t.Errorf("%d requests, %+v, %v", n, resp, err)
+		}
+		same := &http.Response{StatusCode: 503, Header: http.Header{}, Body: http.NoBody}
+		tr = &throttle.Transport{Retry: throttle.Retry{MaxAttempts: 2}, Base: roundTripper(func(*http.Request) (*http.Response, error) { return same, nil })}
+		resp, err = tr.RoundTrip(request(t.Context(), "GET", "http://x/"))
+		if err != nil || !errors.Is(throttle.Reason(resp), throttle.ErrMaxAttempts) || same.Request != nil {
+			t.Errorf("reason %v, %v; the fake's response names %v", throttle.Reason(resp), err, same.Request)
+		}
+		resp, err = (&http.Client{Transport: tr}).Get("http://x/")
+		if err != nil || !errors.Is(throttle.Reason(resp), throttle.ErrMaxAttempts) {
+			t.Errorf("by a client: reason %v, %v", throttle.Reason(resp), err)
+		}
+	})
 }

@@ -102,9 +102,8 @@ func (c *call) sleep() error {
 	return err
 }
 
-// send makes one attempt. A new response replaces that of the attempt before, which is closed. After an
-// error the older response stays: it is still what the caller gets if no other attempt succeeds. A
-// response that comes with an error, against the contract of RoundTripper, is closed.
+// send makes one attempt. A new response replaces that of the attempt before, which is closed. After an error the older
+// response stays: the caller gets it if no other attempt succeeds. One that comes with an error, against the contract, is closed.
 func (c *call) send() {
 	c.turn.Sending()
 	if c.sent = true; c.tab != nil {
@@ -117,7 +116,11 @@ func (c *call) send() {
 		err = fmt.Errorf("throttle: Transport.Base (%T) returned neither a response nor an error", base)
 	}
 	if c.err = err; err == nil {
-		c.resp, resp = body.Answer(resp, c.next), c.resp
+		if resp.Request == nil { // as of an httptest.ResponseRecorder; a fake may return one to many calls, so it is copied
+			named := *resp
+			named.Request, resp = c.next, &named
+		}
+		c.resp, resp = resp, c.resp
 	}
 	drop(resp)
 }

@@ -94,8 +94,7 @@ func (c *call) nextBackOff() time.Duration {
 	return c.backoff.NextBackOff()
 }
 
-// noteReason puts the reason why there is no other attempt where Reason finds it: into the ctx of the request
-// that the last response, if there is one, names as its own.
+// noteReason puts the reason why there is no other attempt where Reason finds it: into the last response's request.
 func (c *call) noteReason(reason error) {
 	if c.resp == nil {
 		return

@@ -80,8 +80,11 @@ func (r *reader) look(resp *http.Response, p *Parser, h *Hint, asked bool) {
 	if asked {
 		within = askedTime
 	}
+	if resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength > maxBody {
+		return
+	}
 	f, packed := formatOf(resp.Header)
-	if f == opaque || resp.Body == nil || resp.Body == http.NoBody || resp.ContentLength > maxBody {
+	if f == opaque {
 		return
 	}
 	b := peekBody(resp, within)

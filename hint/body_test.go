@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 )
 
@@ -38,7 +39,9 @@ func jsonResponse(status int, r io.Reader) (*http.Response, *body) {
 
 var looking = &Parser{Dialects: []Dialect{{Host: "*.example.com", Body: true}}}
 
-func TestBodies(t *testing.T) {
+func TestBodies(t *testing.T) { synctest.Test(t, lookBodies) }
+
+func lookBodies(t *testing.T) {
 	tests := []struct {
 		status    int
 		body      string
@@ -87,7 +90,9 @@ func TestBodies(t *testing.T) {
 }
 
 // Errors that no wait cures are recognised by the built-in rows, each for its host, and by rows of one's own.
-func TestFinalCodes(t *testing.T) {
+func TestFinalCodes(t *testing.T) { synctest.Test(t, lookFinalCodes) }
+
+func lookFinalCodes(t *testing.T) {
 	const openai = "api.openai.com"
 	p := &Parser{Dialects: []Dialect{
 		{Host: openai, Body: true},
@@ -149,7 +154,9 @@ func TestFinalCodes(t *testing.T) {
 	}
 }
 
-func TestRetryInfo(t *testing.T) {
+func TestRetryInfo(t *testing.T) { synctest.Test(t, lookRetryInfo) }
+
+func lookRetryInfo(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"39s"}]}}`: "39s",
 		`{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.25s"}]}}`:                                                    "250ms",
@@ -170,7 +177,9 @@ func TestRetryInfo(t *testing.T) {
 }
 
 // A body is not read if no row asks for it, or if nothing can be in it that is understood.
-func TestBodyLeftAlone(t *testing.T) {
+func TestBodyLeftAlone(t *testing.T) { synctest.Test(t, lookBodyLeftAlone) }
+
+func lookBodyLeftAlone(t *testing.T) {
 	const refusal = `{"errors":[{"type":"RATE_LIMITED"}]}`
 	change := map[string]func(*http.Response){
 		"not asked for": func(r *http.Response) { r.Request.URL.Host = "other.com" },
@@ -226,7 +235,9 @@ func TestBodyClosedWhileRead(t *testing.T) {
 	}
 }
 
-func TestBodyBounds(t *testing.T) {
+func TestBodyBounds(t *testing.T) { synctest.Test(t, lookBodyBounds) }
+
+func lookBodyBounds(t *testing.T) {
 	long := `{"errors":[{"type":"RATE_LIMITED"}],"x":"` + strings.Repeat("x", 3*maxBody) + `"}`
 	r := strings.NewReader(long)
 	resp, _ := jsonResponse(200, r)
@@ -269,7 +280,9 @@ func TestAWSHeader(t *testing.T) {
 
 // The answers of two GraphQL APIs are read unasked: they throttle with a 200, and their headers say nothing. Other
 // paths of their hosts are left alone.
-func TestGraphQL(t *testing.T) {
+func TestGraphQL(t *testing.T) { synctest.Test(t, lookGraphQL) }
+
+func lookGraphQL(t *testing.T) {
 	cost := func(now, rate string) string {
 		return `{"errors":[{"message":"Throttled","extensions":{"code":"THROTTLED"}}],"extensions":{"cost":{"requestedQueryCost":101,` +
 			`"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":` + now + `,"restoreRate":` + rate + `}}}}`

@@ -68,12 +68,13 @@ type Dialect struct {
 	// stands as it is. The first row of the host that has Majors counts.
 	Majors []string
 
-	// Body makes the Parser look into JSON bodies of this host; see [Parser].
+	// Body makes the Parser look into successes of this host too, for an API that refuses with a 200; see [Parser].
 	Body bool
 
 	// Final lists error codes that no wait cures, besides the built-in ones. A response with a status from
 	// 400 on is [Hint].Final if its JSON body has one of them in error.code, error.type,
-	// error.details.error_code, code or type. Final looks into bodies as Body does.
+	// error.details.error_code, code or type. Final looks into bodies as Body does, those of refusals with a wait in
+	// the header included.
 	Final []string
 }
 

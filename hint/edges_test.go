@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -192,7 +193,9 @@ func TestTooManyFieldsAreCutInOrder(t *testing.T) {
 	}
 }
 
-func TestEdgesOfDialects(t *testing.T) {
+func TestEdgesOfDialects(t *testing.T) { synctest.Test(t, lookEdgesOfDialects) }
+
+func lookEdgesOfDialects(t *testing.T) {
 	p := Parser{Dialects: []Dialect{
 		{Host: "a.test", Limit: "X-Quota", Max: 5, Window: time.Hour, RetryAfter: "X-Wait", Refusal: 400},
 		{Host: "body.test", Body: true},

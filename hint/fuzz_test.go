@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -76,7 +77,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status uint16, lines, host, body string, unix int64) {
 		h, _ := textproto.NewReader(bufio.NewReader(strings.NewReader(lines + "\r\n\r\n"))).ReadMIMEHeader()
 		resp := from(host, response(int(status), http.Header(h)))
-		everything(t, resp, time.Unix(unix, 0), body)
+		synctest.Test(t, func(t *testing.T) { everything(t, resp, time.Unix(unix, 0), body) })
 	})
 }
 
@@ -113,6 +114,67 @@ func FuzzRetryAfter(f *testing.F) {
 		resp.Header["Retry-After"] = []string{"1", value}
 		if both := Parse(resp, now); both.RetryAfter < got.RetryAfter {
 			t.Errorf("one more line shortens the wait from %v to %v", got.RetryAfter, both.RetryAfter)
+		}
+	})
+}
+
+// FuzzBody reads what a body says. It never panics, no wait is negative or longer than any window, the order of members does not
+// matter, and the body's reader gets every byte, also if the rest comes late.
+func FuzzBody(f *testing.F) {
+	for _, row := range refusals {
+		f.Add(uint16(row.status), "", row.body)
+		f.Add(uint16(429), "", row.body)
+	}
+	for _, encoding := range []string{"gzip", "deflate"} {
+		f.Add(uint16(429), encoding, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xabV*J-)\xaa\x8cOL+I-R\xb2\xb2\xac\x05\x00\x10\x1a\xf5\xfe\x11\x00\x00\x00")
+		f.Add(uint16(429), encoding, "x\x9c\xabV*J-)\xaa\x8cOL+I-R\xb2\xb2\xac\x05\x002?\x05\x8e")
+	}
+	f.Fuzz(func(t *testing.T, status uint16, encoding, body string) {
+		synctest.Test(t, func(t *testing.T) { lookInto(t, int(status), encoding, body) })
+	})
+}
+
+func lookInto(t *testing.T, status int, encoding, body string) {
+	var first Hint
+	for i, parse := range []func(*http.Response, time.Time) Hint{looking.Parse, looking.Parse, looking.Parse, Parse} {
+		resp, _ := jsonResponse(status, strings.NewReader(body))
+		if resp.Header.Set("Content-Encoding", encoding); i == 3 && len(body)%2 > 0 {
+			resp.Header.Set("Content-Type", "text/plain")
+		}
+		h := parse(resp, noon)
+		if sane(t, h); h.RetryAfter > maxSaid {
+			t.Errorf("waits for %v", h.RetryAfter)
+		}
+		if i == 0 {
+			first = h
+		} else if i < 3 && !reflect.DeepEqual(first, h) {
+			t.Errorf("first %+v\nthen %+v", first, h)
+		}
+		if b, err := io.ReadAll(resp.Body); err != nil || string(b) != body {
+			t.Errorf("the body became %.200q, %v", b, err)
+		}
+	}
+}
+
+// FuzzSentence reads waits in names and sentences.
+func FuzzSentence(f *testing.F) {
+	for _, s := range []string{
+		"Please try again in 1m2.5s.", "retry after 35", "replenished in 00:06:12.", "banned until 1589213141000.", "wait a few minutes",
+		"in an hour, 1 minute and 99999999999999 days", "for 9999.9999:9999:9999.9", "retryAfterMs", "x-ratelimit-reset", "retry_limit",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c := clock{now: noon}
+		if d := c.waitIn(s); d < 0 {
+			t.Errorf("waitIn(%q) = %v", s, d)
+		}
+		if d := c.amount(strings.Fields(s), true); d < 0 {
+			t.Errorf("amount(%q) = %v", s, d)
+		}
+		r, unit := waitName(s)
+		if upper, u := waitName(strings.ToUpper(s)); len(s) == len(strings.ToUpper(s)) && strings.EqualFold(s, strings.ToUpper(s)) && (upper != r || u != unit) || unit < 0 {
+			t.Errorf("waitName(%q) = %v, %v", s, r, unit)
 		}
 	})
 }
@@ -252,7 +314,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 // TestAnyResponse makes responses of names and values that have a meaning, at random.
-func TestAnyResponse(t *testing.T) {
+func TestAnyResponse(t *testing.T) { synctest.Test(t, lookAnyResponse) }
+
+func lookAnyResponse(t *testing.T) {
 	names := []string{"Retry-After", "Retry-After-Ms", "Date", "Age", "X-From-Cache", "X-Should-Retry", "Content-Type", "X-Ratelimit-Bucket", "X-Ratelimit-Scope"}
 	for _, p := range []string{"", "X-", "Beta-", "X-Rate-Limit-"} {
 		for _, k := range []string{"", "-Policy", "-Limit", "-Remaining", "-Reset", "-Reset-After", "-Used", "-Limit-Tokens", "-Remaining-Minute", "-Name"} {

@@ -47,7 +47,8 @@ import (
 type Hint struct {
 	// Throttled means that the request was not served because of a limit. That is so for a 429 (RFC 6585
 	// §4), 418 and 529, for a 503 that asks for a wait, for a 403 that asks for a wait or shows an exhausted
-	// quota, and for what a [Dialect] adds. A 503 that asks for no wait is a failure like any other. A
+	// quota, for an answer whose body has the code of a limit, and for what a [Dialect] adds. A 503 that asks for no wait is a
+	// failure like any other. A
 	// response that was served is not throttled, even if it took the last unit.
 	Throttled bool
 
@@ -113,9 +114,9 @@ type Quota struct {
 }
 
 // Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time
-// at which resp was received. resp is not changed and its body is not read, but for the GraphQL APIs of GitHub and
-// Shopify (see Bodies at [Parser]); a nil resp says nothing. Parse
-// is safe for concurrent use, and allocates nothing for a response that says nothing about limits.
+// at which resp was received. resp is not changed, but for its Body if the beginning of that is read: see Bodies at
+// [Parser]. A nil resp says nothing. Parse is safe for concurrent use, and allocates nothing for a response that says
+// nothing about limits.
 func Parse(resp *http.Response, now time.Time) Hint {
 	return (&Parser{}).Parse(resp, now)
 }
@@ -156,23 +157,38 @@ func Parse(resp *http.Response, now time.Time) Hint {
 //
 // # Bodies
 //
-// Some upstreams throttle with a 200 or a 400 and say so in the body alone. Every Parser looks into the answers
-// of the GraphQL APIs of GitHub (api.github.com/graphql) and Shopify (*.myshopify.com, paths that end in
-// /graphql.json). For others, a row with Body set makes the Parser look into the bodies of its host: uncompressed JSON with status 200, 400, 402, 403, 429 or 503,
-// and no more than the first 64 KiB. It understands the errors of GraphQL servers (GitHub, Linear,
-// Shopify), the error codes of AWS, Google's RetryInfo, Kraken's errors, and the codes by which OpenAI,
-// Anthropic and Moonshot report a spent account.
+// A body is read if something is decided there that the header leaves open.
 //
-// Parse then waits until that much of the body has come. It replaces the response's Body by one that
-// returns every byte, so the caller reads it as usual.
+//	429, 418, 503, 529   without a wait in the header: how long to wait
+//	400, 403             whether it is a refusal: by its code, a 403 also by its sentence or a member that orders a wait
+//	401, 404, 500, ...   never
+//	200                  whether it is a refusal, of APIs that are known for that: GraphQL of GitHub (api.github.com/graphql) and
+//	                     Shopify (*.myshopify.com, paths that end in /graphql.json), completions of OpenRouter
+//
+// On hosts for which a row has Body or Final set, and on those of OpenAI, Anthropic and Moonshot, whose accounts may be spent,
+// refusals with a wait in the header are read too, and with Body successes with status 200 and a 402. A 200 of MediaWiki with
+// its error maxlag or ratelimited is a refusal by its header.
+//
+// Read is JSON, also as text/plain, AWS's codes in XML, and what gzip or deflate made of them; br and zstd, which the standard library
+// lacks, are not. A wait is any member whose name consists of words about waiting (retry_after, retryAfterMs, wait_seconds,
+// reset_at), or a sentence, such as "Please try again in 9.5s". A member that orders a wait goes before a sentence, and that before the end of
+// a window; the longest of each counts. A number above an hour whose name has no unit is in milliseconds, and a wait beyond 31
+// days is ignored. A field of the header takes precedence. The codes are those of AWS, Google, Meta, GraphQL
+// servers, Kraken and Slack, and all others that say rate limited, throttled or too many requests, in whatever way they are written; and the
+// numbers 429. Of the 403s of Google rateLimitExceeded, userRateLimitExceeded, dailyLimitExceeded and quotaExceeded are
+// refusals, the last not if it is about resources. GitHub's secondary limit without a time means a minute, as its
+// documentation asks.
+//
+// No more than the first 64 KiB are read, unpacked or not, and of longer bodies nothing is believed. Parse waits for them for at
+// most 100 ms, for a second if a row or the API asks for it. It replaces the response's Body by one that
+// returns every byte as soon as it comes, so the caller reads it as usual.
 type Parser struct {
 	// Dialects are your own rows, read in this order. nil: the built-in rows alone. A row for a host costs
 	// time on every response of that host, also on one that says nothing about limits.
 	Dialects []Dialect
 }
 
-// Parse is the function [Parse] with the rows of p before the built-in ones. If one of them has Body or
-// Final set, it may read the beginning of resp's body; see [Parser].
+// Parse is the function [Parse] with the rows of p before the built-in ones.
 func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 	var h Hint
 	if resp == nil {
@@ -190,7 +206,7 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 }
 
 // Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse
-// returns the zero Hint. It looks at the names of fields and at the URL only. Use it before Parse if most responses are like
+// returns the zero Hint. It looks at the names of fields and at the URL only, and on paths that end in .php at MediaWiki's error. Use it before Parse if most responses are like
 // that, because it is cheaper. It does not know a Parser's own rows. resp must not be nil.
 func Silent(resp *http.Response) bool {
 	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header)) && !saysInBody(resp)

@@ -36,6 +36,7 @@ func peekBody(resp *http.Response, within time.Duration) []byte {
 	defer timer.Stop()
 	select {
 	case <-a.done:
+		a.done = nil
 	case <-timer.C:
 		a.stop.Store(true)
 		return nil
@@ -56,7 +57,7 @@ func peekBody(resp *http.Response, within time.Duration) []byte {
 // time is over. Whoever reads the body gets "one" at once, then what that Read brings, and from there on reads rest itself.
 type ahead struct {
 	rest   io.ReadCloser
-	done   chan struct{} // closed when nothing is read ahead any more
+	done   chan struct{} // closed when nothing is read ahead any more; nil: peekBody has seen that
 	stop   atomic.Bool   // begin no other Read
 	closed atomic.Bool   // from now on rest alone is read: it has the error for a closed body
 
@@ -88,7 +89,9 @@ func (a *ahead) Read(p []byte) (int, error) {
 	if n := a.take(p); n > 0 || len(p) == 0 {
 		return n, nil
 	}
-	<-a.done
+	if a.done != nil {
+		<-a.done
+	}
 	switch n := a.take(p); {
 	case n > 0:
 		return n, nil

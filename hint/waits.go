@@ -180,7 +180,7 @@ func (c clock) amount(words []string, bare bool) (d time.Duration) {
 			continue
 		case "a", "an", "one", "some", "several":
 			if next == "few" && i+2 < len(words) {
-				next, i = words[i+2], i+1
+				next = words[i+2]
 			}
 			unit := spanUnit(next)
 			if unit == 0 {

@@ -10,16 +10,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
 	"github.com/go-throttle/throttle"
-	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
 // One Transport for all clients of one account and region. The signature of a request lives for five minutes, for 15 at S3,
 // so no request may wait for longer: the SDK's retryer signs again.
 func newAWSTransport() *throttle.Transport {
-	bodies := &hint.Parser{Dialects: []hint.Dialect{{Host: "*.amazonaws.com", Body: true}}} // a 400 that throttles
 	return &throttle.Transport{
-		Hint:  bodies.Parse,
 		Queue: throttle.QueueOptions{MaxWait: 4 * time.Minute},
 		Retry: throttle.Retry{MaxAttempts: 1},
 	}

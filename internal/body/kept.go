@@ -5,8 +5,6 @@
 //	tab.go   what the body says it has cost settles what was held for it
 //	bill.go  the same by hand
 //
-// and answer.go names the request of a response that names none.
-//
 // Wrappers are put around each other in any order. Each closes what is below it once for each Close of its own, and none
 // starts a goroutine but Keep, whose goroutines end with the reading and the closing.
 package body
