@@ -116,8 +116,8 @@ func (c *call) send() {
 		err = fmt.Errorf("throttle: Transport.Base (%T) returned neither a response nor an error", base)
 	}
 	if c.err = err; err == nil {
-		if resp.Request == nil { // as of an httptest.ResponseRecorder; a fake may return one to many calls, so it is copied
-			named := *resp
+		if resp.Request == nil && (c.t.Hint != nil || !hint.Silent(&http.Response{StatusCode: resp.StatusCode, Header: resp.Header, Request: c.next})) {
+			named := *resp // a fake that names no request may return one response to many calls
 			named.Request, resp = c.next, &named
 		}
 		c.resp, resp = resp, c.resp
@@ -157,7 +157,7 @@ func (c *call) observe() queue.Outcome {
 	}
 	if resp := c.response(); resp != nil {
 		r.Status = uint16(min(max(0, resp.StatusCode), math.MaxUint16))
-		if resp.Request.URL != nil { // Base may have asked another host
+		if resp.Request != nil && resp.Request.URL != nil { // Base may have asked another host
 			r.Route.Host = resp.Request.URL.Host
 		}
 	}
@@ -259,9 +259,8 @@ func (c *call) bodiless(resp *http.Response) bool {
 		c.req.Method == http.MethodHead || resp.StatusCode/100 == 1 || resp.StatusCode == 204 || resp.StatusCode == 304
 }
 
-// giveUp ends a call that may not be sent, or not again, because of reason. If an earlier attempt has
-// got a response, the caller gets that, as without a Transport, unless the caller has cancelled.
-// Otherwise the error names the reason, and what the last attempt failed with.
+// giveUp ends a call that may not be sent, or not again, because of reason. If an earlier attempt has got a response, the caller
+// gets that, unless the caller has cancelled. Otherwise the error names the reason, and what the last attempt failed with.
 func (c *call) giveUp(reason error) (*http.Response, error) {
 	var e *Error
 	ours := errors.As(reason, &e)

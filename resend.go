@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,8 @@ func (c *call) nextBackOff() time.Duration {
 	return c.backoff.NextBackOff()
 }
 
-// noteReason puts the reason why there is no other attempt where Reason finds it: into the last response's request.
+// noteReason puts the reason why there is no other attempt where Reason finds it: into the ctx of the request
+// that the last response, if there is one, names as its own; if it names none, that is the caller's.
 func (c *call) noteReason(reason error) {
 	if c.resp == nil {
 		return
@@ -103,7 +105,8 @@ func (c *call) noteReason(reason error) {
 		reason = newError(c.turn.Key(), 0, c.turn.Attempts(), reason)
 	}
 	c.says.last.Note(reason)
-	c.resp.Request = c.resp.Request.WithContext(context.WithValue(c.resp.Request.Context(), reasonKey{}, reason))
+	req := cmp.Or(c.resp.Request, c.req)
+	c.resp.Request = req.WithContext(context.WithValue(req.Context(), reasonKey{}, reason))
 }
 
 // response is the last attempt's response, or nil if the attempt failed without one.

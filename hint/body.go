@@ -116,6 +116,9 @@ func (r *reader) body(b []byte, f format, resp *http.Response, p *Parser, h *Hin
 	}
 	throttled, wait := s.refused()
 	throttled = throttled && s.status != 402
+	if end := s.waits[windowed]; end > 0 && (r.end == 0 || end < r.end) {
+		r.end = end
+	}
 	if q, more, ok := d.shopify(); ok {
 		if r.add(&q); throttled && wait == 0 {
 			wait = more
@@ -123,7 +126,7 @@ func (r *reader) body(b []byte, f format, resp *http.Response, p *Parser, h *Hin
 	}
 	if throttled {
 		r.throttle(h, wait)
-	} else if h.RetryAfter == 0 {
+	} else if h.RetryAfter == 0 && s.status >= 400 {
 		h.RetryAfter = wait
 	}
 	h.Final = h.Final || s.status >= 400 && p.final(hostOf(resp), &d)

@@ -42,25 +42,19 @@ type said struct {
 }
 
 // refused reports whether the request was throttled, beyond what the status alone says, and how long to wait; 0: unknown. On
-// an answer that may mean anything else only the member of a 403 that orders a wait counts without a code: it is as good as
-// a Retry-After there.
+// an answer that may mean anything else only a member that orders a wait counts without a code: on a 403 it is as good as
+// a Retry-After. The end of a window is not a wait: see ends in retryafter.go.
 func (s *said) refused() (throttled bool, wait time.Duration) {
 	throttled = s.limited || s.quota && !s.stock
-	for _, w := range s.waits {
-		if wait == 0 {
-			wait = w
-		}
+	wait = s.waits[ordered]
+	if !throttled && s.status <= 403 {
+		return false, wait
 	}
-	if more := s.waits[spoken] - wait; 0 < more && more < time.Second {
-		wait += more // the member was cut to seconds: "retryDelay": "58s" beside "Please retry in 58.93s."
+	if more := s.waits[spoken] - wait; wait == 0 || 0 < more && more < time.Second { // "retryDelay": "58s", "Please retry in 58.93s."
+		wait += more
 	}
-	switch {
-	case throttled && wait == 0 && s.abused:
+	if wait == 0 && s.abused {
 		wait = secondary
-	case !throttled && s.status < 400:
-		wait = 0
-	case !throttled && s.status <= 403:
-		wait = s.waits[ordered]
 	}
 	return throttled, wait
 }

@@ -189,6 +189,19 @@ var refusals = []refusalRow{
 	{402, `{"error":{"code":429,"message":"Insufficient credits"}}`, false, ""},
 }
 
+// The end of a window in a body is no news beside a quota in the header that ends, and a member that orders a wait is.
+func TestBodyBesideQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for body, want := range map[string]time.Duration{`{"reset_at":"2026-01-10T12:00:30Z"}`: 0, `{"retry_after":7}`: 7 * time.Second} {
+			resp, _ := jsonResponse(429, strings.NewReader(body))
+			with(resp.Header, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30")
+			if h := Parse(resp, noon); h.RetryAfter != want || len(h.Quotas) != 1 {
+				t.Errorf("%s: %+v", body, h)
+			}
+		}
+	})
+}
+
 // In a bubble, so that a body is never too slow on a busy machine.
 func TestWhatBodiesSay(t *testing.T) { synctest.Test(t, lookWhatBodiesSay) }
 

@@ -35,7 +35,7 @@ var words = []struct {
 	{"retry", retry, 0},
 	{"reset", end, 0}, {"resets", end, 0}, {"until", end, 0}, {"resume", end, 0}, {"resumes", end, 0}, {"refill", end, 0}, {"renews", end, 0},
 	{"unblock", end, 0}, {"unlock", end, 0}, {"unlocks", end, 0}, {"replenished", end, 0},
-	{"left", left, 0}, {"remaining", left, 0}, {"next", end, 0}, {"available", left, 0}, {"estimated", left, 0},
+	{"left", left, 0}, {"remaining", left, 0}, {"next", end, 0}, {"available", left, 0}, {"estimated", retry, 0},
 	{"interval", stretch, 0}, {"period", stretch, 0}, {"duration", stretch, 0},
 	{"limit", limits, 0}, {"rate", limits, 0}, {"quota", limits, 0},
 	{"in", times, 0}, {"at", times, 0}, {"after", times, 0}, {"time", times, 0}, {"date", times, 0}, {"timestamp", times, 0},
