@@ -165,8 +165,8 @@ func Parse(resp *http.Response, now time.Time) Hint {
 //	200                  whether it is a refusal, of APIs that are known for that: GraphQL of GitHub (api.github.com/graphql) and
 //	                     Shopify (*.myshopify.com, paths that end in /graphql.json), completions of OpenRouter
 //
-// On hosts for which a row has Body or Final set, and on those of OpenAI, Anthropic and Moonshot, whose accounts may be spent,
-// refusals with a wait in the header are read too, and with Body successes with status 200 and a 402. A 200 of MediaWiki with
+// On hosts for which a row has Body or Final set each 200, each 402 and refusals with a wait in the header are read too; these also
+// on those of OpenAI, Anthropic and Moonshot, whose accounts may be spent. A 200 of MediaWiki with
 // its error maxlag or ratelimited is a refusal by its header.
 //
 // Read is JSON, also as text/plain, AWS's codes in XML, and what gzip or deflate made of them; br and zstd, which the standard library
@@ -175,7 +175,7 @@ func Parse(resp *http.Response, now time.Time) Hint {
 // a window; the longest of each counts. A number above an hour whose name has no unit is in milliseconds, and a wait beyond 31
 // days is ignored. A field of the header takes precedence. The codes are those of AWS, Google, Meta, GraphQL
 // servers, Kraken and Slack, and all others that say rate limited, throttled or too many requests, in whatever way they are written; and the
-// numbers 429. Of the 403s of Google rateLimitExceeded, userRateLimitExceeded, dailyLimitExceeded and quotaExceeded are
+// number 429. Of the 403s of Google rateLimitExceeded, userRateLimitExceeded, dailyLimitExceeded and quotaExceeded are
 // refusals, the last not if it is about resources. GitHub's secondary limit without a time means a minute, as its
 // documentation asks.
 //
