@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/go-throttle/throttle/inbound"
@@ -72,6 +73,22 @@ func BenchmarkKeyed(b *testing.B) {
 			k.Allow(i%1000, 1)
 		}
 	})
+}
+
+// BenchmarkFlood is one call of a key that never came before, in a full table.
+func BenchmarkFlood(b *testing.B) {
+	for _, limit := range []string{"100/1h window", "6/1h sliding", "20/1h sliding", "21/1h sliding"} {
+		b.Run(strings.ReplaceAll(limit, "/", " per "), func(b *testing.B) {
+			k := inbound.NewKeyed[int](0, limit)
+			for i := range 1 << 18 {
+				k.Allow(-i, 1)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				k.Allow(i, 1)
+			}
+		})
+	}
 }
 
 // TestHandlerAllocatesLittle: nothing without fields, and the line and its slice with them. A Keyed allocates nothing.

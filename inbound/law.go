@@ -9,13 +9,14 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// This file counts. A law is one limit, the same for all keys; a cell is what one key has used of it, 16 bytes.
+// This file counts. A law is one limit, the same for all keys; a cell is what one key has used of it, two words of 8 bytes.
 // Moments are nanoseconds since the table's first use. A cell of zeros has used nothing, whatever the law.
 //
 //	kind     first word               second word
 //	bucket   moment of the last unit  units that are missing then, a float64
 //	window   start of the window      units used since
 //	sliding  start of the window      units used in the window before, and since: 32 bits each
+//	logged   a word for each unit of the limit: the moment at which it comes back, see log.go
 //
 // Examples, all with two units used at 0 s:
 //
@@ -24,12 +25,15 @@ import (
 //	5/s sliding      2 are used until 1 s, then a share of them that shrinks: 1 at 1.5 s, none from 2 s on
 //
 // Sliding is the estimate by two counters that gateways use. It is right if the units of the window before came
-// evenly. It needs no list of moments, which would not fit 16 bytes.
+// evenly, and serves a client that keeps exactly to a limit of n units n − 1 of them. So small limits are logged.
 //
 // Costs above the burst or the window go when nothing is used, and leave a debt, as in package throttle.
 
-// A cell is what one key has used of one law.
-type cell [2]uint64
+// A cell is what one key has used of one law: law.words words, mostly two.
+type cell []uint64
+
+// A mark is what a law has to know to undo a take. It is the cell right after it, or what logged says.
+type mark [2]uint64
 
 // A kind is how a law counts.
 type kind uint8
@@ -38,12 +42,15 @@ const (
 	bucket  kind = iota // also even, which is a bucket of burst 1
 	window              // the next one begins with the first unit after the last one has ended
 	sliding             // two counters
+	logged              // sliding, with a moment for each unit
 )
 
 // A law is one limit.
 type law struct {
 	kind  kind
 	name  string  // in the fields
+	words int     // of a cell
+	at    int     // where its cell begins in a slot, in words
 	most  int64   // burst, or units of a window
 	perNs float64 // of a bucket: units per nanosecond
 	per   int64   // of a window: its length, ns
@@ -69,11 +76,14 @@ const (
 //	5/s even          most 1, full in 200 ms: the fields cannot say that
 //	100/1500ms window most 100; 1.5 s are not whole seconds, so the fields leave it out
 func newLaw(s limit.Spec) (law, error) {
-	l := law{most: int64(s.Burst), per: int64(s.Per), name: limit.FormatPer(s.Per)}
+	l := law{most: int64(s.Burst), per: int64(s.Per), name: limit.FormatPer(s.Per), words: 2}
 	switch s.Kind {
 	case "window", "sliding":
 		if l.kind, l.most = window, int64(s.N); s.Kind == "sliding" {
 			l.kind = sliding
+		}
+		if l.kind == sliding && l.most <= maxLogged {
+			l.kind, l.words = logged, int(l.most)
 		}
 		switch {
 		case l.kind == sliding && l.most > maxCost:
@@ -94,7 +104,7 @@ func newLaw(s limit.Spec) (law, error) {
 }
 
 // wait is how long, in ns, until n units fit. 0: they do now. It changes nothing.
-func (l *law) wait(c *cell, now, n int64) int64 {
+func (l *law) wait(c cell, now, n int64) int64 {
 	switch {
 	case n == 0:
 		return 0
@@ -104,6 +114,8 @@ func (l *law) wait(c *cell, now, n int64) int64 {
 		return l.waitBucket(c, now, n)
 	case l.kind == window:
 		return l.waitWindow(c, now, n)
+	case l.kind == logged:
+		return l.waitLogged(c, now, n)
 	default:
 		return l.waitSliding(c, now, n)
 	}
@@ -111,7 +123,7 @@ func (l *law) wait(c *cell, now, n int64) int64 {
 
 // take uses n units, whether they fit or not. Example: a bucket of 10/s, burst 5, that lacks 1 unit at 0 s. A take of 3 at
 // 50 ms finds half a unit missing and leaves 3.5, as of 50 ms.
-func (l *law) take(c *cell, now, n int64) {
+func (l *law) take(c cell, now, n int64) mark {
 	switch l.kind {
 	case bucket:
 		missing := l.missing(c, now) + float64(n)
@@ -119,16 +131,19 @@ func (l *law) take(c *cell, now, n int64) {
 	case window:
 		start, used := l.open(c, now)
 		c[0], c[1] = uint64(start), uint64(used+n)
+	case logged:
+		return l.takeLogged(c, now, n)
 	default:
 		start, before, since := l.turn(c, now)
 		c[0], c[1] = uint64(start), uint64(before)<<32|uint64(min(since+n, math.MaxUint32))
 	}
+	return mark(c[:2])
 }
 
-// back undoes a take of n units that were not used. then is the cell as it was right after the take: what it would lack by
+// back undoes a take of n units that were not used. then is what the take has returned: what the cell would lack by
 // now, had nobody else come, is what has not come back by itself. No more is given. Example: 5/s window, 5 taken at 0 s,
 // 5 by somebody else at 1 s. If the first take is undone at 1.1 s nothing is given, as its window is over.
-func (l *law) back(c, then *cell, now, n int64) {
+func (l *law) back(c, then cell, now, n int64) {
 	switch l.kind {
 	case bucket:
 		missing := max(0, l.missing(c, now)-min(float64(n), l.missing(then, now)))
@@ -137,6 +152,8 @@ func (l *law) back(c, then *cell, now, n int64) {
 		_, left := l.open(then, now)
 		start, used := l.open(c, now)
 		c[0], c[1] = uint64(start), uint64(max(0, used-min(n, left)))
+	case logged:
+		l.backLogged(c, then, n)
 	default:
 		_, _, left := l.turn(then, now)
 		start, before, since := l.turn(c, now)
@@ -156,7 +173,7 @@ func (l *law) behind(units int64) int64 {
 
 // rest is how many units fit now, and how long until all of them are back (bucket) or the window ends, in ns. Units are
 // rounded down, so whoever reads 3 gets 3. In the example above, right after the take: 1 unit of 5, and 350 ms.
-func (l *law) rest(c *cell, now int64) (units, reset int64) {
+func (l *law) rest(c cell, now int64) (units, reset int64) {
 	switch l.kind {
 	case bucket:
 		missing := l.missing(c, now)
@@ -166,26 +183,39 @@ func (l *law) rest(c *cell, now int64) (units, reset int64) {
 		if used == 0 {
 			return l.most, 0
 		}
-		return max(0, l.most-used), max(0, start+l.per-now)
+		return l.left(c, now, l.most-used, start+l.per-now)
+	case logged:
+		return l.restLogged(c, now)
 	default:
 		start, before, since := l.turn(c, now)
 		if before+since == 0 {
 			return l.most, 0
 		}
 		left := min(l.per, max(0, start+l.per-now))
-		return max(0, l.most-since-share(before, left, l.per)), left
+		return l.left(c, now, l.most-since-share(before, left, l.per), left)
 	}
+}
+
+// left is what a window shows. If no unit is left its end is no news unless one comes back with it, which is not so after a
+// debt, nor in a sliding window that was used up at once: then the reset is the moment at which one does.
+func (l *law) left(c cell, now, units, reset int64) (int64, int64) {
+	if units <= 0 {
+		return 0, max(reset, l.wait(c, now, 1))
+	}
+	return units, max(0, reset)
 }
 
 // fresh reports whether nothing is used, so that the cell may be forgotten: a cell of zeros would say the same at this
 // moment and at any later one.
-func (l *law) fresh(c *cell, now int64) bool {
+func (l *law) fresh(c cell, now int64) bool {
 	switch l.kind {
 	case bucket:
 		return l.missing(c, now) <= l.slack()
 	case window:
 		_, used := l.open(c, now)
 		return used == 0
+	case logged:
+		return int64(c[l.most-1]) <= now
 	default:
 		_, before, since := l.turn(c, now)
 		return before+since == 0
@@ -197,7 +227,7 @@ func (l *law) slack() float64 { return tiny + 1e-12*float64(l.most) }
 
 // missing is how many units a bucket lacks. More than its burst is a debt. A moment before the cell's own counts as that
 // one: an interval counted twice would make units of nothing.
-func (l *law) missing(c *cell, now int64) float64 {
+func (l *law) missing(c cell, now int64) float64 {
 	missing := math.Float64frombits(c[1])
 	if gone := now - int64(c[0]); gone > 0 {
 		missing -= float64(gone) * l.perNs
@@ -217,7 +247,7 @@ func (l *law) spanOf(units float64) int64 {
 
 // waitBucket: n units fit while no more are missing than burst − n. At 10/s, burst 5, and 4.5 missing, two fit
 // once 3 are missing, in 150 ms.
-func (l *law) waitBucket(c *cell, now, n int64) int64 {
+func (l *law) waitBucket(c cell, now, n int64) int64 {
 	if surplus := float64(n - l.most); surplus/l.perNs > maxSurplus {
 		return never
 	}
@@ -230,7 +260,7 @@ func (l *law) waitBucket(c *cell, now, n int64) int64 {
 
 // open is the window that is open: its start, and the units used since. A surplus fills the windows that follow
 // without a gap, so at 1.5 s a window of 5/s that took 12 at 0 s is the one from 1 s on, with 7 used.
-func (l *law) open(c *cell, now int64) (start, used int64) {
+func (l *law) open(c cell, now int64) (start, used int64) {
 	start, used = int64(c[0]), int64(c[1])
 	if used == 0 {
 		return now, 0
@@ -245,7 +275,7 @@ func (l *law) open(c *cell, now int64) (start, used int64) {
 // waitWindow: n units wait for the end of as many windows as are full. At 5/s, with 4 used since 0 s, one unit fits at
 // once and two fit at 1 s. A cost of 7 needs a window with nothing used: 1 s as well. Then 7 are used, and the window
 // after that one begins with 2.
-func (l *law) waitWindow(c *cell, now, n int64) int64 {
+func (l *law) waitWindow(c cell, now, n int64) int64 {
 	if l.tooLong(n) {
 		return never
 	}
@@ -263,7 +293,7 @@ func (l *law) tooLong(n int64) bool {
 // turn is the sliding window at a moment: when its newer half began, the units of the older half and of the newer.
 // A debt fills the halves that follow: 12 units at 0 s under 5/s are (0, 12), from 1 s on (5, 7), and from 2 s on
 // (5, 2).
-func (l *law) turn(c *cell, now int64) (start, before, since int64) {
+func (l *law) turn(c cell, now int64) (start, before, since int64) {
 	start, before, since = int64(c[0]), int64(c[1]>>32), int64(c[1]&math.MaxUint32)
 	k := (now - start) / l.per
 	switch {
@@ -286,7 +316,7 @@ func (l *law) turn(c *cell, now int64) (start, before, since int64) {
 //
 // Example: 5/s, 4 before and 2 since, at half of the window: 2 + 4·0.5 = 4, so one unit fits. For two, 4·left must
 // be no more than 1 s: left is 250 ms, in 250 ms.
-func (l *law) waitSliding(c *cell, now, n int64) int64 {
+func (l *law) waitSliding(c cell, now, n int64) int64 {
 	if l.tooLong(n) {
 		return never
 	}

@@ -3,22 +3,28 @@ package inbound_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/inbound"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
-// TestAsThrottle: buckets, even spacing and windows answer as the limiters of package throttle do, to the nanosecond,
-// debts included.
+// TestAsThrottle: buckets, even spacing, windows and small sliding windows answer as the limiters of package throttle do, to
+// the nanosecond, debts included.
 func TestAsThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(15, 4))
 		for range 500 {
 			n, per := 1+r.IntN(100), time.Duration(1+r.Int64N(int64(10*time.Second)))
-			text := [...]string{fmt.Sprintf("%d/%v burst %d", n, per, 1+r.IntN(20)), fmt.Sprintf("%d/%v even", n, per), fmt.Sprintf("%d/%v window", n, per)}[r.IntN(3)]
+			text := [...]string{
+				fmt.Sprintf("%d/%v burst %d", n, per, 1+r.IntN(20)), fmt.Sprintf("%d/%v even", n, per),
+				fmt.Sprintf("%d/%v window", n, per), fmt.Sprintf("%d/%v sliding", 1+n%20, per),
+			}[r.IntN(4)]
 			want, err := throttle.ParseLimit(text)
 			if err != nil {
 				t.Fatal(err)
@@ -45,6 +51,121 @@ func TestAsThrottle(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestServedShare: how much of its limit a client gets that never asks for more. Every law serves one that comes evenly, and
+// one that comes with all at once, whatever the limit; only the estimate of a sliding window above 20 units does not.
+func TestServedShare(t *testing.T) {
+	const per = 10 * time.Second
+	for _, c := range []struct {
+		limits      string // of n units
+		even, burst float64
+	}{
+		{"%d/10s window", 1, 1},
+		{"%d/10s burst %[1]d", 1, 1},
+		{"%d/10s sliding", 1, 1},
+	} {
+		for _, n := range []int{1, 2, 3, 4, 5, 10, 19, 20, 21, 50, 1000} {
+			even, burst := c.even, c.burst
+			if n > 20 && strings.HasSuffix(c.limits, "sliding") {
+				even, burst = 1-1/float64(n), 0.5
+			}
+			synctest.Test(t, func(t *testing.T) {
+				k := inbound.NewKeyed[string](0, fmt.Sprintf(c.limits, n))
+				// four clients, each n times in 10 s and a millisecond
+				step := (per + time.Millisecond + time.Duration(n)) / time.Duration(n)
+				served := 0
+				for range 40 * n {
+					for _, key := range []string{"a", "b", "c", "d"} {
+						served += bit(k.Allow(key, 1))
+					}
+					time.Sleep(step)
+				}
+				if got := float64(served) / float64(160*n); got < even-0.005 || got > even+0.03 {
+					t.Errorf("%s, %d units, evenly: %.1f %% were served, want %.1f", c.limits, n, 100*got, 100*even)
+				}
+				time.Sleep(time.Hour) // all is back
+				served = 0
+				for range 40 {
+					for range n {
+						served += bit(k.Allow("a", 1))
+					}
+					time.Sleep(per + time.Millisecond)
+				}
+				if got := float64(served) / float64(40*n); got < burst-0.005 || got > burst+0.03 {
+					t.Errorf("%s, %d units, at once: %.1f %% were served, want %.1f", c.limits, n, 100*got, 100*burst)
+				}
+			})
+		}
+	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestLoggedIsExact: a small sliding limit lets in what a list of all units would: a cost fits if and only if no window would
+// hold more than the limit. Beside reservations that wait, some of them cancelled, less may be let in, never more.
+func TestLoggedIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(36, 8))
+		for round := range race.Pick(300, 5000) {
+			n, per := 1+r.IntN(20), time.Millisecond+time.Duration(r.Int64N(int64(10*time.Second)))
+			k := inbound.NewKeyed[int](1, fmt.Sprintf("%d/%v sliding", n, per))
+			var used []time.Time              // in no order
+			var booked []*inbound.Reservation // those that will be cancelled
+			for range 100 {
+				cost := 1 + r.IntN(1+r.IntN(n))
+				switch r.IntN(3) * (round % 2) {
+				case 0:
+					fits := fitsExactly(used, time.Now(), cost, n, per)
+					if got := k.Allow(1, cost); got && !fits || !got && fits && round%2 == 0 {
+						t.Fatalf("round %d, %d/%v: %d units were let in: %v, want %v", round, n, per, cost, got, fits)
+					} else if got {
+						used = append(used, slices.Repeat([]time.Time{time.Now()}, cost)...)
+					}
+				case 1:
+					if b := k.Reserve(1, cost); r.IntN(2) == 0 {
+						booked = append(booked, &b)
+					} else if at := time.Now().Add(b.Delay()); !fitsExactly(used, at, cost, n, per) {
+						t.Fatalf("round %d, %d/%v: %d units were booked where they do not fit", round, n, per, cost)
+					} else {
+						used = append(used, slices.Repeat([]time.Time{at}, cost)...)
+					}
+				case 2:
+					if len(booked) > 0 {
+						i := r.IntN(len(booked))
+						booked[i].Cancel()
+						booked = slices.Delete(booked, i, i+1)
+					}
+				}
+				time.Sleep(time.Duration(r.Int64N(1+int64(per)*2/int64(n)) * int64(r.IntN(3))))
+			}
+		}
+	})
+}
+
+// fitsExactly reports whether cost units may be used at a moment, beside those that were used or booked: each window that
+// begins with one of them holds at most n.
+func fitsExactly(used []time.Time, at time.Time, cost, n int, per time.Duration) bool {
+	for _, first := range append(slices.Clone(used), at) {
+		if first.After(at) || at.Sub(first) >= per {
+			continue
+		}
+		in := cost
+		for _, u := range used {
+			if !u.Before(first) && u.Sub(first) < per {
+				in++
+			}
+		}
+		if in > n {
+			return false
+		}
+	}
+	return true
 }
 
 // TestSlidingWindow: no window of two halves admits more than the estimate allows, evenly used it admits the limit in

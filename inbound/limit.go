@@ -297,6 +297,7 @@ func newLaws(texts []string) (laws []law, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", text, err)
 			}
+			l.at = wordsOf(laws)
 			laws = append(laws, l)
 		}
 	}

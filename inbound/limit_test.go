@@ -256,20 +256,28 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// TestDebts: a cost above a window fills the windows that follow, as in package throttle.
+// TestDebts: a cost above a window fills the windows that follow, as in package throttle. The estimate of a sliding window
+// remembers each for one more.
 func TestDebts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fixed, slides := inbound.NewKeyed[string](0, "5/s window"), inbound.NewKeyed[string](0, "5/s sliding")
-		if !fixed.Allow("", 12) || !slides.Allow("", 12) {
-			t.Fatal("12 were refused in an empty window")
-		}
-		for _, want := range []struct{ fixed, slides int }{{0, 0}, {0, 0}, {3, 0}, {5, 3}, {5, 5}} {
-			if f, s := fixed.Tokens(""), slides.Tokens(""); f != want.fixed || s != want.slides {
-				t.Errorf("%d and %d are left, want %d and %d", f, s, want.fixed, want.slides)
+	for limit, want := range map[string][]int{
+		"5/s window":   {0, 0, 3, 5, 5},
+		"5/s sliding":  {0, 0, 3, 5, 5},
+		"50/s window":  {0, 0, 30, 50, 50},
+		"50/s sliding": {0, 0, 0, 30, 50},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := inbound.NewKeyed[string](0, limit)
+			if !k.Allow("", 12*want[4]/5) {
+				t.Fatalf("%s: 2.4 windows were refused by an empty one", limit)
 			}
-			time.Sleep(time.Second)
-		}
-	})
+			for i, left := range want {
+				if got := k.Tokens(""); got != left {
+					t.Errorf("%s: %d are left after %d s, want %d", limit, got, i, left)
+				}
+				time.Sleep(time.Second)
+			}
+		})
+	}
 }
 
 // TestPanicsTakeNothing: a Key, Cost or Tier that panics ends the request, and the limit goes on as before.

@@ -21,7 +21,7 @@ func (t *table) settleLocked(p place, hash uint64, tier int, at uint32, now int6
 			return i
 		}
 		if t.unusedLocked(p, i, now) {
-			clear(p.cells[i*t.cells : (i+1)*t.cells])
+			clear(t.cell(p.shard, i))
 		}
 	}
 	p.tags[i], p.seen[i] = hash, visits{last: at, tier: uint8(tier)}
@@ -119,8 +119,9 @@ func (t *table) inheritLocked(p place, i, tier int, at uint32, now int64) bool {
 	if int(p.seen[i].tier) != tier || since(p.seen[i].last, at) < leastProtected {
 		return false
 	}
+	cells := t.cell(p.shard, i)
 	for j, laws := 0, t.laws[tier]; j < len(laws); j++ {
-		if rest, _ := laws[j].rest(&p.cells[i*t.cells+j], now); 2*rest < laws[j].most {
+		if rest, _ := laws[j].rest(cells[laws[j].at:], now); 2*rest < laws[j].most {
 			return false
 		}
 	}
@@ -129,8 +130,9 @@ func (t *table) inheritLocked(p place, i, tier int, at uint32, now int64) bool {
 
 // unusedLocked reports whether nothing of any law is used.
 func (t *table) unusedLocked(p place, i int, now int64) bool {
+	cells := t.cell(p.shard, i)
 	for j, laws := 0, t.laws[p.seen[i].tier]; j < len(laws); j++ {
-		if !laws[j].fresh(&p.cells[i*t.cells+j], now) {
+		if !laws[j].fresh(cells[laws[j].at:], now) {
 			return false
 		}
 	}

@@ -65,7 +65,7 @@ func (t *table) forget(hash uint64) {
 // dropLocked empties a slot.
 func (t *table) dropLocked(s *shard, i int) {
 	s.tags[i], s.seen[i] = 0, visits{}
-	clear(s.cells[i*t.cells : (i+1)*t.cells])
+	clear(t.cell(s, i))
 	t.keys.Add(-1)
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // A table holds what keys have used, in a fixed amount of memory. A key is known by a hash of 64 bits under a random
-// seed; the key itself is not kept. Its slot has 16 bytes and a cell of 16 bytes for each limit.
+// seed; the key itself is not kept. Its slot has 16 bytes and a cell for each limit: 16 bytes, or 8 for each unit of a sliding
+// limit that is logged.
 //
 // # Where a key is
 //
@@ -48,7 +49,7 @@ import (
 //	Cleanup, a call               one is first; a key that is swept comes back as new, and only idle keys are swept
 type table struct {
 	laws    [][]law // by tier; at least one
-	cells   int     // of a slot: the most laws of a tier
+	words   int     // of a slot's cells: those of the tier that has most
 	maxKeys int64
 	keys    atomic.Int64
 	shards  []shard
@@ -56,12 +57,12 @@ type table struct {
 	start   func() time.Time
 
 	sharedMu sync.Mutex
-	shared   [][maxLaws]cell // by tier
+	shared   []cell // by tier, each one a slot's
 }
 
 const (
 	ways    = 8
-	maxLaws = 3 // 16 bytes and three cells are 64 bytes
+	maxLaws = 3 // 16 bytes and three cells of 16 are 64 bytes
 
 	mostBooked = int64(365 * 24 * time.Hour) // ns: no debt grows beyond what can be counted
 
@@ -74,7 +75,7 @@ type shard struct {
 	mu    sync.Mutex
 	tags  []uint64 // hashes, eight of a set side by side; 0: empty
 	seen  []visits
-	cells []cell
+	words []uint64 // the cells, those of a slot side by side
 	count counts
 	_     [32]byte // so that two locks are not on one cache line
 }
@@ -89,28 +90,40 @@ type visits struct {
 
 // newTable makes a table for at most maxKeys keys.
 func newTable(laws [][]law, maxKeys int) *table {
-	t := &table{laws: laws, maxKeys: int64(maxKeys), shared: make([][maxLaws]cell, len(laws)), start: sync.OnceValue(time.Now)}
+	t := &table{laws: laws, maxKeys: int64(maxKeys), start: sync.OnceValue(time.Now)}
 	for _, l := range laws {
-		t.cells = max(t.cells, len(l))
+		words := wordsOf(l)
+		t.words, t.shared = max(t.words, words), append(t.shared, make(cell, words))
 	}
-	slots := slotsFor(maxKeys, 16+16*t.cells)
+	slots := slotsFor(maxKeys, 16+8*t.words)
 	shards := min(max(1, slots/1024), 64)
 	t.sets = uint64(max(2, (slots+shards*ways-1)/(shards*ways)))
 	t.shards = make([]shard, shards)
 	for i := range t.shards {
 		n := int(t.sets) * ways
 		t.shards[i].tags, t.shards[i].seen = make([]uint64, n), make([]visits, n)
-		t.shards[i].cells = make([]cell, n*t.cells)
+		t.shards[i].words = make([]uint64, n*t.words)
 	}
 	return t
 }
 
-// slotsFor is how many slots a table has: half as many more than keys, or up to 4,096 more, as far as 64 bytes a key and
-// 800 kB beside them go. The rest of the megabyte that a table may take is for shards and rounding. With 65,536 keys
+// wordsOf is how many words the cells of some laws have together.
+func wordsOf(laws []law) (n int) {
+	for _, l := range laws {
+		n += l.words
+	}
+	return n
+}
+
+// cell returns the cells of a slot, one after the other.
+func (t *table) cell(s *shard, i int) cell { return s.words[i*t.words : (i+1)*t.words] }
+
+// slotsFor is how many slots a table has: half as many more than keys, or up to 4,096 more, as far as 64 bytes a key (or
+// what a slot has, if that is more) and 800 kB beside them go. The rest of the megabyte that a table may take is for shards and rounding. With 65,536 keys
 // none of them is without a slot if there are one or two limits, and 1 in 700 if there are three; of a million
 // keys with three limits it is 1 in 28.
 func slotsFor(maxKeys, size int) int {
-	spare := maxKeys*(64-size) + 800<<10
+	spare := maxKeys*max(0, 64-size) + 800<<10
 	return max(2*ways, maxKeys+min(max(maxKeys/2, min(3*maxKeys, 4096)), spare/size))
 }
 
@@ -170,7 +183,7 @@ type verdict struct {
 	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody reads them otherwise
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
-	then    [maxLaws]cell   // right after units were taken, for back
+	then    [maxLaws]mark   // of the units that were taken, for back
 }
 
 // ask is the one way in: it takes n units of a key, or says how long to wait. The moment is read before the lock: a
@@ -197,14 +210,14 @@ func (t *table) ask(hash uint64, tier int, n int64, m mode, v *verdict) {
 	}
 	v.shared = false
 	if p.tags[i] != hash { // a look at what a new key would find
-		clean := [maxLaws]cell{}
+		clean := [maxLaws * maxLogged]uint64{}
 		if p.tags[i] != 0 && !t.unusedLocked(p, i, now) {
-			copy(clean[:], p.cells[i*t.cells:(i+1)*t.cells])
+			copy(clean[:], t.cell(p.shard, i))
 		}
 		t.judgeLocked(t.laws[tier], clean[:], n, now, look, v)
 		return
 	}
-	t.judgeLocked(t.laws[tier], p.cells[i*t.cells:], n, now, m, v)
+	t.judgeLocked(t.laws[tier], t.cell(p.shard, i), n, now, m, v)
 	p.count.addLocked(m, v)
 }
 
@@ -213,29 +226,28 @@ func (t *table) askShared(tier int, n, now int64, m mode, v *verdict) {
 	t.sharedMu.Lock()
 	defer t.sharedMu.Unlock()
 	v.shared = true
-	t.judgeLocked(t.laws[tier], t.shared[tier][:], n, now, m, v)
+	t.judgeLocked(t.laws[tier], t.shared[tier], n, now, m, v)
 }
 
 // judgeLocked asks all laws, and takes from all or from none.
-func (t *table) judgeLocked(laws []law, cells []cell, n, now int64, m mode, v *verdict) {
+func (t *table) judgeLocked(laws []law, cells cell, n, now int64, m mode, v *verdict) {
 	v.wait = 0
 	for i := range laws {
-		v.wait = max(v.wait, laws[i].wait(&cells[i], now, n))
+		v.wait = max(v.wait, laws[i].wait(cells[laws[i].at:], now, n))
 	}
 	if m == book && v.wait > mostBooked {
 		v.wait = never
 	}
 	if m == book && v.wait != never || m == take && v.wait == 0 {
 		for i := range laws {
-			laws[i].take(&cells[i], now, n)
-			v.then[i] = cells[i]
+			v.then[i] = laws[i].take(cells[laws[i].at:], now, n)
 		}
 	}
 	if v.brief && v.wait == 0 {
 		return
 	}
 	for i := range laws {
-		rest, reset := laws[i].rest(&cells[i], now)
+		rest, reset := laws[i].rest(cells[laws[i].at:], now)
 		v.rest[i], v.reset[i] = rest, wholeSeconds(reset)
 	}
 }
@@ -258,11 +270,11 @@ func (t *table) back(hash uint64, tier int, n int64, v *verdict) {
 	if v.shared {
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
-		giveBackLocked(t.laws[tier], t.shared[tier][:], now, n, v)
-		t.judgeLocked(t.laws[tier], t.shared[tier][:], 0, now, look, v)
+		giveBackLocked(t.laws[tier], t.shared[tier], now, n, v)
+		t.judgeLocked(t.laws[tier], t.shared[tier], 0, now, look, v)
 	} else if i := p.slot(hash); i >= 0 {
-		giveBackLocked(t.laws[tier], p.cells[i*t.cells:], now, n, v)
-		t.judgeLocked(t.laws[tier], p.cells[i*t.cells:], 0, now, look, v)
+		giveBackLocked(t.laws[tier], t.cell(p.shard, i), now, n, v)
+		t.judgeLocked(t.laws[tier], t.cell(p.shard, i), 0, now, look, v)
 	}
 }
 
@@ -279,9 +291,9 @@ func (t *table) turnAway(hash uint64, v *verdict) {
 	v.refused = true
 }
 
-func giveBackLocked(laws []law, cells []cell, now, n int64, v *verdict) {
+func giveBackLocked(laws []law, cells cell, now, n int64, v *verdict) {
 	for i := range laws {
-		laws[i].back(&cells[i], &v.then[i], now, n)
+		laws[i].back(cells[laws[i].at:], v.then[i][:], now, n)
 	}
 }
 

@@ -29,10 +29,18 @@ func heap() int64 {
 // served its whole quota meanwhile, and beyond the slots nobody gets in but by the one shared limit.
 func TestFlood(t *testing.T) {
 	keys := *floodKeys
-	for _, limits := range [][]string{
-		{"100/24h window"},
-		{"100/1m burst 100", "5000/24h window", "100000/24h sliding"},
+	for _, c := range []struct {
+		slot   int64 // bytes
+		most   int   // for one key
+		limits []string
+	}{
+		{64, 100, []string{"100/24h window"}},
+		{64, 100, []string{"100/1m burst 100", "5000/24h window", "100000/24h sliding"}},
+		{64, 6, []string{"6/24h sliding"}},                                // 16 bytes, and 8 for each unit
+		{16 + 16 + 8*20, 20, []string{"5000/24h window, 20/24h sliding"}}, // 20 units are the most
+		{64, 21, []string{"5000/24h window", "21/24h sliding"}},           // from there on a counter
 	} {
+		limits := c.limits
 		synctest.Test(t, func(t *testing.T) {
 			const slots = 1 << 14
 			before := heap()
@@ -48,22 +56,22 @@ func TestFlood(t *testing.T) {
 				if k.Allow(i, 1) {
 					admitted++
 				}
-				if i%uint64(keys/98) == 0 && i > 0 {
+				if i%uint64((keys-1)/(c.most-2)) == 0 && i > 0 {
 					if !k.Allow(own, 1) {
 						t.Fatalf("%v: the established client was refused after %d other keys: %d left", limits, i, k.Tokens(own))
 					}
 				}
 			}
 			if k.Allow(own, 1) {
-				t.Errorf("%v: the established client got more than its 100", limits)
+				t.Errorf("%v: the established client got more than its %d", limits, c.most)
 			}
 			s := k.Stats()
-			// 100 for the newcomers; a slot in 50 may not be found with three limits
-			if admitted > slots-1+100 || admitted < slots*9/10 || s.Keys > slots {
-				t.Errorf("%v: %d of %d keys were let in, want at most %d and not much less; %+v", limits, admitted, keys, slots-1+100, s)
+			// one key's limit for the newcomers; a slot in 50 may not be found with three limits
+			if admitted > slots-1+c.most || admitted < slots*9/10 || s.Keys > slots {
+				t.Errorf("%v: %d of %d keys were let in, want at most %d and not much less; %+v", limits, admitted, keys, slots-1+c.most, s)
 			}
-			if grown := heap() - before; grown > slots*64+1<<20 {
-				t.Errorf("%v: %d bytes for %d keys, want at most 64 each and 1 MB", limits, grown, slots)
+			if grown := heap() - before; grown > slots*c.slot+1<<20 {
+				t.Errorf("%v: %d bytes for %d keys, want at most %d each and 1 MB", limits, grown, slots, c.slot)
 			}
 			runtime.KeepAlive(k)
 			t.Logf("%v: %d keys, %d let in, %d of them by the shared limit: %+v", limits, keys, admitted, s.Newcomers, s)
@@ -75,7 +83,7 @@ func TestFlood(t *testing.T) {
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, n := range []int{1, 2, 7, 8, 100, 1000, 4096, 20_000} {
-			k := inbound.NewKeyed[int](n, "1/24h window", "1/24h sliding")
+			k := inbound.NewKeyed[int](n, "1/24h window", "1/24h sliding", "20/24h sliding")
 			in := 0
 			for i := range 2 * n {
 				if k.Allow(i, 1) {
@@ -222,7 +230,7 @@ func TestKeyedVerbs(t *testing.T) {
 func TestCancelledLate(t *testing.T) {
 	for _, c := range []struct {
 		limit string
-		after time.Duration // from the reservation of 5 to its end
+		after time.Duration // from the reservation of all to its end
 		most  int           // that somebody gets then
 	}{
 		{"1/s burst 5", 0, 5},
@@ -230,12 +238,14 @@ func TestCancelledLate(t *testing.T) {
 		{"1/s burst 5", time.Minute, 5},
 		{"5/5s window", 4 * time.Second, 5},
 		{"5/5s window", time.Minute, 5},
+		{"5/5s sliding", 0, 5},
 		{"5/5s sliding", 4 * time.Second, 5},
+		{"50/5s sliding", 4 * time.Second, 50},
 		{"5/5s sliding", time.Minute, 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			k := inbound.NewKeyed[string](0, c.limit)
-			r := k.Reserve("a", 5)
+			r := k.Reserve("a", c.most)
 			time.Sleep(c.after)
 			n := 0
 			for _, end := range []func(){r.Cancel, func() {}} {
