@@ -91,15 +91,37 @@ func unique(prefix, name string, taken, used map[string]bool) string {
 
 // A quota is one law as the fields show it.
 type quota struct {
-	law         *law
-	name        string
-	rest, reset int64
+	name              string
+	most, rest, reset int64
 }
 
 // tighter reports whether a smaller share of q is left than of o: 19 of 20 is tighter than 4,900 of 5,000. Products are
-// compared, as floats, since both factors may be large.
+// compared, as floats, since both factors may be large. Of two with the same share, such as none, the one that comes back
+// later is tighter: who waits for its reset is let in by both.
 func (q *quota) tighter(o *quota) bool {
-	return float64(q.rest)*float64(o.law.most) < float64(o.rest)*float64(q.law.most)
+	left, other := float64(q.rest)*float64(o.most), float64(o.rest)*float64(q.most)
+	return left < other || left == other && q.reset > o.reset
+}
+
+// sendX writes X-RateLimit, unless another Limit further out has written a tighter one.
+func (q *quota) sendX(h http.Header) {
+	outer := quota{most: sent(h, xLimit), rest: sent(h, xRemaining), reset: sent(h, xReset)}
+	if min(outer.most, outer.rest, outer.reset) >= 0 && outer.tighter(q) {
+		return
+	}
+	h[xLimit] = []string{strconv.FormatInt(q.most, 10)}
+	h[xRemaining] = []string{strconv.FormatInt(q.rest, 10)}
+	h[xReset] = []string{strconv.FormatInt(q.reset, 10)}
+}
+
+// sent reads a field that was written as a number; -1: it was not.
+func sent(h http.Header, name string) int64 {
+	if lines := h[name]; len(lines) == 1 {
+		if n, err := strconv.ParseInt(lines[0], 10, 64); err == nil {
+			return n
+		}
+	}
+	return -1
 }
 
 // quotas gathers the laws that can be advertised, the tightest first, by insertion: there are a few. Clients that read
@@ -116,7 +138,7 @@ func (c *core) quotas(v *visit, all *[maxParts * maxLaws]quota) []quota {
 			if laws[k].span == 0 {
 				continue
 			}
-			q := quota{&laws[k], c.policies.names[i][a.tier][k], a.verdict.rest[k], int64(a.verdict.reset[k])}
+			q := quota{c.policies.names[i][a.tier][k], laws[k].most, a.verdict.rest[k], int64(a.verdict.reset[k])}
 			at := n
 			for ; at > 0 && q.tighter(&all[at-1]); at-- {
 				all[at] = all[at-1]
@@ -138,10 +160,7 @@ func (c *core) advertise(h http.Header, v *visit) {
 		return
 	}
 	if c.XRateLimit {
-		q := &quotas[0]
-		h[xLimit] = []string{strconv.FormatInt(q.law.most, 10)}
-		h[xRemaining] = []string{strconv.FormatInt(q.rest, 10)}
-		h[xReset] = []string{strconv.FormatInt(q.reset, 10)}
+		quotas[0].sendX(h)
 	}
 	if c.NoFields {
 		return

@@ -96,7 +96,7 @@ func newLaw(s limit.Spec) (law, error) {
 		}
 	default:
 		l.perNs = s.Units / float64(s.Per)
-		if fill := float64(l.most) / l.perNs / 1e9; fill >= 1 {
+		if fill := float64(l.most) / l.perNs / 1e9; fill >= 1-tiny {
 			l.span = int64(math.Min(math.Ceil(fill-tiny), 1e15-1))
 		}
 	}

@@ -86,8 +86,9 @@ type Limit struct {
 	// "api-m" with the Name "api". Printable ASCII. Give Limits of the same requests different Names.
 	Name string
 
-	// XRateLimit sends X-RateLimit-Limit, -Remaining and -Reset too, of the tightest limit; Reset is in seconds
-	// from now.
+	// XRateLimit sends X-RateLimit-Limit, -Remaining and -Reset too, of the tightest limit, also if another Limit
+	// with XRateLimit stands around this one. Reset is in seconds from now, rounded up: with nothing remaining, a
+	// request of cost 1 is let in then.
 	XRateLimit bool
 
 	// NoFields sends no RateLimit fields. Retry-After is always sent.

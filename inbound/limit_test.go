@@ -113,6 +113,54 @@ func TestFields(t *testing.T) {
 	})
 }
 
+// TestPolicies: what RateLimit-Policy says of small limits.
+func TestPolicies(t *testing.T) {
+	for limit, want := range map[string]string{
+		"1/s": `"s";q=1;w=1`, "1/1s even": `"s";q=1;w=1`, "1/1s window": `"s";q=1;w=1`, "1/1s sliding": `"s";q=1;w=1`,
+		"3/s burst 3": `"s";q=3;w=1`, "7/7s burst 1": `"7s";q=1;w=1`, "1/3s even": `"3s";q=1;w=3`, "2/3s even": `"3s";q=1;w=2`,
+		"3/s": "", "3/s burst 2": "", "1/1500ms window": "", "1/999ms even": "",
+	} {
+		l := inbound.Limit{Limits: []string{limit}}
+		if got := get(l.Handler(ok), alice).Header().Get("RateLimit-Policy"); got != want {
+			t.Errorf("%s: %s, want %s", limit, got, want)
+		}
+	}
+}
+
+// TestStackedLimits: of Limits around each other X-RateLimit is that of the tightest, wherever it stands, also in a refusal;
+// the lists of RateLimit have all. What another middleware has written under these names is replaced.
+func TestStackedLimits(t *testing.T) {
+	for _, order := range [][3]string{
+		{"3/1m window", "1000/1h window", "50/1s window"}, {"1000/1h window", "3/1m window", "50/1s window"},
+		{"50/1s window", "1000/1h window", "3/1m window"}, {"1000/1h window", "3/1m sliding", "3/2s even"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var h http.Handler = ok
+			for i := range order {
+				h = (&inbound.Limit{Limits: order[2-i : 3-i], Name: itoa(2 - i), XRateLimit: true}).Handler(h)
+			}
+			h = http.HandlerFunc(func(next http.Handler) http.HandlerFunc {
+				return func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("X-RateLimit-Limit", "many")
+					next.ServeHTTP(w, r)
+				}
+			}(h))
+			for i := range 5 {
+				w := get(h, alice)
+				got := [3]string{w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("X-RateLimit-Reset")}
+				want := [3]string{"3", itoa(max(0, 2-i)), itoa(60 - 2*i)}
+				if w.Code != map[bool]int{true: 204, false: 429}[i < 3] || got[0] != want[0] || got[1] != want[1] || got[2] > want[2] && order[1] != "3/1m sliding" {
+					t.Errorf("%v: request %d: %d %v, want %v", order, i, w.Code, got, want)
+				}
+				if i < 3 && len(w.Header()["Ratelimit"]) != 3-strings.Count(order[2], "even") {
+					t.Errorf("%v: request %d: %v", order, i, w.Header()["Ratelimit"])
+				}
+				time.Sleep(2 * time.Second)
+			}
+		})
+	}
+}
+
 // TestNames: no two limits of an answer have one name.
 func TestNames(t *testing.T) {
 	l := inbound.Limit{

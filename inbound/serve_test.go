@@ -132,6 +132,91 @@ func TestRetryAfterIsExact(t *testing.T) {
 	})
 }
 
+// TestResetsAreTrue: who comes back at the second that was said is let in: after Retry-After, after X-RateLimit-Reset if nothing
+// remains, and after the latest t in RateLimit of those with nothing left. Limits of all kinds, down to one unit, with
+// debts, side by side or around each other.
+func TestResetsAreTrue(t *testing.T) {
+	cases := race.Pick(2000, 50_000)
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(36, 1))
+		checked := map[string]int{}
+		for i := range cases {
+			limits, cost := smallLimits(r), 0
+			costs := func(*http.Request) int { return cost }
+			l := inbound.Limit{Limits: limits, MaxKeys: 1, XRateLimit: true, Cost: costs}
+			h, stacked := l.Handler(ok), len(limits) > 1 && i%2 == 0
+			if stacked {
+				inner := inbound.Limit{Limits: limits[1:], MaxKeys: 1, XRateLimit: true, Cost: costs, Name: "inner"}
+				outer := inbound.Limit{Limits: limits[:1], MaxKeys: 1, XRateLimit: true, Cost: costs}
+				h = outer.Handler(inner.Handler(ok))
+			}
+			var said http.Header
+			var refused bool
+			for range 1 + r.IntN(30) {
+				time.Sleep(time.Duration(r.Int64N(int64(3*time.Second))) * time.Duration(r.IntN(2)))
+				cost = 1 + r.IntN(3)*r.IntN(2)
+				w := get(h, alice)
+				said, refused = w.Header(), w.Code == http.StatusTooManyRequests
+			}
+			name, wait := promise(said, r.IntN(3))
+			if wait < 0 || stacked && refused { // the one that refuses does not know of the other
+				continue
+			}
+			if name != "Retry-After" {
+				cost = 1
+			}
+			checked[name]++
+			time.Sleep(time.Duration(wait) * time.Second)
+			if w := get(h, alice); w.Code != http.StatusNoContent {
+				t.Fatalf("%d: %v: %s said %d s, and it is %s then; at first\n%v", i, limits, name, wait, w.Body, said)
+			}
+		}
+		for name, n := range checked {
+			if n < cases/20 {
+				t.Errorf("only %d cases of %s were checked", n, name)
+			}
+		}
+	})
+}
+
+// promise is the number of seconds after which the header says, in one of three ways, that something is let in; -1: it does
+// not.
+func promise(h http.Header, way int) (name string, wait int) {
+	number := func(name string) int {
+		if n, err := strconv.Atoi(h.Get(name)); err == nil {
+			return n
+		}
+		return -1
+	}
+	wait = -1
+	switch way {
+	case 0:
+		return "Retry-After", number("Retry-After")
+	case 1:
+		if number("X-RateLimit-Remaining") == 0 {
+			wait = number("X-RateLimit-Reset")
+		}
+		return "X-RateLimit-Reset", wait
+	}
+	for _, q := range hint.Parse(&http.Response{StatusCode: 200, Header: http.Header{"Ratelimit": h["Ratelimit"]}}, time.Now()).Quotas {
+		if q.Remaining == 0 {
+			wait = max(wait, int(q.Reset/time.Second))
+		}
+	}
+	return "RateLimit", wait
+}
+
+// smallLimits draws one to three limits of a few units, and times of whole seconds that the fields can say.
+func smallLimits(r *rand.Rand) (limits []string) {
+	for range 1 + r.IntN(3) {
+		n := 1 + r.IntN(1+r.IntN(30))
+		limits = append(limits, fmt.Sprintf([...]string{
+			"%d/%ds window", "%d/%ds sliding", "1/%[2]ds burst %[1]d", "1/%[2]ds even",
+		}[r.IntN(4)], n, 1+r.IntN(20)))
+	}
+	return limits
+}
+
 // TestFieldsAreTrue: what the fields say is left is let in, and not one more; hint reads them.
 func TestFieldsAreTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
