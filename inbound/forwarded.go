@@ -52,19 +52,29 @@ func address(node string) (netip.Addr, bool) {
 	if len(node) > 64 {
 		return netip.Addr{}, false
 	}
-	addr, err := netip.ParseAddr(node)
-	if err != nil {
-		var ap netip.AddrPort
-		if ap, err = netip.ParseAddrPort(node); err == nil {
-			addr = ap.Addr()
-		} else if inner, found := strings.CutPrefix(node, "["); found && strings.HasSuffix(inner, "]") {
-			addr, err = netip.ParseAddr(inner[:len(inner)-1])
-			if err == nil && addr.Is4() {
-				return netip.Addr{}, false
-			}
-		}
+	name, port := node, ""
+	inner, brackets := strings.CutPrefix(node, "[")
+	if brackets {
+		name, port, brackets = strings.Cut(inner, "]")
+	} else if i := strings.IndexByte(node, ':'); i >= 0 && i == strings.LastIndexByte(node, ':') {
+		name, port = node[:i], node[i:]
 	}
-	return plain(addr), err == nil
+	addr, err := netip.ParseAddr(name)
+	if err != nil || node[0] == '[' && (!brackets || addr.Is4()) || port != "" && !isPort(port) {
+		return netip.Addr{}, false
+	}
+	return plain(addr), true
+}
+
+// isPort reports whether s is a port of RFC 7239 section 6 behind its colon: a number, or _ and a name that hides it.
+func isPort(s string) bool {
+	if s[0] != ':' || len(s) < 2 {
+		return false
+	}
+	if s = s[1:]; s[0] == '_' {
+		return len(s) > 1 && strings.Trim(s, "._-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
+	}
+	return len(s) <= 5 && strings.Trim(s, "0123456789") == ""
 }
 
 // forwarded reads Forwarded (RFC 7239), a list of elements such as

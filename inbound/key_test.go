@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -92,14 +93,32 @@ func TestByForwarded(t *testing.T) {
 		{[]string{fwd, `for=9.9.9.9, for=1.2.3.4, for=10.0.0.2`}, "1.2.3.4"},
 		{[]string{fwd, `for=9.9.9.9`, fwd, `for=1.2.3.4`}, "1.2.3.4"},
 		{[]string{fwd, `for=10.0.0.3, for=10.0.0.2`}, "10.0.0.3"},
-		{[]string{fwd, `for="9.9.9.9, for=1.2.3.4`}, "10.0.0.1"},                     // a quote that the client has opened
-		{[]string{fwd, `x="\, for="[2001:db8::1]"`}, "10.0.0.1"},                     // and one with an escape
-		{[]string{fwd, `for="a,b", for=1.2.3.4`}, "1.2.3.4"},                         // a comma in a string
-		{[]string{fwd, `for=1.2.3.4;for=9.9.9.9`}, "10.0.0.1"},                       // two of them
-		{[]string{fwd, `for=_hidden`}, "10.0.0.1"},                                   // RFC 7239 §6.3
-		{[]string{fwd, `for=unknown`}, "10.0.0.1"},                                   // RFC 7239 §6.2
-		{[]string{fwd, `proto=http`}, "10.0.0.1"},                                    //
-		{[]string{fwd, strings.Repeat("for=10.0.0.2,", 1000) + "for=x"}, "10.0.0.1"}, //
+		{[]string{fwd, `for="9.9.9.9, for=1.2.3.4`}, "10.0.0.1"},                                   // a quote that the client has opened
+		{[]string{fwd, `x="\, for="[2001:db8::1]"`}, "10.0.0.1"},                                   // and one with an escape
+		{[]string{fwd, `for="a,b", for=1.2.3.4`}, "1.2.3.4"},                                       // a comma in a string
+		{[]string{fwd, `for=1.2.3.4;for=9.9.9.9`}, "10.0.0.1"},                                     // two of them
+		{[]string{fwd, `for="1.2.3.4:_gazonk"`}, "1.2.3.4"},                                        // RFC 7239 §6: a hidden port; yarp#763
+		{[]string{fwd, `for="[2001:db8:cafe::17]:_a.b-c_d"`}, "2001:db8:cafe::/64"},                // rust-rpxy#619
+		{[]string{fwd, `For="[2001:db8:cafe::17]:4711"`}, "2001:db8:cafe::/64"},                    // RFC 7239 §4
+		{[]string{fwd, `for="1.2.3.4:99999"`}, "1.2.3.4"},                                          // RFC 7239 §6: five digits
+		{[]string{fwd, `for="1.2.3.4:000000"`}, "10.0.0.1"},                                        // six
+		{[]string{fwd, `for="1.2.3.4:"`}, "10.0.0.1"},                                              //
+		{[]string{fwd, `for="1.2.3.4:_"`}, "10.0.0.1"},                                             //
+		{[]string{fwd, `for="1.2.3.4:_a/b"`}, "10.0.0.1"},                                          //
+		{[]string{fwd, `for="1.2.3.4:+443"`}, "10.0.0.1"},                                          //
+		{[]string{fwd, `for="[1.2.3.4]"`}, "10.0.0.1"},                                             // brackets are for IPv6
+		{[]string{fwd, `for="[2001:db8::1"`}, "10.0.0.1"},                                          //
+		{[]string{fwd, `for="2001:db8::1]"`}, "10.0.0.1"},                                          //
+		{[]string{fwd, `for="[2001:db8::1]4711"`}, "10.0.0.1"},                                     //
+		{[]string{fwd, `for="2001:861:3a42:b7b0:9971:120a:391f:f585"`}, "2001:861:3a42:b7b0::/64"}, // forwarded-parse#7: no brackets
+		{[]string{fwd, `for="[fe80::1%25eth0]:80"`}, "fe80::/64"},                                  // a zone, RFC 6874
+		{[]string{fwd, `for="[64:ff9b::1.2.3.4]:80"`}, "1.2.3.4"},                                  // behind a translator
+		{[]string{fwd, `for="_SEVKISEK:_p"`}, "10.0.0.1"},                                          // RFC 7239 §6.3
+		{[]string{fwd, `for="unknown:80"`}, "10.0.0.1"},                                            // RFC 7239 §6.2
+		{[]string{fwd, `for=_hidden`}, "10.0.0.1"},                                                 // RFC 7239 §6.3
+		{[]string{fwd, `for=unknown`}, "10.0.0.1"},                                                 // RFC 7239 §6.2
+		{[]string{fwd, `proto=http`}, "10.0.0.1"},                                                  //
+		{[]string{fwd, strings.Repeat("for=10.0.0.2,", 1000) + "for=x"}, "10.0.0.1"},               //
 		{[]string{xff, "1.2.3.4"}, "10.0.0.1"},
 		{nil, "10.0.0.1"},
 	} {
@@ -150,6 +169,31 @@ func TestByCredential(t *testing.T) {
 	}
 }
 
+// TestByHost: a key by Host is that of the name, however a client writes it. net/http keeps it beside the header.
+func TestByHost(t *testing.T) {
+	key := inbound.ByHeader("host")
+	for host, want := range map[string]string{
+		"a.test": "Host: a.test", "A.Test": "Host: a.test", "a.test.": "Host: a.test", "a.test:80": "Host: a.test", "a.test.:8080": "Host: a.test",
+		"A.TEST..:443": "Host: a.test", "b.test": "Host: b.test", "[::1]:80": "Host: [::1]", "[2001:DB8::1]": "Host: [2001:db8::1]", "192.0.2.9:80": "Host: 192.0.2.9",
+		"": "192.0.2.1", ".": "192.0.2.1", ":80": "192.0.2.1",
+	} {
+		r := request(alice, "Host", "c.test") // not what was sent
+		r.Host = host
+		if got := key(r); got != want {
+			t.Errorf("Host %q: %q, want %q", host, got, want)
+		}
+	}
+	h := (&inbound.Limit{Limits: []string{"1/h window"}, Key: key}).Handler(ok)
+	for host, want := range map[string]int{"a.test": http.StatusNoContent, "b.test": http.StatusNoContent} {
+		r := request(alice)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("the first request for %s: %d", host, w.Code)
+		}
+	}
+}
+
 // TestKeysAllocateLittle: an IPv4 peer costs no allocation, and everything else the key.
 func TestKeysAllocateLittle(t *testing.T) {
 	byIP, trusting, byHeader := inbound.ByIP(), inbound.ByIP(prefixes("10.0.0.0/8")...), inbound.ByHeader("X-Api-Key")
@@ -175,6 +219,9 @@ func TestKeysPanicForNonsense(t *testing.T) {
 		"prefix": func() { inbound.ByIP(netip.Prefix{}) },
 		"v4":     func() { inbound.ByPrefix(33, 64) },
 		"v6":     func() { inbound.ByPrefix(32, 0) },
+		"length": func() { inbound.ByHeader("content-length") }, // net/http takes these out of the header
+		"coding": func() { inbound.ByHeader("Transfer-Encoding") },
+		"later":  func() { inbound.ByHeader("Trailer") },
 	} {
 		if recovered(f) == "" {
 			t.Errorf("%s: no panic", name)
@@ -196,7 +243,7 @@ func recovered(f func()) (text string) {
 // FuzzKeys: the key changes with a header only if the peer is trusted, and what a client writes before the address that
 // a trusted proxy has appended changes nothing.
 func FuzzKeys(f *testing.F) {
-	for _, seed := range []string{"1.2.3.4", "nonsense", `for="`, `x="\`, "::1%eth0", "10.0.0.1,", "\x00", `"`, `;for=1.1.1.1`, " , ,", "[::", "for=9.9.9.9, "} {
+	for _, seed := range []string{"1.2.3.4", "nonsense", `for="`, `x="\`, "::1%eth0", "10.0.0.1,", "\x00", `"`, `;for=1.1.1.1`, " , ,", "[::", "for=9.9.9.9, ", "64:ff9b::1.2.3.4", "[::1]:_p", `"1.2.3.4:_p"`} {
 		f.Add("192.0.2.1:80", seed)
 		f.Add(seed, seed)
 		f.Add("@", seed)
