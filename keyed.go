@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -55,10 +56,10 @@ func (t *Transport) limitsOf(key string) (l queue.Limits, err error) {
 // ByHost is the default Transport.Key. It returns the host and port of the request's URL in lower case,
 // without the scheme's default port and without a final dot.
 func ByHost(req *http.Request) string {
-	if req.URL == nil {
+	switch {
+	case req.URL == nil:
 		return ""
-	}
-	if plain(req.URL.Host) {
+	case plain(req.URL.Host):
 		return req.URL.Host
 	}
 	host := strings.ToLower(req.URL.Host)
@@ -80,11 +81,7 @@ func ByHost(req *http.Request) string {
 // question: for every port and everything outside ASCII.
 func plain(host string) bool {
 	for i := range len(host) {
-		c := host[i]
-		if 'a' <= c && c <= 'z' { // nearly all are
-			continue
-		}
-		if c == ':' || c >= 0x80 || 'A' <= c && c <= 'Z' {
+		if c := host[i]; (c < 'a' || 'z' < c) && (c == ':' || c >= 0x80 || 'A' <= c && c <= 'Z') { // nearly all are a to z
 			return false
 		}
 	}
@@ -96,14 +93,17 @@ func plain(host string) bool {
 // cannot be found from what observers see. For a request without that header it returns ByHost's key:
 // put the Transport below whatever sets the header. For a credential in another header there is [ByHeader];
 // for one in the URL, give Transport.Key a function of your own that returns a hash of it.
-func ByCredential(req *http.Request) string {
-	return byHeader(req, "Authorization")
-}
+func ByCredential(req *http.Request) string { return byHeader(req, "Authorization") }
 
 // ByHeader returns a Transport.Key for upstreams that count by another header, such as X-Api-Key: the host and a
-// hash of that header, as [ByCredential] makes it. For a request without the header it is ByHost's key.
+// hash of that header, as [ByCredential] makes it. For a request without the header it is ByHost's key. "Host" is
+// Request.Host, which net/http sends; if it names the URL's host the key is ByHost's. ByHeader panics for
+// Content-Length, Transfer-Encoding and Trailer, which net/http does not send from Request.Header either.
 func ByHeader(name string) func(*http.Request) string {
 	name = http.CanonicalHeaderKey(name)
+	if name == "Content-Length" || name == "Transfer-Encoding" || name == "Trailer" {
+		panic("throttle: ByHeader: net/http does not send " + name + " from Request.Header")
+	}
 	return func(req *http.Request) string { return byHeader(req, name) }
 }
 
@@ -111,7 +111,10 @@ func ByHeader(name string) func(*http.Request) string {
 func byHeader(req *http.Request, name string) string {
 	host := ByHost(req)
 	value := req.Header.Get(name)
-	if value == "" {
+	if name == "Host" && req.URL != nil { // as net/http, which leaves out what the header says
+		value = ByHost(&http.Request{URL: &url.URL{Scheme: req.URL.Scheme, Host: req.Host}})
+	}
+	if value == "" || name == "Host" && value == host {
 		return host
 	}
 	mac := hmac.New(sha256.New, processKey())
@@ -119,8 +122,7 @@ func byHeader(req *http.Request, name string) string {
 	return host + "#" + hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// processKey returns the key of the process for ByCredential. It is drawn at the first use and never
-// changes.
+// processKey returns the key of the process for ByCredential. It is drawn at the first use.
 var processKey = sync.OnceValue(func() []byte {
 	key := make([]byte, sha256.Size)
 	rand.Read(key) // crypto/rand: it never fails
@@ -128,12 +130,10 @@ var processKey = sync.OnceValue(func() []byte {
 })
 
 // bounded returns a key of at most maxKeyLen bytes, because callers and upstreams can make keys of any
-// length. A longer key is cut, and ends with a hash of the whole, so that different keys stay different.
+// length. A longer key is cut, and ends with a hash of the whole, and so does one that looks like it: all stay different.
 func bounded(key string) string {
-	if len(key) <= maxKeyLen {
+	if len(key) < maxKeyLen || len(key) == maxKeyLen && key[maxKeyLen-17] != '#' {
 		return key
 	}
-	sum := sha256.Sum256([]byte(key))
-	tail := "#" + hex.EncodeToString(sum[:8])
-	return key[:maxKeyLen-len(tail)] + tail
+	return fmt.Sprintf("%s#%.8x", key[:maxKeyLen-17], sha256.Sum256([]byte(key)))
 }

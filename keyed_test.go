@@ -104,6 +104,45 @@ func TestByHeader(t *testing.T) {
 	}
 }
 
+// The Host field is in Request.Host, whatever the header says (golang/go#29865): two hosts behind one address are two keys, and
+// ways to write one are one.
+func TestByHeaderHost(t *testing.T) {
+	byHost := throttle.ByHeader("host")
+	key := func(target, host string) string {
+		req := request(t.Context(), "GET", target)
+		req.Host = host
+		req.Header.Set("Host", "not.sent")
+		return byHost(req)
+	}
+	a := key("http://10.0.0.1/", "a.test")
+	if !strings.HasPrefix(a, "10.0.0.1#") || a == key("http://10.0.0.1/", "b.test") || a == key("http://10.0.0.2/", "a.test") || a == key("http://10.0.0.1/", "a.test:81") {
+		t.Errorf("%q and %q", a, key("http://10.0.0.1/", "b.test"))
+	}
+	for _, same := range []string{"A.Test", "a.test.", "a.test:80", "A.TEST.:80"} {
+		if got := key("http://10.0.0.1/", same); got != a {
+			t.Errorf("Host %q: %q, want %q", same, got, a)
+		}
+	}
+	for _, own := range []string{"", "api.test", "API.test:443", "api.test."} {
+		if got := key("https://api.test./", own); got != "api.test" {
+			t.Errorf("Host %q: %q, want the key of the URL's host", own, got)
+		}
+	}
+	if got := byHost(&http.Request{Host: "a.test"}); got != "" {
+		t.Errorf("without a URL: %q", got)
+	}
+	for _, name := range []string{"content-length", "Transfer-Encoding", "trailer"} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil {
+					t.Errorf("ByHeader(%q) does not panic", name)
+				}
+			}()
+			throttle.ByHeader(name)
+		}()
+	}
+}
+
 // Keys are cut to 256 bytes, and two that differ only behind that stay two.
 func TestLongKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -126,6 +165,12 @@ func TestLongKeys(t *testing.T) {
 		whole := &throttle.Transport{Base: newUpstream(0, always(200)), Key: func(*http.Request) string { return long[:256] }}
 		if status(whole, t.Context(), "http://x/"); statsOf(t, whole).Key != long[:256] {
 			t.Error("a key of 256 bytes was cut")
+		}
+		for _, cut := range seen { // a key that is written like a cut one is another one
+			twin := &throttle.Transport{Base: newUpstream(0, always(200)), Key: func(*http.Request) string { return cut }}
+			if status(twin, t.Context(), "http://x/"); statsOf(t, twin).Key == cut || len(statsOf(t, twin).Key) != 256 {
+				t.Errorf("%q and a longer key are one", cut)
+			}
 		}
 		tr.Base.(*upstream).answer = always(429, "Retry-After", "3600")
 		status(tr, t.Context(), "http://x/a")

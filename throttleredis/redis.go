@@ -42,6 +42,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -146,16 +147,19 @@ func ofLimit(err error) bool {
 	return word == "WRONGTYPE" || word == "ERR" || word == "NOPERM" || err == redis.Nil
 }
 
-// Key is the name of the hash that holds a limit, for those who want to look at it or delete it. What could end the
-// braces, a control character or a long name is replaced by a hash of the name.
+// Key is the name of the hash that holds a limit, for those who want to look at it or delete it. No two names have one. A
+// name that is long, empty, has braces or control characters, or is written like such a hash, is replaced by a hash.
 func Key(name string) string {
 	bad := func(c rune) bool { return c == '{' || c == '}' || c < ' ' || c == 0x7f }
-	if name == "" || len(name) > 200 || strings.ContainsFunc(name, bad) {
+	if name == "" || len(name) > 200 || strings.ContainsFunc(name, bad) || hashed.MatchString(name) {
 		sum := sha256.Sum256([]byte(name))
 		name = "sha256-" + hex.EncodeToString(sum[:16])
 	}
 	return "throttle:{" + name + "}"
 }
+
+// hashed is what names are replaced by.
+var hashed = regexp.MustCompile("^sha256-[0-9a-f]{32}$")
 
 // arguments are those of the script, in its order. Times are in whole microseconds, and numbers are written in full.
 // The name goes along only if the others are to hear of a pause.

@@ -147,19 +147,62 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// TestKeys: the keys of running fleets, letter by letter, and names that are written like a hash.
+func TestKeys(t *testing.T) {
+	for name, want := range map[string]string{
+		"a": "throttle:{a}", "a b/c": "throttle:{a b/c}", "api.test:443": "throttle:{api.test:443}", "müll": "throttle:{müll}",
+		"sha256-": "throttle:{sha256-}", "sha256-limits": "throttle:{sha256-limits}", "\xff": "throttle:{\xff}",
+		"sha256-0123456789abcdef0123456789abcdeF":  "throttle:{sha256-0123456789abcdef0123456789abcdeF}",
+		"sha256-0123456789abcdef0123456789abcdef0": "throttle:{sha256-0123456789abcdef0123456789abcdef0}",
+		"xsha256-0123456789abcdef0123456789abcdef": "throttle:{xsha256-0123456789abcdef0123456789abcdef}",
+		"":                       "throttle:{sha256-e3b0c44298fc1c149afbf4c8996fb924}",
+		"a}b":                    "throttle:{sha256-538c54fe17b56e2f2b4753732e0de804}",
+		strings.Repeat("x", 200): "throttle:{" + strings.Repeat("x", 200) + "}",
+	} {
+		if got := Key(name); got != want {
+			t.Errorf("Key(%q) = %q, want %q", name, got, want)
+		}
+	}
+	seen := map[string]string{}
+	for _, name := range []string{"", "a", "a}b", "{a", "a\n", strings.Repeat("x", 201), "sha256-"} {
+		for range 5 { // the name, one written like its hash, one like the hash of that, ...
+			key := Key(name)
+			if other, ok := seen[key]; ok {
+				t.Errorf("%q and %q are one key, %s", other, name, key)
+			}
+			seen[key] = name
+			name = strings.TrimSuffix(strings.TrimPrefix(key, "throttle:{"), "}")
+			if name == seen[key] {
+				break // it stands for itself
+			}
+		}
+	}
+}
+
+// FuzzKey: two names have two keys, and so have what is between the braces of the one and the other.
+func FuzzKey(f *testing.F) {
+	for _, name := range []string{"", "a", "a}b", "{", "\x7f", "sha256-e3b0c44298fc1c149afbf4c8996fb924", "sha256-", "throttle:{a}", "\xff", "\ufffd"} {
+		f.Add(name, strings.TrimSuffix(strings.TrimPrefix(Key(name), "throttle:{"), "}"))
+		f.Add(name, "a")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		inner := strings.TrimSuffix(strings.TrimPrefix(Key(a), "throttle:{"), "}")
+		for _, other := range []string{b, inner} {
+			if a != other && Key(a) == Key(other) {
+				t.Errorf("%q and %q are one key, %s", a, other, Key(a))
+			}
+		}
+		if key := "throttle:{" + inner + "}"; key != Key(a) || inner == "" || strings.ContainsAny(inner, "{}\r\n") || len(key) > 220 {
+			t.Errorf("the key of %q is %q", a, Key(a))
+		}
+	})
+}
+
 // TestAnswers: what no script of ours answers is an error.
 func TestAnswers(t *testing.T) {
 	for _, n := range [][]int64{nil, {1}, {0, 0, 1, 0, 0, 0, 1}, {-1, 0, 1, 0, 0, 0}, {0, 1 << 62, 1, 0, 0, 0}, {0, 0, 1, 0, 0, 0, 1 << 62, 0, 1}, make([]int64, 18)} {
 		if r, err := parse(n); err == nil {
 			t.Errorf("%v: %+v", n, r)
 		}
-	}
-	for name, want := range map[string]string{"a": "throttle:{a}", "a b/c": "throttle:{a b/c}"} {
-		if got := Key(name); got != want {
-			t.Errorf("Key(%q) = %q", name, got)
-		}
-	}
-	if Key("{a") == Key("a") || strings.Count(Key("}{"), "{") != 1 {
-		t.Error("a name with braces")
 	}
 }
