@@ -11,11 +11,19 @@ import (
 // round trips, 20 to 100 ms); without an answer [Options].Mode decides. It returns ctx's error if ctx ends
 // meanwhile, and otherwise the errors of Take.
 func (l *Limiter) Ask(ctx context.Context, n int) (wait time.Duration, err error) {
-	if wait, err = l.Take(ctx, n); wait == 0 || err != nil || !l.asking() {
-		return wait, err
+	if wait, err = l.Take(ctx, n); wait > 0 && err == nil && l.asking() {
+		wait, err = l.await(ctx, n)
 	}
-	return l.await(ctx, n)
+	if 0 < wait && wait <= rounding && err == nil {
+		time.Sleep(wait)
+		return l.Take(ctx, n)
+	}
+	return wait, err
 }
+
+// rounding is what Ask waits for too. The store's dates are whole microseconds, rounded up by each request, so the third of
+// 3 units that are there may be dated 2 µs from now: a second, if a server says so with Retry-After.
+const rounding = 100 * time.Microsecond
 
 // await is Ask while a request is out.
 //

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
 	"github.com/go-throttle/throttle/inbound"
@@ -418,6 +420,40 @@ func TestSharedLimits(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// TestSmallSharedLimits: a fleet's limit serves as much as an exact sliding one: a client that keeps to it evenly, and one that
+// comes with all at once, whichever server it asks.
+func TestSmallSharedLimits(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 6, 7, 9, 10} {
+		for _, servers := range []int{1, 4} {
+			synctest.Test(t, func(t *testing.T) {
+				var store fleet.Memory
+				var all []http.Handler
+				for range servers {
+					l := &inbound.Limit{Shared: []throttle.Limiter{fleet.New(&store, "api", rate.Limit(float64(n)/10), n, fleet.Options{})}}
+					all = append(all, l.Handler(ok))
+				}
+				refused, i := 0, 0
+				come := func(times int, pause time.Duration) {
+					for range times {
+						refused += bit(get(all[i%servers], alice).Code == http.StatusTooManyRequests)
+						i++
+						time.Sleep(pause)
+					}
+				}
+				come(20*n, 10*time.Second/time.Duration(n)+time.Millisecond)
+				time.Sleep(time.Minute)
+				for range 10 {
+					come(n, 0)
+					time.Sleep(10*time.Second + time.Millisecond)
+				}
+				if refused > 0 {
+					t.Errorf("%d/10s for %d servers: %d of %d were refused", n, servers, refused, i)
+				}
+			})
+		}
+	}
 }
 
 // TestSharedLimitThatFails refuses, and gives back what was taken.
