@@ -1,8 +1,70 @@
 package inbound
 
-import "slices"
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
 
-// This file counts small sliding limits exactly: no window of their length, wherever it begins, holds more units than the
+// This file counts sliding limits: those of many units by an estimate, small ones by a log.
+
+// turn is the sliding window at a moment: when its newer half began, the units of the older half and of the newer.
+// A debt fills the halves that follow: 12 units at 0 s under 5/s are (0, 12), from 1 s on (5, 7), and from 2 s on
+// (5, 2).
+func (l *law) turn(c cell, now int64) (start, before, since int64) {
+	start, before, since = int64(c[0]), int64(c[1]>>32), int64(c[1]&math.MaxUint32)
+	k := (now - start) / l.per
+	switch {
+	case before+since == 0:
+		return now, 0, 0
+	case k <= 0:
+		return start, before, since
+	case k > 1 && k-1 > since/l.most: // all is over
+		return now, 0, 0
+	}
+	before, since = min(l.most, max(0, since-(k-1)*l.most)), max(0, since-k*l.most)
+	if before+since == 0 {
+		return now, 0, 0
+	}
+	return start + k*l.per, before, since
+}
+
+// waitSliding finds the first moment at which since + before·left/per + n is no more than the limit, left being
+// the time to the end of the newer half.
+//
+// Example: 5/s, 4 before and 2 since, at half of the window: 2 + 4·0.5 = 4, so one unit fits. For two, 4·left must
+// be no more than 1 s: left is 250 ms, in 250 ms.
+func (l *law) waitSliding(c cell, now, n int64) int64 {
+	if l.tooLong(n) {
+		return never
+	}
+	start, before, since := l.turn(c, now)
+	n = min(n, l.most)
+	k := ceilDiv(max(0, since+n-l.most), l.most) // halves to wait for until the newer one has room
+	if k > 0 {
+		before, since = min(l.most, since-(k-1)*l.most), max(0, since-k*l.most)
+	}
+	left := l.per
+	if free := l.most - n - since; before > free {
+		hi, lo := bits.Mul64(uint64(free), uint64(l.per))
+		q, _ := bits.Div64(hi, lo, uint64(before)) // free < before, so it fits
+		left = int64(q)
+	}
+	return max(0, start+k*l.per+l.per-left-now)
+}
+
+// share is units·left/per, rounded up: what still counts of the units of the older half. Of 100 units that came a window
+// and a quarter ago, on average, 75 count.
+func share(units, left, per int64) int64 {
+	hi, lo := bits.Mul64(uint64(units), uint64(left))
+	q, r := bits.Div64(hi, lo, uint64(per)) // left <= per, so it fits
+	if r > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// A log counts exactly: no window of their length, wherever it begins, holds more units than the
 // limit, and a client that keeps to the limit is never refused. A cell is a log of as many moments as the limit has units, in
 // order: each is when a unit comes back, and those that are over are free. A unit is taken in the place of the first one,
 // and comes back a window later; if the first one is not free that is a debt, and the unit counts from when it will be.
