@@ -18,21 +18,46 @@
 //	Retry-After: 1
 //
 // A bucket shows its burst as q, the time in which it fills as w, and as t the time until it is full. A window shows its
-// size and length, and as t the time until it ends; of a sliding one not all comes back then. Limits for which w
-// would be less than a second, such as 10/s, are not shown.
+// size and length, and as t the time until it ends; a sliding one the time until all units are back, or for more than 20
+// units until the half of its estimate ends, when not all of them are. All times are rounded up, and if nothing is left a
+// request of cost 1 is let in after t, at the latest one of those shown. Limits for which w would be less than a second, such
+// as 10/s, are not shown.
+//
+// Limits around each other all add to these lists; X-RateLimit, which has room for one, is that of the tightest. A request
+// that an inner one refuses has used its units of the outer ones. [Limit].And takes them from all or from none.
+//
+// # Sliding limits
+//
+// A sliding limit of up to 20 units is exact: no window, wherever it begins, holds more, and a client that keeps to it, evenly
+// or with all at once, is always served. A larger one is an estimate by two counters. Of a client that comes evenly it serves
+// n − 1 of n units, 95 % and more. Of one that comes with all n at once, each time as soon as the window is over, it serves
+// half: use a bucket or a window for such clients.
+//
+// A limit in Shared counts in its own way: a throttle.SlidingWindow is exact for any number of units, and a fleet.Limiter is a
+// bucket, whatever its size.
 //
 // # Memory
 //
-// A table has MaxKeys slots of up to 64 bytes, and at most a megabyte beside them; it is made by the first call of
-// Handler. Nothing runs in the background. When all slots are taken a new
+// A table takes up to 64 bytes for each of MaxKeys keys and a megabyte beside them, all at the first call of Handler. The
+// slot of a key has 16 bytes and 16 more for each limit, or 8·n for a sliding limit of n units up to 20. If that is more
+// than 64 bytes, the table is larger by as much:
+//
+//	limits                                       a slot     65,536 keys
+//	100/m window                                 32 bytes   3.1 MB
+//	100/m burst 20, 5000/d window, 1/10s sliding 56 bytes   5.3 MB
+//	3/10s sliding                                40 bytes   4.2 MB
+//	20/h sliding                                 176 bytes  14 MB
+//	20/m sliding, 20/h sliding, 20/d sliding     496 bytes  39 MB
+//
+// Nothing runs in the background. When all slots are taken a new
 // key gets that of an idle one, whose units are all there. Otherwise it shares one limit with all other keys that find
 // no slot: the door is never open. Established keys lose nothing by that, because a key that came at least
 // twice keeps its slot for twice as long as it had been known, from a minute to two hours, also while it is idle.
 // After a minute of silence a slot goes to a new key even if units of it are used, at most half of each limit; they
 // stay used.
 //
-// With three limits and many keys, slots run out a little early: when MaxKeys keys are in use, 1 in 700 of 65,536 has
-// none, and 1 in 28 of a million.
+// With many keys and slots of 64 bytes or more, slots run out a little early: when MaxKeys keys are in use, 1 in 700 of
+// 65,536 has none, and 1 in 28 of a million.
 //
 // # What is believed
 //
@@ -42,6 +67,19 @@
 // with addresses from 10.0.0.0 to 10.255.255.255:
 //
 //	api.Key = inbound.ByIP(netip.MustParsePrefix("10.0.0.0/8"))
+//
+// What is one client, as far as an address tells (the text in brackets says where the form is defined):
+//
+//	192.0.2.1                          each IPv4 address
+//	2001:db8:1:2::/64                  the first 64 bits of IPv6 [RFC 4291, section 2.5.1]
+//	::ffff:192.0.2.1                   192.0.2.1, mapped [RFC 4291, section 2.5.5.2]; also where proxies are named
+//	64:ff9b::192.0.2.1                 192.0.2.1, behind NAT64 [RFC 6052, section 2.1]
+//	64:ff9b:1::192.0.2.1               itself, behind NAT64 for local use [RFC 8215]
+//	2002:c000:201::/48                 192.0.2.1, all of a site with 6to4 [RFC 3056]
+//	2001:0:…:3fff:fdfe                 192.0.2.1, a client of Teredo [RFC 4380]
+//	::192.0.2.1, ::ffff:0:192.0.2.1    192.0.2.1, compatible [RFC 4291, section 2.5.5.1] and translated [RFC 2765]
+//
+// ByNAT64 adds translators with prefixes of your own [RFC 6052, section 2.2].
 //
 // # When something is wrong
 //

@@ -221,8 +221,8 @@ func (l *law) fresh(c cell, now int64) bool {
 	}
 }
 
-// slack is the rounding error that a bucket's units may have.
-func (l *law) slack() float64 { return tiny + 1e-12*float64(l.most) }
+// slack is the rounding error that a bucket's units may have, and what spanOf does not round up.
+func (l *law) slack() float64 { return tiny + 1e-12*float64(l.most) + l.perNs/1024 }
 
 // missing is how many units a bucket lacks. More than its burst is a debt. A moment before the cell's own counts as that
 // one: an interval counted twice would make units of nothing.

@@ -53,6 +53,34 @@ func TestAsThrottle(t *testing.T) {
 	})
 }
 
+// TestWaitsAreEnough: who waits as long as Take says has the units then, to the nanosecond, and not a microsecond earlier.
+func TestWaitsAreEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(36, 2))
+		for i := range race.Pick(2000, 100_000) {
+			n, per := 1+r.IntN(1+r.IntN([...]int{3, 100, 1_000_000}[i%3])), time.Millisecond+time.Duration(r.Int64N(int64(10*time.Second)))
+			text := fmt.Sprintf([...]string{"%d/%v burst 7", "%d/%v even", "%d/%v window", "%d/%v sliding"}[r.IntN(4)], n, per)
+			k := inbound.NewKeyed[int](1, text)
+			for range 30 {
+				cost := 1 + r.IntN(3)
+				wait := k.Take(1, cost)
+				if wait <= time.Microsecond {
+					time.Sleep(wait + time.Duration(r.Int64N(1+int64(per)/int64(n))))
+					continue
+				}
+				time.Sleep(wait - time.Microsecond)
+				if k.Take(1, cost) == 0 {
+					t.Fatalf("%s: %d units were given a microsecond before %v were over", text, cost, wait)
+				}
+				time.Sleep(time.Microsecond)
+				if more := k.Take(1, cost); more != 0 {
+					t.Fatalf("%s: %d units were refused after %v, for %v more", text, cost, wait, more)
+				}
+			}
+		}
+	})
+}
+
 // TestServedShare: how much of its limit a client gets that never asks for more. Every law serves one that comes evenly, and
 // one that comes with all at once, whatever the limit; only the estimate of a sliding window above 20 units does not.
 func TestServedShare(t *testing.T) {

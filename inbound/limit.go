@@ -24,7 +24,8 @@ type Limit struct {
 	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
 	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. Mind the kind:
 	// "100/1m even" lets in a request each 600 ms and refuses the second of a page; "100/1m burst 20" lets 20 come
-	// at once, and "100/1m window" all 100. A sliding limit is an estimate here, by two counters. Empty, or "unlimited":
+	// at once, and "100/1m window" all 100. A sliding limit of more than 20 units is an estimate here, by two counters,
+	// see the package documentation. Empty, or "unlimited":
 	// no limit for a key, which makes sense beside Tiers, And or Shared. Alone it lets everything in.
 	Limits []string
 
@@ -34,8 +35,8 @@ type Limit struct {
 	// handler had panicked, and nothing is taken.
 	Key func(*http.Request) string
 
-	// MaxKeys bounds how many keys have units of their own; 0: 65,536. Each takes up to 64 bytes, from the first
-	// call of Handler on. Above that newcomers share what one key has; see the package documentation.
+	// MaxKeys bounds how many keys have units of their own; 0: 65,536. Each takes up to 64 bytes, or more for small
+	// sliding limits (see the package documentation), from the first call of Handler on. Above that newcomers share what one key has; see the package documentation.
 	MaxKeys int
 
 	// Cost is how many units a request takes; nil: 1. 0: none, and it is always let in. A negative one counts

@@ -118,12 +118,12 @@ func wordsOf(laws []law) (n int) {
 // cell returns the cells of a slot, one after the other.
 func (t *table) cell(s *shard, i int) cell { return s.words[i*t.words : (i+1)*t.words] }
 
-// slotsFor is how many slots a table has: half as many more than keys, or up to 4,096 more, as far as 64 bytes a key (or
-// what a slot has, if that is more) and 800 kB beside them go. The rest of the megabyte that a table may take is for shards and rounding. With 65,536 keys
-// none of them is without a slot if there are one or two limits, and 1 in 700 if there are three; of a million
-// keys with three limits it is 1 in 28.
+// slotsFor is how many slots a table has: half as many more than keys, or up to 4,096 more, as far as 64 bytes a key and
+// room for 12,800 slots of at least that size beside them go, which is 800 kB for slots of up to 64 bytes. The rest of the
+// megabyte that a table may take is for shards and rounding. With 65,536 keys none of them is without a slot if there are
+// one or two limits, and 1 in 700 if there are three or a log; of a million keys it is 1 in 28.
 func slotsFor(maxKeys, size int) int {
-	spare := maxKeys*max(0, 64-size) + 800<<10
+	spare := maxKeys*max(0, 64-size) + 12_800*max(64, size)
 	return max(2*ways, maxKeys+min(max(maxKeys/2, min(3*maxKeys, 4096)), spare/size))
 }
 
