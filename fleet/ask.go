@@ -11,8 +11,8 @@ import (
 // round trips, 20 to 100 ms); without an answer [Options].Mode decides. It returns ctx's error if ctx ends
 // meanwhile, and otherwise the errors of Take.
 func (l *Limiter) Ask(ctx context.Context, n int) (wait time.Duration, err error) {
-	if wait, err = l.Take(ctx, n); wait > 0 && err == nil && l.asking() {
-		wait, err = l.await(ctx, n)
+	if wait, err = l.Take(ctx, n); wait > 0 && err == nil {
+		wait, err = l.await(ctx, n) // also if no request is out: its answer may have come just after Take
 	}
 	if 0 < wait && wait <= rounding && err == nil {
 		time.Sleep(wait)
@@ -25,7 +25,7 @@ func (l *Limiter) Ask(ctx context.Context, n int) (wait time.Duration, err error
 // 3 units that are there may be dated 2 µs from now: a second, if a server says so with Retry-After.
 const rounding = 100 * time.Microsecond
 
-// await is Ask while a request is out.
+// await is Ask while a request is out, or was at the first Take.
 //
 // The answer may belong to another call, and go to it. Then Take has sent for more, and the next answer is waited for
 // as well, within the same soft timeout. Example: a round trip of 5 ms, and requests of clients at 0 and 1 ms. Both are
@@ -46,7 +46,16 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 	defer late.Stop()
 	for over := false; ; {
 		// Whatever has come since the last look is seen by this Take: news comes after the change.
-		if wait, err = l.Take(ctx, n); wait == 0 || err != nil || over || !l.asking() {
+		before, was := l.asking()
+		if wait, err = l.Take(ctx, n); wait == 0 || err != nil || over {
+			return wait, err
+		}
+		sent, out := l.asking()
+		switch {
+		case out:
+		case was || sent != before: // its answer has come since
+			continue
+		default:
 			return wait, err
 		}
 		select {
@@ -59,11 +68,11 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 	}
 }
 
-// asking reports whether a request is out that the store is expected to answer.
-func (l *Limiter) asking() (out bool) {
+// asking reports whether a request is out that the store is expected to answer, and how many have been sent.
+func (l *Limiter) asking() (sent uint64, out bool) {
 	l.account.UnderLock(func() {
 		up, _, _ := l.supply.breaker.look()
-		out = up && l.supply.out != nil
+		sent, out = l.supply.seq, up && l.supply.out != nil
 	})
-	return out
+	return sent, out
 }

@@ -437,7 +437,10 @@ func TestSmallSharedLimits(t *testing.T) {
 				refused, i := 0, 0
 				come := func(times int, pause time.Duration) {
 					for range times {
-						refused += bit(get(all[i%servers], alice).Code == http.StatusTooManyRequests)
+						if w := get(all[i%servers], alice); w.Code == http.StatusTooManyRequests {
+							refused++
+							t.Logf("request %d: Retry-After %s; %s", i, w.Header().Get("Retry-After"), w.Body)
+						}
 						i++
 						time.Sleep(pause)
 					}

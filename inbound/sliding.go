@@ -64,10 +64,10 @@ func share(units, left, per int64) int64 {
 	return int64(q)
 }
 
-// A log counts exactly: no window of their length, wherever it begins, holds more units than the
-// limit, and a client that keeps to the limit is never refused. A cell is a log of as many moments as the limit has units, in
-// order: each is when a unit comes back, and those that are over are free. A unit is taken in the place of the first one,
-// and comes back a window later; if the first one is not free that is a debt, and the unit counts from when it will be.
+// A log counts exactly: no window, wherever it begins, holds more units than the limit, and a client that keeps to it is never
+// refused. A cell is a log of as many moments as the limit has units, in order: each is when a unit comes back, and those
+// that are over are free. n units are taken in the places of the first n, once all of them are free, and come back a window
+// later.
 //
 // Example: 3/10s sliding, one unit at 1 s and two at 4 s. Left is what is free, back is when one more is.
 //
