@@ -122,7 +122,7 @@ func (l *law) wait(c cell, now, n int64) int64 {
 
 // take uses n units, whether they fit or not. Example: a bucket of 10/s, burst 5, that lacks 1 unit at 0 s. A take of 3 at
 // 50 ms finds half a unit missing and leaves 3.5, as of 50 ms.
-func (l *law) take(c cell, now, n int64) mark {
+func (l *law) take(c cell, now, n int64, m *mark) {
 	switch l.kind {
 	case bucket:
 		missing := l.missing(c, now) + float64(n)
@@ -131,15 +131,16 @@ func (l *law) take(c cell, now, n int64) mark {
 		start, used := l.open(c, now)
 		c[0], c[1] = uint64(start), uint64(used+n)
 	case logged:
-		return l.takeLogged(c, now, n)
+		*m = l.takeLogged(c, now, n)
+		return
 	default:
 		start, before, since := l.turn(c, now)
 		c[0], c[1] = uint64(start), uint64(before)<<32|uint64(min(since+n, math.MaxUint32))
 	}
-	return mark(c[:2])
+	m[0], m[1] = c[0], c[1]
 }
 
-// back undoes a take of n units that were not used. then is what the take has returned: what the cell would lack by
+// back undoes a take of n units that were not used. then is what the take has noted in m: what the cell would lack by
 // now, had nobody else come, is what has not come back by itself. No more is given. Example: 5/s window, 5 taken at 0 s,
 // 5 by somebody else at 1 s. If the first take is undone at 1.1 s nothing is given, as its window is over.
 func (l *law) back(c, then cell, now, n int64) {

@@ -240,7 +240,7 @@ func (t *table) judgeLocked(laws []law, cells cell, n, now int64, m mode, v *ver
 	}
 	if m == book && v.wait != never || m == take && v.wait == 0 {
 		for i := range laws {
-			v.then[i] = laws[i].take(cells[laws[i].at:], now, n)
+			laws[i].take(cells[laws[i].at:], now, n, &v.then[i])
 		}
 	}
 	if v.brief && v.wait == 0 {
