@@ -18,12 +18,13 @@
 //		io.Closer
 //	}{io.TeeReader(resp.Body, w), resp.Body}
 //
-// Both understand JSON and event streams (text/event-stream) of OpenAI (chat, responses, embeddings), Azure,
-// Anthropic, Gemini, Bedrock, Groq and Mistral, and JSON of Shopify, GitHub and DynamoDB. The places where these
-// APIs put their numbers stand in a table, one [Dialect] a row. A [Parser] adds rows for the APIs that you know.
+// Both understand JSON, JSON lines, event streams (text/event-stream) and Bedrock's binary streams. They know where
+// OpenAI, Azure, Anthropic, Gemini, Bedrock, Groq, Mistral, xAI, DeepSeek, Moonshot, Cohere, OpenRouter, Ollama and others put
+// tokens, and Shopify, GitHub and DynamoDB their units. These places stand in a table, one [Dialect] a row. A [Parser] adds
+// rows for the APIs that you know, as its example shows.
 //
-// Some APIs refuse a request for a limit after they have answered 200: by an error event in a stream, or by
-// GraphQL's errors. [Watcher.Refusal] returns what they say.
+// Some APIs refuse a request for a limit after they have answered 200: by an error event in a stream, by a
+// 429 in a document, or by GraphQL's errors. [Watcher.Refusal] returns what they say.
 //
 // A [Law] is how a provider charges one of its limits: what it holds when a request arrives, and what it has
 // charged in the end. Its methods Hold and Settle compute both.
@@ -39,9 +40,9 @@
 // data. A number that is negative or beyond 64 bits is unknown, a fraction is rounded up, and null says nothing.
 // A document that is not JSON says nothing. One that was cut off says what it had said by then, but is not Final.
 //
-// At most 64 KiB of a stream's line and 1 MiB of a JSON body are read. A longer line is skipped, and about a
-// longer body nothing is known, nor about one that is encoded (gzip, br) or of another type, such as Bedrock's
-// binary event stream.
+// A line or a document may be as long as it likes: what is not kept is passed over, and at most 512 bytes of a name or a value
+// are kept. Nothing is known about a body that is encoded (gzip, br) or of another type, but for what a header of Bedrock's
+// says.
 //
 // # Testing
 //

@@ -56,12 +56,16 @@ func ExampleWatcher_Refusal() {
 	// Output: THROTTLED 2s
 }
 
-// An API of one's own needs a row.
+// An API of one's own needs a row: where its answers say what they have cost, and where its requests bound that. For a
+// Transport, p goes into the field Usage too.
 func ExampleParser() {
-	p := &usage.Parser{Dialects: []usage.Dialect{{Input: "meta.billed.in", Output: "meta.billed.out"}}}
+	p := &usage.Parser{Dialects: []usage.Dialect{{Input: "meta.billed.in", Output: "meta.billed.out", Bound: "limits.tokens"}}}
 	u, _ := p.Parse("application/json", []byte(`{"meta": {"billed": {"in": 12, "out": 5}}}`))
-	fmt.Println(u.Input, u.Output)
-	// Output: 12 5
+
+	law := usage.Law{Name: "tokens", Holds: usage.HoldsLarger, Counts: usage.Weights{Input: 1, Output: 1}, Parser: p}
+	req, _ := http.NewRequest("POST", "https://x.test/", strings.NewReader(`{"ask": "Hello!", "limits": {"tokens": 500}}`))
+	fmt.Println(law.Hold(req), "held,", law.Settle(500, u), "charged")
+	// Output: 500 held, 17 charged
 }
 
 // A law says what to take before a request, and what to give back after it: here 500 tokens were held, because the

@@ -55,9 +55,9 @@ func escaped(b []byte) bool {
 	return (len(b)-len(bytes.TrimRight(b, `\`)))%2 == 1
 }
 
-// blank returns where white space ends that begins at p[i], if there is any.
+// blank returns where white space ends that begins at p[i], if there is any. RFC 7464 has a separator before each document, 0x1e.
 func blank(p []byte, i int) int {
-	for i < len(p) && p[i] <= ' ' && 1<<p[i]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t') != 0 {
+	for i < len(p) && p[i] <= ' ' && 1<<p[i]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t'|1<<0x1e) != 0 {
 		i++
 	}
 	return i
@@ -80,4 +80,15 @@ func bracket(p []byte, i int) int {
 		}
 	}
 	return i
+}
+
+// base64Alone reports whether b has only what base64 has, by either alphabet, and the escapes of it in JSON: \/, \n between
+// lines, \u002B.
+func base64Alone(b []byte) bool {
+	for _, c := range b {
+		if c|0x20-'a' >= 26 && c-'0' >= 10 && c != '+' && c != '/' && c != '=' && c != '-' && c != '_' && c != '\\' {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 )
@@ -14,15 +15,16 @@ import (
 // and where; for most pairs that is nowhere. An example: "_tokens" begins at 10, so the pair at 12 is "to", which
 // the table knows as the third and fourth byte of "_tokens". The whole piece is then compared, from 10 on.
 type finder struct {
-	size  int               // bytes of a piece
+	size  int               // bytes of a piece, at most 8
+	mask  uint64            // of as many bytes
 	pairs []pair            // pairs[0] is not used
 	table [tableSize]uint16 // by the hash of a pair: the first of pairs with it; 0: none
 }
 
 // A pair is two neighbouring bytes of a piece.
 type pair struct {
-	piece string
-	at    int    // where the pair stands in piece
+	piece uint64 // its bytes, the first one lowest
+	at    int32  // where the pair stands in piece
 	next  uint16 // the next pair with the same hash; 0: none
 }
 
@@ -32,7 +34,7 @@ const (
 )
 
 // hash tells most pairs of letters apart. Pairs that it does not tell apart cost a comparison, not a mistake.
-func hash(a, b byte) uint16 { return (uint16(a)<<5 ^ uint16(b)) % tableSize }
+func hash(pair uint16) uint16 { return (pair<<5 ^ pair>>8) % tableSize }
 
 // find makes a finder of words. Each of them must have at least two bytes.
 func find(words []string) finder {
@@ -40,10 +42,12 @@ func find(words []string) finder {
 	for _, w := range words {
 		f.size = min(f.size, len(w))
 	}
+	f.mask = 1<<(8*f.size) - 1
 	for _, piece := range cover(words, f.size) {
+		bits := little([]byte(piece))
 		for i := 1; i < f.size; i++ {
-			first := &f.table[hash(piece[i-1], piece[i])]
-			f.pairs = append(f.pairs, pair{piece, i - 1, *first})
+			first := &f.table[hash(uint16(bits>>(8*i-8)))]
+			f.pairs = append(f.pairs, pair{bits, int32(i - 1), *first})
 			*first = uint16(len(f.pairs) - 1)
 		}
 	}
@@ -76,14 +80,27 @@ func cover(words []string, size int) (pieces []string) {
 
 // in returns where a piece begins in b, one of those that come first; -1 if there is none.
 func (f *finder) in(b []byte) int {
-	for i := 0; i+1 < len(b); i += f.size - 1 {
-		for p := f.table[hash(b[i], b[i+1])]; p > 0; p = f.pairs[p].next {
+	step := f.size - 1
+	for i := 0; i+1 < len(b); i += step {
+		for p := f.table[hash(binary.LittleEndian.Uint16(b[i:i+2]))]; p > 0; p = f.pairs[p].next {
 			pair := &f.pairs[p]
-			from, to := i-pair.at, i-pair.at+f.size
-			if from >= 0 && to <= len(b) && string(b[from:to]) == pair.piece {
+			from := i - int(pair.at)
+			if from >= 0 && from+8 <= len(b) {
+				if (binary.LittleEndian.Uint64(b[from:])^pair.piece)&f.mask == 0 {
+					return from
+				}
+			} else if from >= 0 && from+f.size <= len(b) && little(b[from:from+f.size]) == pair.piece {
 				return from
 			}
 		}
 	}
 	return -1
+}
+
+// little returns up to 8 bytes as a number, the first one lowest.
+func little(b []byte) (n uint64) {
+	for i, c := range b {
+		n |= uint64(c) << (8 * i)
+	}
+	return n
 }

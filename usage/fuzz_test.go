@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 )
@@ -22,6 +23,8 @@ func FuzzPieces(f *testing.F) {
 			f.Add(b.typ, []byte(b.body), uint64(len(b.body)/3), uint64(7))
 		}
 	}
+	f.Add(asStream, []byte("data: {\"a\":[\r\rdata: {\"usage\":\rdata:{\"prompt_tokens\":1}}\r\n\r\ndata: [DONE]\n\n"), uint64(9), uint64(4))
+	f.Add(asJSON, []byte(`{"error":{"code":503,"type":"slow_down"},"code":429,"message":"limit"}{"a":1}`), uint64(40), uint64(2))
 	f.Add(asStream, []byte("data:  [DONE]\ndata: [DONE ]\ndata:[ DONE]\n\ndata: "+used), uint64(3), uint64(1))
 	f.Fuzz(func(t *testing.T, typ string, body []byte, first, size uint64) {
 		header := http.Header{"Content-Type": {typ}}
@@ -73,7 +76,7 @@ func FuzzDocument(f *testing.F) {
 		walk(d, "$", 0, &want, &e)
 		want.Final = true
 		got, _ := Parse(asJSON, body)
-		if want.Final = want != (Usage{-1, -1, -1, -1, -1, -1, true}); got != want {
+		if want.Final = want != final(); got != want {
 			t.Fatalf("%s\n%+v, by encoding/json %+v", body, got, want)
 		}
 	})
@@ -87,6 +90,47 @@ func kindIs(body []byte) kind {
 	return stream
 }
 
+// places are the places of numbers, by the rows.
+var places = sync.OnceValue(func() map[string]node {
+	all := map[string]node{}
+	add := func(home string, d *Dialect, weak bool) {
+		for i, path := range [...]string{d.Input, d.Output, d.CacheRead, d.CacheWrite, d.Reasoning, d.Points, d.Total} {
+			if place := home + path; path != "" && all[place].role == nothing {
+				all[place] = node{role: input + role(i), sum: d.Sum, weak: weak}
+			}
+		}
+	}
+	for _, d := range providers {
+		add("", &d, false)
+	}
+	for _, d := range objects {
+		for _, home := range homes {
+			add(home+".", &d, false)
+		}
+		for _, home := range counted {
+			add(home+".", &d, true)
+		}
+	}
+	return all
+})
+
+// placed returns the row of a place: usage objects are alike wherever they stand.
+func placed(path string) node {
+	all := places()
+	n := all[path]
+	for _, home := range homes {
+		if rest, found := strings.CutPrefix(path, home+"."); found && n.role == nothing {
+			n = all["usage."+rest]
+		}
+	}
+	for _, home := range counted {
+		if rest, found := strings.CutPrefix(path, home+"."); found && n.role == nothing {
+			n = all["usage.tokens."+rest]
+		}
+	}
+	return n
+}
+
 // walk reads a value at path with encoding/json, and takes the numbers that the rows name. Levels beyond those
 // that a scanner enters are left out.
 func walk(d *json.Decoder, path string, depth int, u *Usage, e *event) {
@@ -95,7 +139,7 @@ func walk(d *json.Decoder, path string, depth int, u *Usage, e *event) {
 		return
 	}
 	deep := "\x00" + path
-	if depth < maxDepth+2 {
+	if depth < maxLevels {
 		deep = path
 	}
 	switch v := token.(type) {
@@ -110,22 +154,21 @@ func walk(d *json.Decoder, path string, depth int, u *Usage, e *event) {
 		}
 		d.Token()
 	case json.Number:
-		for _, row := range providers {
-			for i, place := range []string{row.Input, row.Output, row.CacheRead, row.CacheWrite, row.Reasoning, row.Points} {
-				if place == "" || "$."+place != path {
-					continue
-				}
-				n := ceil(string(v))
-				to := []*int64{&u.Input, &u.Output, &u.CacheRead, &u.CacheWrite, &u.Reasoning, &u.Points}[i]
-				if row.Sum && e.said[points] {
-					if n += *to; *to < 0 || n < *to {
-						n = -1
-					}
-				}
-				*to = n
-				e.said[input+role(i)] = true
+		n := placed(strings.TrimPrefix(path, "$."))
+		if n.role == nothing {
+			return
+		}
+		to := []*int64{&u.Input, &u.Output, &u.CacheRead, &u.CacheWrite, &u.Reasoning, &u.Points, &u.Total}[n.role-input]
+		v64, said := ceil(string(v)), e.said[n.role]
+		if said && (n.weak || v64 == 0 && *to > 0 && !n.sum) {
+			return
+		}
+		if n.sum && said {
+			if v64 += *to; *to < 0 || v64 < *to {
+				v64 = -1
 			}
 		}
+		*to, e.said[n.role] = v64, true
 	}
 }
 

@@ -41,6 +41,10 @@ type Law struct {
 
 	// Streams means that the provider charges output while it streams, instead of when it ends.
 	Streams bool
+
+	// Parser has rows for requests that the built-in ones do not know: [Dialect.Bound] and [Dialect.Answers]. nil: the
+	// built-in rows alone.
+	Parser *Parser
 }
 
 // Holding is what a provider holds when a request arrives.
@@ -70,25 +74,21 @@ type Weights struct {
 // Hold returns how many units the provider will hold for req: at least 0, and at most 2³¹-1.
 //
 // Providers estimate the input by its length, as does Hold: a token for each 4 bytes of the JSON body, and 1000
-// for each file in it, such as an image. It asks req.GetBody for a copy of the body, and reads up to 32 MiB of
-// it. Without GetBody the length alone counts, and the bound of the output is Default. Bodies that are not JSON
-// are not estimated. req is not changed.
+// for each file in it, such as an image, wherever it stands. The bound of the output counts for each answer that req asks
+// for (n, candidateCount, several prompts). Hold reads all of a copy of the body, which it asks req.GetBody for. Without
+// GetBody the length alone counts, and the bound of the output is Default. Bodies that are not JSON are not estimated. req
+// is not changed.
 func (l Law) Hold(req *http.Request) int {
 	if l.Holds == HoldsNothing {
 		return clamp(float64(l.Default))
 	}
-	r := readRequest(req)
-	bound := r.bound
-	if bound < 0 {
-		bound = int64(l.Default)
-	}
-	switch l.Holds {
+	switch r := l.Parser.read(req); l.Holds {
 	case HoldsInput:
 		return clamp(r.input)
 	case HoldsSum:
-		return clamp(r.input + float64(bound))
+		return clamp(r.input + r.output(l.Default))
 	default:
-		return clamp(max(r.input, float64(bound)))
+		return clamp(max(r.input, r.output(l.Default)))
 	}
 }
 
@@ -96,13 +96,11 @@ func (l Law) Hold(req *http.Request) int {
 // [Law.Hold] and the bound of its output, Default if it sets none, by their weights in Counts. It is at least what Hold
 // returns, and at most 2³¹-1. It reads the body as Hold does.
 func (l Law) Most(req *http.Request) int {
-	r, bound := readRequest(req), 0.0
+	r, out := l.Parser.read(req), 0.0
 	if l.Counts.Output > 0 {
-		if bound = float64(r.bound); r.bound < 0 {
-			bound = float64(l.Default)
-		}
+		out = r.output(l.Default)
 	}
-	return max(clamp(max(0, l.Counts.Input)*r.input+l.Counts.Output*bound), l.Hold(req))
+	return max(clamp(max(0, l.Counts.Input)*r.input+l.Counts.Output*out), l.Hold(req))
 }
 
 // Learns reports whether the provider charges output that it does not hold, for Meter.Learn of package throttle. Then a client
@@ -111,20 +109,24 @@ func (l Law) Learns() bool {
 	return l.Counts.Output > 0 && (l.Holds == HoldsNothing || l.Holds == HoldsInput)
 }
 
-// Bound returns the bound of the output that req sets (max_tokens and its kin), and false if it sets none. It
-// reads the body as [Law.Hold] does.
+// Bound returns the bound of the output that req sets (max_tokens and its kin), of all answers that it asks for, and
+// false if it sets none. It reads the body as [Law.Hold] does.
 func Bound(req *http.Request) (int, bool) {
-	r := readRequest(req)
-	return clamp(float64(r.bound)), r.bound >= 0
+	r := (*Parser)(nil).read(req)
+	return clamp(r.output(0)), r.bound >= 0
 }
 
 // Settle returns what a request has cost, rounded up, if it has cost u and held units were held for it: at least
 // 0, and at most 2³¹-1. It is held if u says nothing that the law counts. If u is not Final, Settle returns the
 // cost of what had been said by then.
+//
+// Where u has a Total, it says what else is unknown: a total alone is input, and what is in the total beside input and
+// output is output, as the reasoning is that xAI and Gemini do not count in Output.
 func (l Law) Settle(held int, u Usage) int {
 	if l.Keeps {
 		return held
 	}
+	u = u.whole(l.Counts.Reasoning == 0)
 	w := &l.Counts
 	cost, known := 0.0, false
 	for _, part := range [...]struct {
@@ -148,4 +150,29 @@ func clamp(f float64) int {
 		return 0
 	}
 	return int(math.Ceil(min(f, math.MaxInt32)))
+}
+
+// whole returns u with what its other fields say of Input and Output. beside: Output takes reasoning that it does not
+// contain.
+func (u Usage) whole(beside bool) Usage {
+	switch {
+	case u.Total < 0:
+	case u.Input < 0 && u.Output < 0:
+		u.Input = u.Total
+	case u.Input < 0:
+		u.Input = max(0, u.Total-u.Output)
+	case u.Output < 0 && u.Total > u.Input:
+		u.Output = u.Total - u.Input
+	}
+	if u.Output < 0 || !beside {
+		return u
+	}
+	// What remains is the cache's where Input is without it, as Bedrock's is.
+	rest := u.Total - u.Output - max(0, u.Input)
+	more := rest - max(0, u.CacheRead) - max(0, u.CacheWrite)
+	if u.Reasoning > u.Output || u.Reasoning <= rest {
+		more = max(more, u.Reasoning)
+	}
+	u.Output = max(u.Output, u.Output+more) // nothing if the sum overflows
+	return u
 }

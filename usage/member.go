@@ -26,7 +26,9 @@ func (s *scanner) members(p []byte, i int) int {
 		if p[at] == ' ' {
 			at++
 		}
-		s.name(p[i:end])
+		if s.name(p[i:end]); s.lost && s.tree.any > 0 {
+			s.anywhere(p[i:end])
+		}
 		// A comma follows a member of an object, or an object in an array: that is for structure.
 		for i = s.value(p, at); s.state == atNext && i < len(p) && (p[i] == '}' || p[i] == ']'); i++ {
 			s.leave(p[i] == ']')

@@ -15,8 +15,12 @@ package usage
 // A scanner does not check all of the grammar, because a client that decodes the document will. It notices what
 // would lead it astray on the levels that it has entered, and is broken then: its event does not count.
 
-// maxText is the most bytes of a name, a number or a string that are kept.
-const maxText = 512
+// What is kept.
+const (
+	maxText   = 512     // bytes of a name, a number or a string
+	maxLevels = 32      // objects and arrays around a value: a place's, or those around a file in a request
+	maxSize   = 1 << 30 // what is longer counts as that long
+)
 
 // A state says what the next byte is.
 type state uint8
@@ -52,7 +56,9 @@ type scanner struct {
 	depth   int   // levels that were entered
 	skipped int   // levels that are open within what is skipped
 	kept    int   // bytes in buf, or how many would be there
-	levels  [maxDepth + 2]level
+	coded   bool  // the string that is kept has nothing that base64 does not have
+	framed  bool  // documents are of a binary stream
+	levels  [maxLevels]level
 	buf     [maxText]byte
 }
 
@@ -63,8 +69,8 @@ func (s *scanner) reset() {
 	s.node, s.depth, s.skipped, s.kept = 0, 0, 0, 0
 }
 
-// feed reads the next bytes of the document.
-func (s *scanner) feed(p []byte) {
+// feed reads the next bytes of the document. It returns how many: all, or those before the document that follows it.
+func (s *scanner) feed(p []byte) int {
 	for i := 0; i < len(p); {
 		switch s.state {
 		case atKey:
@@ -79,12 +85,24 @@ func (s *scanner) feed(p []byte) {
 			if i = blank(p, i); i < len(p) {
 				i = s.value(p, i)
 			}
+		case complete:
+			if i = blank(p, i); i < len(p) && p[i]|0x20 == '{' { // or '['
+				return i
+			} else if i < len(p) {
+				s.state = broken
+			}
 		case broken:
-			return
+			return len(p)
 		default:
 			i = s.structure(p, i)
 		}
 	}
+	return len(p)
+}
+
+// under reports whether a document is under way.
+func (s *scanner) under() bool {
+	return s.state != complete && s.state != broken && (s.depth > 0 || s.state != atValue)
 }
 
 // structure reads a byte outside of names and values, and returns where it stopped: behind that byte, or before it if a number
@@ -105,7 +123,7 @@ func (s *scanner) structure(p []byte, i int) int {
 		s.state = atValue
 	case s.state == atNext:
 		s.after(c)
-	default: // something stands behind the document, for example
+	default: // a name without quotes, for example
 		s.state = broken
 	}
 	return i + 1
@@ -119,8 +137,8 @@ func (s *scanner) begin(c byte) {
 	case ']':
 		s.leave(true)
 	case '"':
-		s.state, s.kept = inSkipString, 0
-		if !s.lost && s.tree.nodes[s.node].role.textual() {
+		s.state, s.kept, s.coded = inSkipString, 0, true
+		if !s.lost && (s.tree.any > 0 || s.tree.nodes[s.node].role.textual()) {
 			s.state = inString
 		}
 	case '}', ',', ':':
@@ -137,11 +155,11 @@ func (s *scanner) open(array bool) {
 	if !s.lost && n.role == mark {
 		s.event.marked(n, false)
 	}
-	if s.lost || !n.inner || s.depth == len(s.levels) {
+	if s.lost || !n.inner && s.tree.any == 0 || s.depth == len(s.levels) {
 		s.skipped, s.state = 1, inSkip
 		return
 	}
-	s.levels[s.depth] = level{s.node, array}
+	s.levels[s.depth] = level{n.same, array}
 	s.depth++
 	s.state = atKey
 	if array {
@@ -191,6 +209,9 @@ func (s *scanner) text(p []byte, i int) int {
 		i++
 	}
 	end := closing(p, i)
+	if s.tree.any > 0 && s.state == inString {
+		s.coded = s.coded && base64Alone(p[from:end])
+	}
 	if end < len(p) {
 		s.quote(s.whole(p[from:end]))
 		return end + 1
@@ -216,22 +237,43 @@ func (s *scanner) name(b []byte) {
 	s.lost = s.node == 0
 }
 
+// anywhere takes a name that is lost, if it is one of a request: then its value counts wherever it stands.
+func (s *scanner) anywhere(b []byte) {
+	if s.tree.any == 0 {
+		return
+	}
+	if s.lost, s.node = false, s.tree.find(s.tree.any, b); s.node == 0 {
+		s.node = s.tree.any
+	}
+}
+
 // quote ends a name or a string, whose first bytes are b.
 func (s *scanner) quote(b []byte) {
 	switch {
 	case s.state == inKey:
 		s.state = atColon
-		s.name(b)
+		if s.name(b); s.lost {
+			s.anywhere(b)
+		}
 	case s.skipped > 0:
 		s.state = inSkip
 	default:
-		if s.state == inSkipString {
-			b = nil
-		}
-		if !s.lost {
-			s.event.text(&s.tree.nodes[s.node], b, s.kept)
+		if s.state == inString {
+			s.string(&s.tree.nodes[s.node], b)
 		}
 		s.done()
+	}
+}
+
+// string takes a string at node n that is kept, whose first bytes are b.
+func (s *scanner) string(n *node, b []byte) {
+	switch {
+	case s.tree.any > 0:
+		s.event.string(n, b, s.kept, s.coded)
+	case n.role == wrapped:
+		s.unwrap(b)
+	default:
+		s.event.text(n, b)
 	}
 }
 
@@ -240,7 +282,7 @@ func (s *scanner) keep(p []byte) {
 	if s.kept < maxText && s.state != inSkipString {
 		copy(s.buf[s.kept:], p)
 	}
-	s.kept += len(p)
+	s.kept = min(s.kept+len(p), maxSize)
 }
 
 // literal reads on in a number or a word such as null. It ends at the byte behind it, so a number that was cut off

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ func of(known ...any) Usage {
 			u.Reasoning = n
 		case "points":
 			u.Points = n
+		case "total":
+			u.Total = n
 		}
 	}
 	return u
@@ -79,45 +82,50 @@ var (
 		`"usageMetadata":{"promptTokenCount":12,"candidatesTokenCount":30,"thoughtsTokenCount":8,"cachedContentTokenCount":4,"totalTokenCount":50}}`
 )
 
-// bodies are whole bodies, and what they have cost.
-var bodies = []struct {
+// A body is a whole body, and what it has cost.
+type body struct {
 	name, typ, body string
 	want            Usage
-}{
-	{"chat", asJSON, chat, final("in", 19, "out", 10, "read", 5, "think", 3)},
-	{"chat stream with usage", asStream, sse(chunk, lastChunk, used, "[DONE]"), final("in", 19, "out", 10)},
+}
+
+var bodies = slices.Concat(usual, forms)
+
+// usual are bodies of the large providers, and odd ones.
+var usual = []body{
+	{"chat", asJSON, chat, final("in", 19, "out", 10, "read", 5, "think", 3, "total", 29)},
+	{"chat stream with usage", asStream, sse(chunk, lastChunk, used, "[DONE]"), final("in", 19, "out", 10, "total", 29)},
 	{"chat stream without usage", asStream, sse(chunk, lastChunk, "[DONE]"), unknown},
 	{"chat stream, usage in each chunk", asStream, sse(strings.Replace(chunk, `"usage":null`, `"usage":{"prompt_tokens":19,"completion_tokens":1}`, 1), chunk), of("in", 19, "out", 1)},
 	{"the same to its end", asStream, sse(strings.Replace(chunk, `"usage":null`, `"usage":{"prompt_tokens":19,"completion_tokens":1}`, 1), "[DONE]"), final("in", 19, "out", 1)},
 	{"chat stream, cut", asStream, sse(chunk, lastChunk) + "data: " + used[:len(used)-20], unknown},
-	{"chat stream, no line end", asStream, "data:" + used, final("in", 19, "out", 10)},
-	{"lines end in CR LF", asStream + "; charset=UTF-8", strings.ReplaceAll(sse(chunk, used, "[DONE]"), "\n", "\r\n"), final("in", 19, "out", 10)},
-	{"embeddings", asJSON, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.0023,-0.0093,1.5e-05]}],"model":"m","usage":{"prompt_tokens":8,"total_tokens":8}}`, final("in", 8)},
+	{"chat stream, no line end", asStream, "data:" + used, final("in", 19, "out", 10, "total", 29)},
+	{"lines end in CR LF", asStream + "; charset=UTF-8", strings.ReplaceAll(sse(chunk, used, "[DONE]"), "\n", "\r\n"), final("in", 19, "out", 10, "total", 29)},
+	{"embeddings", asJSON, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.0023,-0.0093,1.5e-05]}],"model":"m","usage":{"prompt_tokens":8,"total_tokens":8}}`, final("in", 8, "total", 8)},
 	{"responses", asJSON, `{"id":"resp_1","status":"completed","error":null,"output":[{"type":"message","content":[{"type":"output_text","text":"x"}]}],
 		"usage":{"input_tokens":36,"input_tokens_details":{"cached_tokens":2},"output_tokens":87,"output_tokens_details":{"reasoning_tokens":4},"total_tokens":123}}`,
-		final("in", 36, "out", 87, "read", 2, "think", 4)},
+		final("in", 36, "out", 87, "read", 2, "think", 4, "total", 123)},
 	{"responses stream", asStream, "event: response.created\n" + sse(`{"type":"response.created","response":{"id":"r","usage":null}}`,
 		`{"type":"response.output_text.delta","delta":"Hi"}`,
 		`{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":37,"input_tokens_details":{"cached_tokens":0},"output_tokens":11,"output_tokens_details":{"reasoning_tokens":0}}}}`),
 		final("in", 37, "out", 11, "read", 0, "think", 0)},
 	{"transcript stream", asStream, sse(`{"type":"transcript.text.delta","delta":"I"}`,
 		`{"type":"transcript.text.done","text":"I see","usage":{"type":"tokens","input_tokens":14,"output_tokens":45}}`), final("in", 14, "out", 45)},
-	{"azure stream", asStream, sse(`{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, chunk, used, "[DONE]"), final("in", 19, "out", 10)},
+	{"azure stream", asStream, sse(`{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, chunk, used, "[DONE]"), final("in", 19, "out", 10, "total", 29)},
 	{"groq stream", asStream, sse(chunk, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"x_groq":{"id":"req_1","usage":{"queue_time":0.01,"prompt_tokens":41,"completion_tokens":62,"total_time":0.07}}}`), final("in", 41, "out", 62)},
-	{"mistral stream", asStream, sse(`{"id":"c","choices":[{"index":0,"delta":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":7,"total_tokens":9,"completion_tokens":2}}`), final("in", 7, "out", 2)},
+	{"mistral stream", asStream, sse(`{"id":"c","choices":[{"index":0,"delta":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":7,"total_tokens":9,"completion_tokens":2}}`), final("in", 7, "out", 2, "total", 9)},
 	{"anthropic", asJSON, `{"id":"msg_1","type":"message","content":[{"type":"tool_use","id":"t","name":"f","input":{"usage":{"input_tokens":900,"output_tokens":900}}}],
 		"stop_reason":"tool_use","usage":{"input_tokens":2095,"cache_creation_input_tokens":null,"cache_read_input_tokens":0,"output_tokens":503,"service_tier":"standard"}}`,
 		final("in", 2095, "out", 503, "read", 0)},
 	{"anthropic stream", asStream, anthropic, final("in", 25, "out", 55, "read", 100, "write", 7)},
 	{"anthropic stream, cut", asStream, anthropic[:strings.Index(anthropic, `{"type":"message_delta","delta":{"stop_reason":"e`)], of("in", 25, "out", 40, "read", 100, "write", 7)},
-	{"gemini", asJSON + "; charset=UTF-8", geminiLast, final("in", 12, "out", 30, "read", 4, "think", 8)},
-	{"gemini stream", asStream, sse(geminiChunk, geminiLast), final("in", 12, "out", 30, "read", 4, "think", 8)},
-	{"gemini stream, cut", asStream, sse(geminiChunk), of("in", 12)},
-	{"gemini stream, a space behind each colon", asStream, spaced(sse(geminiChunk, geminiLast)), final("in", 12, "out", 30, "read", 4, "think", 8)},
-	{"gemini array with indents", asJSON, indented("[" + geminiChunk + "," + geminiLast + "]"), final("in", 12, "out", 30, "read", 4, "think", 8)},
-	{"gemini array", asJSON, "[" + geminiChunk + "\n,\r\n" + geminiLast + "]", final("in", 12, "out", 30, "read", 4, "think", 8)},
+	{"gemini", asJSON + "; charset=UTF-8", geminiLast, final("in", 12, "out", 30, "read", 4, "think", 8, "total", 50)},
+	{"gemini stream", asStream, sse(geminiChunk, geminiLast), final("in", 12, "out", 30, "read", 4, "think", 8, "total", 50)},
+	{"gemini stream, cut", asStream, sse(geminiChunk), of("in", 12, "total", 12)},
+	{"gemini stream, a space behind each colon", asStream, spaced(sse(geminiChunk, geminiLast)), final("in", 12, "out", 30, "read", 4, "think", 8, "total", 50)},
+	{"gemini array with indents", asJSON, indented("[" + geminiChunk + "," + geminiLast + "]"), final("in", 12, "out", 30, "read", 4, "think", 8, "total", 50)},
+	{"gemini array", asJSON, "[" + geminiChunk + "\n,\r\n" + geminiLast + "]", final("in", 12, "out", 30, "read", 4, "think", 8, "total", 50)},
 	{"bedrock", asJSON, `{"metrics":{"latencyMs":1},"output":{},"stopReason":"end_turn","usage":{"inputTokens":30,"outputTokens":628,"totalTokens":658,"cacheReadInputTokens":10,"cacheWriteInputTokens":20}}`,
-		final("in", 30, "out", 628, "read", 10, "write", 20)},
+		final("in", 30, "out", 628, "read", 10, "write", 20, "total", 658)},
 	{"bedrock stream", "application/vnd.amazon.eventstream", `{"usage":{"inputTokens":30}}`, unknown},
 	{"shopify", asJSON, `{"data":{"usage":{"input_tokens":1}},"extensions":{"cost":{"requestedQueryCost":101,"actualQueryCost":46,"throttleStatus":{"maximumAvailable":1000.0,"currentlyAvailable":954,"restoreRate":50.0}}}}`, final("points", 46)},
 	{"github", asJSON, `{"data":{"viewer":{"login":"x","rateLimit":{"cost":9}},"rateLimit":{"limit":5000,"cost":1,"remaining":4999,"resetAt":"2026-01-01T00:00:00Z"}}}`, final("points", 1)},
@@ -126,9 +134,9 @@ var bodies = []struct {
 
 	// What is odd.
 	{"empty", asJSON, ``, unknown},
-	{"a type in capitals", "Application/JSON ;charset=utf-8", chat, final("in", 19, "out", 10, "read", 5, "think", 3)},
-	{"no type", "", "\n " + chat, final("in", 19, "out", 10, "read", 5, "think", 3)},
-	{"no type, a stream", "text/plain; charset=utf-8", sse(chunk, used), final("in", 19, "out", 10)},
+	{"a type in capitals", "Application/JSON ;charset=utf-8", chat, final("in", 19, "out", 10, "read", 5, "think", 3, "total", 29)},
+	{"no type", "", "\n " + chat, final("in", 19, "out", 10, "read", 5, "think", 3, "total", 29)},
+	{"no type, a stream", "text/plain; charset=utf-8", sse(chunk, used), final("in", 19, "out", 10, "total", 29)},
 	{"a wrong type", "text/html", chat, unknown},
 	{"problem", "application/problem+json", `{"type":"about:blank","status":500}`, unknown},
 	{"cut after the numbers", asJSON, `{"usage":{"prompt_tokens":19,"completion_tokens":10}`, of("in", 19, "out", 10)},
@@ -140,7 +148,7 @@ var bodies = []struct {
 	{"a number", asJSON, `19 `, unknown},
 	{"usage is a number", asJSON, `{"usage":19,"x_groq":[1,2]}`, unknown},
 	{"null", asJSON, `{"usage":{"prompt_tokens":null,"completion_tokens":3}}`, final("out", 3)},
-	{"null after a number", asStream, sse(used, `{"usage":{"prompt_tokens":null,"completion_tokens":11}}`), final("in", 19, "out", 11)},
+	{"null after a number", asStream, sse(used, `{"usage":{"prompt_tokens":null,"completion_tokens":11}}`), final("in", 19, "out", 11, "total", 29)},
 	{"github in a stream", asStream, sse(`{"data":{"rateLimit":{"cost":2}}}`), final("points", 2)},
 	{"shopify in a stream", asStream, sse(`{"extensions":{"cost":{"actualQueryCost":2}}}`), final("points", 2)},
 	{"bedrock in a stream", asStream, sse(`{"usage":{"inputTokens":1}}`, `{"usage":{"cacheWriteInputTokens":2}}`), final("in", 1, "write", 2)},
@@ -155,20 +163,18 @@ var bodies = []struct {
 	{"no number of JSON", asJSON, `{"usage":{"prompt_tokens":0x10,"completion_tokens":Inf,"input_tokens":+1,"output_tokens":1_0}}`, unknown},
 	{"sums beyond 64 bits", asJSON, `{"ConsumedCapacity":[{"CapacityUnits":9e18},{"CapacityUnits":9e18},{"CapacityUnits":1}]}`, unknown},
 	{"twice in a document", asJSON, `{"usage":{"prompt_tokens":1,"prompt_tokens":2},"usage":{"prompt_tokens":3}}`, final("in", 3)},
-	{"twice in a stream", asStream, sse(used, strings.Replace(used, ":10", ":11", 1)), final("in", 19, "out", 11)},
-	{"nonsense after sense", asStream, sse(used, strings.Replace(used, ":10", ":-5", 1)), final("in", 19)},
+	{"twice in a stream", asStream, sse(used, strings.Replace(used, ":10", ":11", 1)), final("in", 19, "out", 11, "total", 29)},
+	{"nonsense after sense", asStream, sse(used, strings.Replace(used, ":10", ":-5", 1)), final("in", 19, "total", 29)},
 	{"a stream of nonsense", asStream, "data\ndata:\n\n:x\nusage: 1\n" + sse("{", "]", `"usage"`, `{"usage":{}}`, "[DONE] ", " [DONE]") + "\xef\xbb\xbfdata: " + used, unknown},
-	{"a broken line between", asStream, sse(used[:40], "{}}", used), final("in", 19, "out", 10)},
+	{"a broken line between", asStream, sse(used[:40], "{}}", used), final("in", 19, "out", 10, "total", 29)},
 	{"deep", asJSON, `{"data":` + strings.Repeat(`[`, 300) + `{"rateLimit":{"cost":5}}` + strings.Repeat(`]`, 300) + `}`, unknown},
 	{"escapes in names and in what is skipped", asJSON, `{"a\"b":"\"","c\\":{"d":"\"}","e":"a long text, and a quote \"","f":[1,"]"]},"usage":{"prompt_tokens":4}}`, final("in", 4)},
 	{"escapes in strings", asJSON, `{"a":"\\","b":"\"","c":"\u005c\"usage\":{","usage":{"prompt_tokens":4}}`, final("in", 4)},
 	{"a name with escapes", asJSON, `{"us\u0061ge":{"prompt_tokens":4}}`, unknown},
 	{"a long name", asJSON, `{"` + strings.Repeat("x", 600) + `":1,"usage":{"prompt_tokens":4}}`, final("in", 4)},
-	{"a line of 64 KiB", asStream, sse(pad(used, maxLine-len("data: "))), final("in", 19, "out", 10)},
-	{"a longer line", asStream, sse(pad(used, maxLine-len("data: ")+1)), unknown},
-	{"a longer line between", asStream, sse(used, pad(strings.Replace(used, ":10", ":11", 1), 100_000), anthropicText), final("in", 19, "out", 10)},
-	{"a body of 1 MiB", asJSON, pad(chat, maxDocument), final("in", 19, "out", 10, "read", 5, "think", 3)},
-	{"a longer body", asJSON, pad(chat, maxDocument+1), unknown},
+	{"a long line", asStream, sse(pad(used, 100_000)), final("in", 19, "out", 10, "total", 29)},
+	{"a long line between", asStream, sse(used, pad(strings.Replace(used, ":10", ":11", 1), 100_000), anthropicText), final("in", 19, "out", 11, "total", 29)},
+	{"a body of 3 MiB", asJSON, pad(chat, 3<<20), final("in", 19, "out", 10, "read", 5, "think", 3, "total", 29)},
 }
 
 // spaced writes documents as Gemini does.
@@ -265,32 +271,32 @@ func TestWatchEncoded(t *testing.T) {
 	}
 }
 
-// A gigabyte without a line's end costs no memory, and says nothing.
-func TestGigabyteInALine(t *testing.T) {
-	for _, c := range []struct {
-		typ, piece string
-		after      bool // a line after it counts
-	}{
-		{asJSON, `{"usage":{"prompt_tokens":5},"a":"`, false},
-		{asJSON, `data: {"usage":{"prompt_tokens":5}}`, false},
-		{asStream, `data: {"usage":{"prompt_tokens":5}}`, true},
-		{"", `[{"usage":{"prompt_tokens":5}}]`, false},
-		{"", `data: {"usage":{"prompt_tokens":5}}`, true},
+// However long a line or a document is, no memory is kept of it, and what stands behind it counts.
+func TestLongLines(t *testing.T) {
+	size := 50 << 20
+	piece := bytes.Repeat([]byte("words "), 1<<16)
+	for _, c := range []struct{ typ, begin, end string }{
+		{asJSON, `{"a":"`, `","usage":{"prompt_tokens":5}}`},
+		{asJSON, `{"a":["`, `"],"usage":{"prompt_tokens":5}}`},
+		{asStream, `data: {"response":{"a":"`, `","usage":{"prompt_tokens":5}}}` + "\n\n"},
+		{asStream, `: `, "\ndata: " + `{"usage":{"prompt_tokens":5}}` + "\n\n"},
+		{"", `data: {"usage":{"prompt_tokens":5},"a":"`, `"}`},
+		{"application/x-ndjson", `{"a":"`, `"}` + "\n" + `{"prompt_eval_count":5}`},
 	} {
-		w := Watch(http.Header{"Content-Type": {c.typ}})
-		piece := []byte(c.piece + strings.Repeat("x", 1<<20))
+		var u Usage
 		allocs := testing.AllocsPerRun(1, func() { // twice in all
-			for range 1 << 9 {
+			w := Watch(http.Header{"Content-Type": {c.typ}})
+			w.Write([]byte(c.begin))
+			for range size / len(piece) {
 				w.Write(piece)
 			}
+			w.Write([]byte(c.end))
+			u, _ = w.Usage()
 		})
-		if u, ok := w.Usage(); ok || allocs > 100 { // the runtime allocates now and then
-			t.Errorf("%q, %s: %+v, %v allocations", c.typ, c.piece, u, allocs)
+		if u.Input != 5 || !u.Final || allocs > 20 { // the runtime allocates now and then
+			t.Errorf("%q, %s: %+v, %v allocations", c.typ, c.begin, u, allocs)
 		}
-		w.Write([]byte("\n" + sse(used)))
-		if u, ok := w.Usage(); ok != c.after {
-			t.Errorf("%q, %s, after it: %+v, %v", c.typ, c.piece, u, ok)
-		}
+		size = 2 << 20
 	}
 }
 
