@@ -175,7 +175,7 @@ func (c *call) settleHolds(m *metered) {
 	c.turn.KeepHolds()
 	watch := (*usage.Watcher)(nil)
 	if m.reads && !c.bodiless(resp) {
-		watch = usage.Watch(resp.Header)
+		watch = c.t.Usage.Watch(resp.Header)
 	}
 	switch {
 	case watch != nil:

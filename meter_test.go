@@ -498,6 +498,44 @@ func TestRefusalInABody(t *testing.T) {
 	}
 }
 
+// Bodies of an API that only the program knows settle its meters, by rows of its own for answers and requests. Those of
+// APIs that are known still do.
+func TestUsageRows(t *testing.T) {
+	own := &usage.Parser{Dialects: []usage.Dialect{{Input: "meta.in", Output: "meta.out", Bound: "limits.longest"}}}
+	law := usage.OpenAI()
+	law.Parser = own
+	for text, want := range map[string]int{
+		`{"meta":{"in":12,"out":5}}`:          17,
+		chatJSON:                              120,
+		`{"usage":{"total_tokens":1234}}`:     1234,
+		`{"data":[]}`:                         700, // as held
+		`{"meta":{"in":12,"out":5}} nonsense`: 700,
+	} {
+		tokens := newLedger()
+		client := &http.Client{Transport: &throttle.Transport{
+			Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				return meteredAnswer{status: 200, header: "application/json", text: text}.response(req), nil
+			}),
+			Usage: own,
+			Meters: func(string) []throttle.Meter {
+				return []throttle.Meter{{Name: "tokens", Limiter: tokens.Bucket, Hold: law.Hold, Settle: law.Settle}}
+			},
+		}}
+		resp, err := client.Post("http://a.test/", "application/json", strings.NewReader(`{"limits":{"longest":700}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held := tokens.used(); held != 700 {
+			t.Errorf("%s: %d held, want 700", text, held)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if got := tokens.used(); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+}
+
 // Bodies arrive as they were sent, whatever the pieces, and the first byte is not kept back.
 func TestMetersChangeNoByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

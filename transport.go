@@ -15,6 +15,7 @@ import (
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/queue"
+	"github.com/go-throttle/throttle/usage"
 )
 
 // A Transport is an [http.RoundTripper] that keeps its callers inside the limits of the upstreams they
@@ -70,23 +71,26 @@ type Transport struct {
 	// and a limiter that is not of this package delays other keys while its Take runs.
 	LimiterFor func(key string) Limiter
 
-	// Key returns the key that a request is counted by; nil: ByHost. Keys appear in errors, Events and
-	// Stats, so put a hash of a credential into a key, as ByCredential does, and never the credential.
-	// A key above 256 bytes is cut, and ends with a hash of the whole. A refusal holds the key of its
-	// request, so a key of several hosts lets each of them pause the others; one that is about its whole host
-	// (Global in [hint.Hint]) holds every key with calls for that host.
+	// Key returns the key that a request is counted by; nil: ByHost. Keys appear in errors, Events and Stats, so put a
+	// hash of a credential into a key, as ByCredential does, and never the credential. A key above 256 bytes is cut, and
+	// ends with a hash of the whole. A refusal holds the key of its request, so a key of several hosts lets each of them
+	// pause the others; one that is about its whole host (Global in [hint.Hint]) holds every key with calls for that
+	// host.
 	Key func(*http.Request) string
 
-	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost
-	// takes precedence. Both limiters take the same number; Meters count each in their own unit. An advertised
-	// quota without a unit is charged the cost, one in requests is charged 1, one that has the name or unit of
-	// a meter what calls cost there, and one in any other unit what calls were seen to use.
+	// Cost returns the number of units that a request takes from Limiter and LimiterFor; nil: 1. WithCost takes
+	// precedence. Both limiters take the same number; Meters count each in their own unit. An advertised quota without a
+	// unit is charged the cost, one in requests is charged 1, one that has the name or unit of a meter what calls cost
+	// there, and one in any other unit what calls were seen to use.
 	Cost func(*http.Request) int
 
 	// Meters makes several limits of a key, each in a unit of its own, beside Limiter and LimiterFor; nil, or an empty result:
 	// none. It is called as LimiterFor is, and each key is to get its own limiters too. A mistake, such as two meters of
 	// one name, or more than 64 of them, is an error of the key's calls.
 	Meters func(key string) []Meter
+
+	// Usage has rows of your own for what the bodies of Meters say, where package usage does not know an API; nil: none.
+	Usage *usage.Parser
 
 	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds
 	// those of each key. A call takes its slots when its turn has come by every limit, and the keys (or flows, see
@@ -95,17 +99,14 @@ type Transport struct {
 	// end, or its ctx ends.
 	MaxInFlight int
 
-	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go
-	// at once while three quarters of the quota remain, then at up to WindowFactor times the even rate, while
-	// half of what the rest of the window is worth is kept for late calls. 1 spaces calls evenly from the
-	// start. A negative value and NaN are errors.
+	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go at once
+	// while three quarters of the quota remain, then at up to WindowFactor times the even rate, while half of what the
+	// rest of the window is worth is kept for late calls. 1 spaces calls evenly from the start. A negative value and NaN
+	// are errors.
 	WindowFactor float64
 
-	// Queue bounds the line of each key, not of all keys together.
-	Queue QueueOptions
-
-	// Retry says which requests are sent again.
-	Retry Retry
+	Queue QueueOptions // bounds the line of each key, not of all keys together
+	Retry Retry        // says which requests are sent again
 
 	// Hint reads what a response, received at the given time, says about limits; nil: hint.Parse. If it
 	// sets Throttled, the response counts as throttled whatever its status. Quotas in its result hold the
