@@ -79,7 +79,11 @@ var spans = [...]struct {
 	{"hourly", time.Hour}, {"daily", day}, {"weekly", 7 * day}, {"monthly", month},
 	{"week", 7 * day}, {"month", month}, {"year", year},
 	{"persecond", time.Second}, {"perminute", time.Minute}, {"perhour", time.Hour}, {"perday", day},
+	{"", time.Second}, {"s", time.Second}, {"sec", time.Second}, {"m", time.Minute}, {"min", time.Minute}, {"h", time.Hour}, {"d", day},
 }
+
+// spanWords of spans stand alone. Those behind need a number: 15m is a window, m is none.
+const spanWords = 15
 
 // units are the common units. A name that has one of them in any case gets this string, without an
 // allocation.
@@ -144,6 +148,9 @@ func hasM(s string) uint64 {
 //	Zendesk-Ratelimit-Tickets-Index           info, prefix "Zendesk-", unit "Tickets-Index"
 //	Anthropic-Ratelimit-Input-Tokens-Limit    limit, prefix "Anthropic-", unit "Input-Tokens"
 //	X-Ratelimit-Limit-Tokens-Minute           limit, prefix "X-", unit "Tokens", window 1 m
+//	X-Ratelimit-Remaining-15m                 remaining, prefix "X-", window 15 m
+//	X-Rate-Limit-Daily                        limit, prefix "X-", window a day
+//	X-Daily-Ratelimit-Limit                   limit, prefix "X-Daily-", window a day
 func decode(key string) (f field) {
 	if len(key) > maxKey {
 		return f
@@ -170,10 +177,15 @@ func decode(key string) (f field) {
 		f.kind, unit = kindOf(rest[i+1:]), rest[:max(i, 0)]
 	}
 	if f.kind == none {
-		f.kind, f.unit = info, rest
-		return f
+		if f.kind, unit = limit, rest; windowOf(rest) == 0 {
+			f.kind, f.unit = info, rest
+			return f
+		}
 	}
-	f.setUnit(unit)
+	if f.setUnit(unit); f.window == 0 && start > 0 {
+		before := key[:start-1]
+		f.window = windowOf(before[strings.LastIndexByte(before, '-')+1:])
+	}
 	return f
 }
 
@@ -246,11 +258,16 @@ func isForm(word string) bool {
 }
 
 // windowOf returns the window that a unit word names; 0 if it is another word, which is then a unit, or a
-// part of one.
+// part of one. A number may stand before it: 15m, 24hour. A number alone is in seconds (Kong).
 func windowOf(word string) time.Duration {
-	for _, s := range spans {
-		if fold(word, s.word) {
-			return s.d
+	name := strings.TrimLeft(word, "0123456789")
+	n, known := time.Duration(1), spans[:spanWords]
+	if count := word[:len(word)-len(name)]; count != "" {
+		n, known = time.Duration(digits(count)), spans[:]
+	}
+	for _, s := range known {
+		if fold(name, s.word) && n <= year/s.d {
+			return n * s.d
 		}
 	}
 	return 0

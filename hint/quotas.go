@@ -134,7 +134,11 @@ func (r *reader) part(d *draft, f *field) {
 			d.q.Reset, d.end, d.unit = t, first, f.scale
 		}
 	case window:
-		if t, ok := r.clock.reset(first, orElse(f.scale, time.Second, 0)); ok && d.q.Window == 0 {
+		t := windowOf(trim(first))
+		if t == 0 || f.scale > 0 {
+			t, _ = r.clock.reset(first, orElse(f.scale, time.Second, 0))
+		}
+		if d.q.Window == 0 {
 			d.q.Window = t
 		}
 	case name, bucket:

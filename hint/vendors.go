@@ -128,6 +128,46 @@ var vendors = []Dialect{
 	{Host: "api.twitter.com", Limit: "X-App-Limit-24hour-Limit", Remaining: "X-App-Limit-24hour-Remaining",
 		Reset: "X-App-Limit-24hour-Reset", Window: day, Name: "app"},
 
+	// Those below say neither when a window ends nor how long it is; their documentation does.
+
+	// api.data.gov/docs/rate-limits: any hour, behind api.nasa.gov, api.congress.gov and others
+	{Host: "api.*.gov", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Hour},
+	{Host: "developer.nrel.gov", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Hour},
+
+	// unsplash.com/documentation, Rate Limiting
+	{Host: "api.unsplash.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Hour},
+
+	// docs.foursquare.com/developer/reference/v2-rate-limits: the reset comes with a 403 alone
+	{Host: "api.foursquare.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Reset: "X-Ratelimit-Reset", Window: time.Hour},
+
+	// support.atlassian.com/bitbucket-cloud/docs/api-request-limits: any hour
+	{Host: "api.bitbucket.org", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Hour},
+
+	// devcenter.heroku.com/articles/platform-api-reference, Rate limits: 4,500 an hour
+	{Host: "api.heroku.com", Remaining: "Ratelimit-Remaining", Max: 4500, Window: time.Hour},
+
+	// docs.abuseipdb.com, API Daily Rate Limits: the reset comes with a 429 alone
+	{Host: "api.abuseipdb.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Reset: "X-Ratelimit-Reset", Window: day},
+
+	// openskynetwork.github.io/opensky-api/rest.html, API credit usage: of a day
+	{Host: "opensky-network.org", Remaining: "X-Rate-Limit-Remaining", RetryAfter: "X-Rate-Limit-Retry-After-Seconds", Window: day, Unit: "credits"},
+
+	// api-football.com/documentation-v3, Rate limit: a minute, and a day
+	{Host: "*.api-sports.io", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Minute},
+	{Host: "*.api-sports.io", Limit: "X-Ratelimit-Requests-Limit", Remaining: "X-Ratelimit-Requests-Remaining", Window: day},
+
+	// developers.docusign.com/platform/resource-limits: bursts, beside an hour with a reset
+	{Host: "*.docusign.net", Limit: "X-Burstlimit-Limit", Remaining: "X-Burstlimit-Remaining", Window: 30 * time.Second},
+
+	// discogs.com/developers, Rate Limiting: any minute
+	{Host: "api.discogs.com", Limit: "X-Discogs-Ratelimit", Remaining: "X-Discogs-Ratelimit-Remaining", Used: "X-Discogs-Ratelimit-Used", Window: time.Minute},
+
+	// developers.webflow.com/data/reference/rate-limits
+	{Host: "api.webflow.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Minute},
+
+	// developers.greenhouse.io/harvest.html, Throttling: the reset comes with a 429 alone
+	{Host: "harvest.greenhouse.io", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Reset: "X-Ratelimit-Reset", Window: 10 * time.Second},
+
 	// discord.com/developers/docs/topics/rate-limits, Invalid Request Limit: Cloudflare stops an
 	// address before Discord sees it, by a 429 without any of its fields; Rate Limits: the buckets
 	// of a route are counted apart by its major parameter
