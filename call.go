@@ -145,7 +145,7 @@ func (c *call) observe() queue.Outcome {
 		if parse == nil {
 			parse = hint.Parse
 		}
-		r.Hint = parse(c.resp, r.At)
+		r.Hint, r.Dated = parse(c.resp, r.At), len(c.resp.Header["Date"]) > 0
 		r.Late = time.Since(r.At) // it may have read a body
 	}
 	ctx := c.req.Context()

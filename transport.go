@@ -101,8 +101,8 @@ type Transport struct {
 
 	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go at once
 	// while three quarters of the quota remain, then at up to WindowFactor times the even rate, while half of what the
-	// rest of the window is worth is kept for late calls. 1 spaces calls evenly from the start. A negative value and NaN
-	// are errors.
+	// rest of the window is worth is kept for late calls. 1 spaces calls evenly from the start. A window without a reset
+	// ends one window after its first answer. Negative values and NaN are errors.
 	WindowFactor float64
 
 	Queue QueueOptions // bounds the line of each key, not of all keys together

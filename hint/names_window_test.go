@@ -20,7 +20,7 @@ func TestWindowsInNames(t *testing.T) {
 		"X-Ratelimit-Limit-M":                     {kind: limit, unit: "M"},
 		"X-Ratelimit-Limit-99999999999999999999d": {kind: limit, unit: "99999999999999999999d"},
 		"X-Ratelimit-Limit-2year":                 {kind: limit, unit: "2year"},
-		"X-Ratelimit-Tier":                        {},
+		"X-Ratelimit-Tier":                        {kind: info, unit: "Tier"},
 	} {
 		if f := decode(key); f.kind != want.kind || f.window != want.window || f.unit != want.unit {
 			t.Errorf("%s: kind %v, window %v, unit %q; want %v, %v, %q", key, f.kind, f.window, f.unit, want.kind, want.window, want.unit)

@@ -201,6 +201,7 @@ type Result struct {
 	Status  uint16 // of the answer; 0: there was none
 	Cut     bool   // the caller's deadline has ended it
 	Hint    hint.Hint
+	Dated   bool  // it has a Date
 	Route   Route // that has answered
 	At      time.Time
 	Late    time.Duration // how long after At it is reported: a Hint may have read a body meanwhile
@@ -215,7 +216,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 	c.under = false
 	q, o := &c.entry.queue, &c.order
 	a := upstream.Answer{
-		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Trip: r.At.Sub(o.now), Sent: o.now, Late: r.Late,
+		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Dated: r.Dated, Trip: r.At.Sub(o.now), Sent: o.now, Late: r.Late,
 		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: int(o.cost),
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
 		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor, Failures: q.common.Failures,

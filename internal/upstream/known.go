@@ -81,7 +81,11 @@ func (q *quota) view(now time.Time) Known {
 	if q.Remaining >= 0 {
 		k.Remaining = int64(min(max(0, min(q.left-q.silent, q.size)), 1<<63-1024)) // the largest float64 that fits
 	}
-	if end := limit.Latest(q.until, q.closedUntil); !end.IsZero() {
+	end := q.closedUntil
+	if !q.guessed {
+		end = limit.Latest(q.until, end)
+	}
+	if !end.IsZero() {
 		k.Reset = max(0, end.Sub(now))
 	}
 	return k

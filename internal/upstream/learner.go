@@ -88,20 +88,20 @@ func (l *learner) take(id uint8, n int, at time.Time) {
 }
 
 // undo takes back a start that was not used.
-func (l *learner) undo(id uint8, n int) {
+func (l *learner) undo(id uint8, n int, sent time.Time) {
 	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
-		q.undo(n)
+		q.undo(n, sent)
 	}
 }
 
 // ended notes that a call has ended, whatever its answer.
-func (l *learner) ended(id uint8, n int) {
+func (l *learner) ended(id uint8, n int, sent time.Time) {
 	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
-		q.ended(n)
+		q.ended(n, sent)
 	}
 }
 
@@ -187,14 +187,19 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 		return false
 	}
 	r := RouteOf(a.Host, a.Path)
+	b := l.routes[r]
+	if !b.own {
+		b.scope = 0
+	}
 	if a.Outcome == Throttled {
+		for _, q := range l.scope(b.scope).quotas {
+			q.row = 0
+		}
 		return false
 	}
 	l.throttled.wasServed(r)
-	if b := l.routes[r]; b.own {
-		for _, q := range l.scope(b.scope).quotas {
-			q.missing(a.Counted && id == b.scope, a.Cost, a.Sent, now)
-		}
+	for _, q := range l.scope(b.scope).quotas {
+		q.missing(a.Counted && id == b.scope, a.Cost, a.Sent, now)
 	}
 	return l.vote(r, 0)
 }
@@ -218,6 +223,7 @@ func useful(t *hint.Quota) bool {
 //
 //	429, Retry-After: 5, and it names the quota "search"   that quota is closed for 5 s, others go on
 //	429, Retry-After: 5                                    the gate's: it does not say which quota
+//	429, Retry-After: 5, and 0 remain, reset in an hour    the gate's; after 5 s one call asks that quota
 //	429, and 0 remain, reset in 8 s                        that quota is closed for 8 s
 //	429, and 0 remain of a rolling quota                   closed for a moment: units come back one by one
 //	429, and some remain                                   the gate's: the quota does not explain it
@@ -231,6 +237,11 @@ func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool)
 			q.longer, q.rolling = now.Add(notASecond), q.rolling || q.Window > 0 && q.Window <= shortWindow
 		}
 	}
+	for _, q := range l.scope(id).quotas {
+		if h.Scope == "" || q.Name == h.Scope {
+			q.comeBack(h.RetryAfter, now)
+		}
+	}
 	if h.Scope == "" && h.RetryAfter > 0 {
 		return false
 	}
@@ -241,6 +252,8 @@ func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool)
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(limit.Jittered(h.RetryAfter))), true
 		case q.rolling:
 			q.closedUntil, done = limit.Latest(q.closedUntil, now.Add(q.pause)), true
+		case q.back.After(now):
+			q.closedUntil, done = limit.Latest(q.closedUntil, q.back), true
 		case q.until.After(now):
 			q.closedUntil, done = limit.Latest(q.closedUntil, q.until), true
 		}
@@ -255,7 +268,10 @@ func (l *learner) resume(now time.Time) {
 		a.closedUntil = time.Time{}
 		for _, q := range a.quotas {
 			q.closedUntil, q.next = time.Time{}, limit.Earliest(q.next, now)
-			q.left = max(q.left, 1)
+			q.back, q.asked, q.held = now, time.Time{}, false
+			if q.rolling || q.aloneShort(now) {
+				q.left = max(q.left, 1)
+			}
 		}
 	}
 	if l.finder != nil {

@@ -19,6 +19,7 @@ type Answer struct {
 	Status  uint16        // of the answer; 0: there was none
 	Cut     bool          // the caller's deadline has ended it: the round trip would have been longer
 	Trip    time.Duration // the round trip; 0: not measured
+	Dated   bool          // it has a Date: the upstream's clock is known
 	Hint    hint.Hint     // what the answer says of limits; a value, so that it can stay on the stack
 
 	// How it began: what Start and Epoch said then.
@@ -154,9 +155,9 @@ func (s *State) observeQuotas(a *Answer, o *Observation, now time.Time) {
 		case a.Outcome == Overloaded && len(a.Hint.Quotas) == 0:
 			// An upstream that was overloaded has probably not counted it. If it has, the next answer advertises less. Example:
 			// 100 calls at 10/s advertised, and five of them meet a 529. They take 9.5 s instead of 10.2.
-			s.learned.undo(a.Scope, a.Cost)
+			s.learned.undo(a.Scope, a.Cost, a.Sent)
 		default:
-			s.learned.ended(a.Scope, a.Cost)
+			s.learned.ended(a.Scope, a.Cost, a.Sent)
 		}
 	}
 	if first := len(a.Hint.Quotas) > 0 && (s.learned == nil || len(s.learned.scopes) == 1); first && s.teachable(&a.Hint) {

@@ -32,6 +32,8 @@ const (
 	// Beyond farReset a reset without a window is believed only as long as units do not come back before it, and a call
 	// tries now and then whether they have (TestClockAhead).
 	farReset = time.Hour
+	// If nothing is left of such a quota, a call asks after farAsk, then after twice as long each time.
+	farAsk = time.Minute
 	// A quota that is not repeated is kept for two windows, and for leastKept; one that only throttled answers advertise
 	// also for dearness times as long as a throttled answer wants to be left alone: one more is tried then, and may be
 	// throttled. That one is gone when goneAt times as many as it allows are.
@@ -71,6 +73,19 @@ const (
 // Example: 2,500 of 5,000 an hour are left half an hour before the reset. The floor is 1,250, and the rate
 // (1,250 + 4·1,250)/1,800 s is 3.5 a second. At the floor and below it is left / time to the reset, here 0.7 a second.
 //
+// A long window whose end is not advertised, or by a clock that is wrong, lasts for one window from its first answer. If it is over nobody
+// knows what is back. If only its size is advertised, own starts of the last window are what is gone.
+//
+// # One call asks
+//
+// Three things say when to come back although nothing is left: a Retry-After before the reset (comeBack), an end that is guessed (turn), and a
+// reset that may be of a wrong clock (heardBack). Then one call goes, and the others wait for its answer:
+//
+//	spent, back is set    the first call that comes after back asks; until then all wait
+//	asked                 that call is under way. If it ends without a word of the quota, the next one asks
+//	something is left     a window begins with that: neither back nor held
+//	nothing is left       held: until the end, or of a far one until the next call asks
+//
 // # Alone on a short window
 //
 // Resets come in whole seconds, and that is half of a short window. One who is alone needs none: calls go at once
@@ -93,7 +108,13 @@ type quota struct {
 	pause   time.Duration // rolling: after which one call asks whether there are any
 
 	until       time.Time // the end of this window, as far as is known; zero: it has none
+	guessed     bool      // no end is advertised: until is one window after this one was seen to begin
 	closedUntil time.Time // no call before then, because a throttled answer has closed this quota alone
+
+	// Whether one call may ask although not enough is left.
+	back  time.Time // from then on; zero: none may
+	asked time.Time // since when one does; zero: none does
+	held  bool      // one has, and nothing was left: a Retry-After does not bring the next
 
 	// What remains of this window.
 	began  time.Time // when it began, as far as is known
@@ -115,6 +136,9 @@ type quota struct {
 	since    time.Time     // until then
 	dear     time.Duration // refusals: how long the last one wanted to be left alone
 	refusals bool          // only throttled answers advertise it
+	told     uint8         // how many of them have, at most 2
+	again    time.Time     // when the first of them wants calls again
+	row      uint8         // served in a row since then, without a word of it
 	lapses   int           // how often it lapsed and came back the same, at most mostLapses
 
 	units    float64 // in flight, as we count
@@ -185,23 +209,6 @@ func (q *quota) allows(d time.Duration) float64 {
 	return q.size * d.Seconds() / max(q.window, minWindow).Seconds()
 }
 
-// missing takes in an answer of its routes that does not advertise it. What it has counted, a call of n units, is gone
-// nevertheless. A single answer that contradicts those around it is outvoted by the next. Other answers cannot repeat
-// what only throttled ones advertise, so that lapses by time alone.
-func (q *quota) missing(counted bool, n int, sent, now time.Time) {
-	q.turn(now)
-	if counted && !sent.Before(q.sentAt) && !sent.Before(q.began) {
-		q.silent += q.charge(n)
-	}
-	q.unsaid = max(0, q.unsaid-q.allows(now.Sub(q.since))) + q.charge(n)
-	if q.since = now; q.ends.IsZero() {
-		q.ends = q.heard.Add(q.keep())
-	}
-	if q.single && sent.After(q.heard) {
-		q.ends = now
-	}
-}
-
 // ours is how a call of n units counts: as 1, unless the unit is not advertised.
 func (q *quota) ours(n int) float64 {
 	if q.Unit == "" {
@@ -225,6 +232,8 @@ func (q *quota) remaining(now time.Time) float64 {
 	}
 	left := q.left - q.silent
 	switch {
+	case q.ownOnly():
+		return q.size + q.extra(now) - q.starts.since(now.Add(-q.window-q.spread))
 	case !q.rolling:
 		left -= min(q.others*now.Sub(q.leftAt).Seconds(), q.taken) / 2
 	case q.window > 0:
@@ -245,6 +254,10 @@ func (q *quota) turn(now time.Time) {
 	if q.rolling || q.until.IsZero() || now.Before(q.until) {
 		return
 	}
+	if q.guessed { // what is back nobody knows: one call asks
+		q.until, q.back = now.Add(q.window), now
+		return
+	}
 	began, until := q.until, q.until.Add(q.window)
 	if !now.Before(until) { // nobody was there for a whole window
 		began, until = now, now.Add(q.window)
@@ -257,6 +270,7 @@ func (q *quota) turn(now time.Time) {
 func (q *quota) begin(began, until time.Time, left float64, now time.Time) {
 	q.began, q.until, q.left, q.leftAt, q.sentAt = began, until, left, now, began
 	q.base, q.silent, q.taken, q.answered = left-q.units*q.perUnit, 0, 0, 0
+	q.back, q.held = time.Time{}, false
 	if q.exact() {
 		q.beginExact(left, began, now)
 	}
@@ -288,6 +302,11 @@ func (q *quota) alone(now time.Time) bool {
 	return q.window > 0 && q.Limit > 0 && !q.counted() && !now.Before(q.shared)
 }
 
+// ownOnly reports whether own starts are all that is known: a size and a window are advertised, and nothing else.
+func (q *quota) ownOnly() bool {
+	return q.Remaining < 0 && q.Window > 0 && !q.rolling && !q.exact()
+}
+
 // aloneShort reports whether own starts are all that counts.
 func (q *quota) aloneShort(now time.Time) bool {
 	return !q.rolling && q.window <= shortWindow && q.sure(now) && q.alone(now)
@@ -302,7 +321,12 @@ func (q *quota) spent(now time.Time) time.Time {
 	if q.closedUntil.After(now) {
 		return q.closedUntil
 	}
-	if q.rolling || q.aloneShort(now) || q.left+q.extra(now)-q.silent >= 1 {
+	switch {
+	case q.rolling || q.aloneShort(now) || q.ownOnly() || q.left+q.extra(now)-q.silent >= 1, !q.asked.IsZero():
+		return time.Time{}
+	case q.back.After(now):
+		return q.back
+	case !q.back.IsZero():
 		return time.Time{}
 	}
 	return q.until

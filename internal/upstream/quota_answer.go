@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-throttle/throttle/hint"
@@ -15,13 +16,19 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	first := q.heard.IsZero()
 	q.lapses = q.lapsesBy(&t, now)
 	if q.lapsed(now) { // it begins anew
-		*q = quota{lapses: q.lapses, unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
+		told := q.told
+		if now.After(q.heard.Add(q.keep())) {
+			told = 0
+		}
+		*q = quota{lapses: q.lapses, told: told, unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
 	q.meet(&t, a)
-	q.refusals = a.Outcome == Throttled && (first || q.refusals)
+	if q.refusals = a.Outcome == Throttled && (first || q.refusals); q.refusals {
+		q.refused(&t, a.Hint.RetryAfter, now)
+	}
 	q.turn(now)
-	q.wrong = q.wrong && (t.Reset < 0 || t.Reset > farReset)
+	q.doubt(&t, now)
 	q.measure(&t, first, now)
 	if served := before - float64(a.InFlight); first && q.since.IsZero() {
 		q.single = served >= outvoted && !q.refusals
@@ -30,13 +37,8 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	q.single = q.single && first || q.unsaid > 2*q.size // much more was served than it allows
 	q.unsaid, q.since, q.dear = 0, now, a.Hint.RetryAfter
 	left := q.leftBy(&t, first)
-	var until time.Time
-	switch {
-	case !q.believes(t.Reset) && t.Window <= 0 && t.Rate <= 0:
-		q.rolling = true // a month, or the upstream's clock is wrong: units are back when an answer says so
-	case t.Reset >= 0:
-		until = now.Add(max(minWindow, min(t.Reset, limit.MaxBelief)))
-	}
+	until := q.end(&t, now)
+	truth := !q.back.IsZero() && !a.Sent.Before(q.back)
 	q.Quota = t
 	switch {
 	case first:
@@ -45,16 +47,108 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		q.updateExact(left, until, a.Sent, now)
 	default:
 		q.detectOthers(left, a.Sent, now)
-		q.update(left, until, a.Sent, now)
+		q.update(left, until, truth, a.Sent, now)
 	}
+	q.heardBack(truth, a, now)
 	if q.heard, q.ends = now, (time.Time{}); q.refusals {
 		q.ends = now.Add(q.keep())
 	}
 	switch {
 	case left >= 1 || q.pause == 0:
-		q.pause = askAgain
+		q.pause = max(askAgain, q.pause/2)
 	case q.units <= 1 && q.window == 0: // one call may take long
 		q.pause = min(2*q.pause, limit.MaxBelief)
+	}
+}
+
+// missing takes in an answer of its routes that does not advertise it. What it has counted, a call of n units, is gone
+// nevertheless. A single answer that contradicts those around it is outvoted by the next. Other answers cannot repeat
+// what only throttled ones advertise, so that lapses by time alone.
+func (q *quota) missing(counted bool, n int, sent, now time.Time) {
+	q.turn(now)
+	if counted && !sent.Before(q.sentAt) && !sent.Before(q.began) {
+		q.silent += q.charge(n)
+	}
+	q.unsaid = max(0, q.unsaid-q.allows(now.Sub(q.since))) + q.charge(n)
+	if q.since = now; q.ends.IsZero() {
+		q.ends = q.heard.Add(q.keep())
+	}
+	if q.single && sent.After(q.heard) {
+		q.ends = now
+	}
+	if q.told == 1 && q.refusals && !sent.Before(q.again) {
+		if q.row++; q.row >= outvoted {
+			q.single, q.ends, q.closedUntil = true, now, time.Time{}
+		}
+	}
+}
+
+// refused counts throttled answers that advertise the quota. wait is their Retry-After.
+func (q *quota) refused(t *hint.Quota, wait time.Duration, now time.Time) {
+	q.told, q.row = min(q.told+1, 2), 0
+	if q.again.IsZero() {
+		q.again = now.Add(min(cmp.Or(wait, max(t.Reset, 0), t.Window), limit.MaxBelief))
+	}
+}
+
+// doubt finds out whether resets are of a clock that is wrong. Of a long window of known length they are if one is past, or further away than the
+// window is long, until one agrees with what has been seen; otherwise until one is within farReset.
+func (q *quota) doubt(t *hint.Quota, now time.Time) {
+	if t.Window <= shortWindow {
+		q.wrong = q.wrong && (t.Reset < 0 || t.Reset > farReset)
+		return
+	}
+	slack := resetGrain + t.Window/64
+	if t.Reset >= 0 && !q.until.IsZero() && q.until.Sub(now.Add(t.Reset)).Abs() <= slack {
+		q.wrong = false
+	} else if t.Reset == 0 || t.Reset > t.Window+slack {
+		q.wrong = true
+	}
+}
+
+// end is until when an answer says that the window lasts. If it does not, or its clock is wrong, a long window lasts for one window from
+// the first answer of it.
+func (q *quota) end(t *hint.Quota, now time.Time) time.Time {
+	switch {
+	case !q.believes(t.Reset) && t.Window <= 0 && t.Rate <= 0:
+		q.rolling = true // a month, or the upstream's clock is wrong: units are back when an answer says so
+	case !q.rolling && t.Window > shortWindow && (t.Reset < 0 || q.wrong):
+		if t.Remaining >= 0 && (q.until.IsZero() || q.fresh || q.wrong && !q.guessed) {
+			q.guessed, q.until = true, time.Time{}
+			return now.Add(q.window)
+		}
+	case t.Reset >= 0:
+		if q.guessed {
+			q.guessed, q.until = false, time.Time{}
+		}
+		return now.Add(max(minWindow, min(t.Reset, limit.MaxBelief)))
+	}
+	return time.Time{}
+}
+
+// comeBack takes in a Retry-After of an answer that leaves nothing until a later reset: one call asks then, unless one has in this window
+// and there was nothing.
+func (q *quota) comeBack(wait time.Duration, now time.Time) {
+	if at := now.Add(min(wait, limit.MaxBelief)); wait > 0 && q.left < 1 && !q.rolling && !q.held && q.asked.IsZero() && q.until.After(at) {
+		q.back, q.closedUntil = at, limit.Earliest(q.closedUntil, at)
+	}
+}
+
+// heardBack ends the asking by an answer to a call that was sent when one might ask: truth. If nothing is left until an end that
+// may be of a wrong clock, another call asks later.
+func (q *quota) heardBack(truth bool, a *Answer, now time.Time) {
+	switch {
+	case q.rolling, q.left-q.silent >= 1:
+		q.back, q.held = time.Time{}, false
+		return
+	case truth:
+		q.back, q.held = time.Time{}, true
+	}
+	if q.back.IsZero() && q.far(now) && !a.Dated {
+		if q.pause = max(q.pause, farAsk); truth && a.Outcome == Throttled {
+			q.pause = min(2*q.pause, limit.MaxBelief)
+		}
+		q.back = now.Add(q.pause)
 	}
 }
 
@@ -131,12 +225,23 @@ func (q *quota) explained(sent time.Time, trip time.Duration) float64 {
 	return most
 }
 
+// early reports whether it is too early for a new window, so that units that are back show a rolling quota. If no end is advertised,
+// a new window shows by most of it being back.
+func (q *quota) early(left float64, now time.Time) bool {
+	if q.guessed {
+		return left < atOnce*q.size && now.Sub(q.leftAt) < q.window/8
+	}
+	return now.Before(q.until.Add(-resetGrain))
+}
+
 // update takes in what remains, and until when. Within a window the least counts, because answers arrive in any
 // order; one sent in the window before says nothing of this one. More than before means that a new window has begun,
-// or, well before the reset, that the quota is rolling.
-func (q *quota) update(left float64, until, sent, now time.Time) {
+// or, well before the reset, that the quota is rolling. truth: one call has asked what is left.
+func (q *quota) update(left float64, until time.Time, truth bool, sent, now time.Time) {
 	more := left > q.left+1 && sent.After(q.leftAt)
-	early := now.Before(q.until.Add(-resetGrain))
+	early := q.early(left, now)
+	// More came back than so long a window gives in that time, and its end has moved: it was a shorter one.
+	shorter := more && q.far(now) && until.After(q.until.Add(resetGrain)) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt))
 	switch {
 	case q.rolling:
 		if sent.Before(q.leftAt.Add(-limit.MaxLate)) && left >= q.left {
@@ -145,14 +250,18 @@ func (q *quota) update(left float64, until, sent, now time.Time) {
 	case sent.Before(q.began):
 		return
 	// The window has turned at its reset, and little remains: it did not return to the limit.
-	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early:
-		q.rolling = true
-		// More came back than so long a window gives in that time, and its end has moved: it was a shorter one.
-		if q.far(now) && until.After(q.until.Add(resetGrain)) && left-q.left > 1+2*q.allows(now.Sub(q.leftAt)) {
+	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early && (!truth || shorter):
+		if q.rolling = true; shorter {
 			q.wrong, q.window, q.longest, q.until = true, 0, 0, time.Time{}
 		}
-	case more && !q.fresh: // the window has ended before we thought
+	case q.guessed && truth && !more && left < atOnce*q.size && now.Sub(q.began) >= q.window && q.alone(now): // no window has ended in so long
+		q.rolling, q.next = true, limit.Earliest(q.next, now)
+	case (more || truth && left > q.left) && !q.fresh: // the window has ended before we thought
+		if q.guessed {
+			until = now.Add(q.window)
+		}
 		q.begin(sent, until, left, now)
+		q.next = limit.Earliest(q.next, now)
 		return
 	default:
 		q.moves = !q.fresh && (q.moves || !q.until.IsZero() && until.After(q.until.Add(resetGrain)))

@@ -153,7 +153,7 @@ func (q *quota) updateExact(left float64, until, sent, now time.Time) {
 		then.back = q.countNow().back
 	}
 	more := left - q.base + (then.held - q.mirrored.base.held) - (then.back - q.mirrored.base.back)
-	early := now.Before(q.until.Add(-resetGrain))
+	early := q.early(left, now)
 	race := 2*q.meter.Hold() + q.size/16 // what came back meanwhile may be counted or not
 	switch moved := !q.fresh && !q.until.IsZero() && until.Add(-now.Sub(sent)).After(q.until.Add(resetGrain)); {
 	case q.rolling:
@@ -161,6 +161,9 @@ func (q *quota) updateExact(left float64, until, sent, now time.Time) {
 	case q.fresh && more < -0.75*q.size && now.Sub(q.began) < q.window/8, early && (moved || !q.fresh && more > race):
 		q.rolling, q.grain = true, coarsest
 	case !q.fresh && more > race:
+		if q.guessed {
+			until = now.Add(q.window)
+		}
 		q.begin(sent, until, left, now)
 		return
 	default:

@@ -26,14 +26,10 @@ func (q *quota) ready(n int, at, now time.Time, spaced bool) time.Time {
 	}
 	switch {
 	case spaced && q.aloneShort(now):
-		since := now.Add(-q.window - q.spread)
-		used := q.starts.since(since)
-		if used == 0 && q.left < 1 && q.units == 0 { // all was spent before we came
+		if q.left < 1 && q.units == 0 && q.starts.since(now.Add(-q.window-q.spread)) == 0 { // all was spent before we came
 			held = limit.Latest(held, q.until)
 		}
-		if over := used + need - q.size - q.extra(now); over > 0 {
-			held = limit.Latest(held, q.starts.leave(over, since).Add(q.window+q.spread))
-		}
+		held = limit.Latest(held, q.room(need, now))
 	case q.remaining(now) < need:
 		held = limit.Latest(held, q.refill(need, now))
 	case spaced:
@@ -53,12 +49,25 @@ func (q *quota) needs(n int) float64 {
 	return min(q.charge(n), q.size)
 }
 
+// room is when own starts of one window leave need units of it; zero: now.
+func (q *quota) room(need float64, now time.Time) (at time.Time) {
+	since := now.Add(-q.window - q.spread)
+	if over := q.starts.since(since) + need - q.size - q.extra(now); over > 0 {
+		at = q.starts.leave(over, since).Add(q.window + q.spread)
+	}
+	return at
+}
+
 // refill is when need units may be there again: of a rolling quota when the rate has made them, but soon if no
 // call is out whose answer could say; otherwise at the reset. One who is alone waits for a unit more, because what remains
 // is rounded down, and for what calls have taken whose answers said nothing of it. Example: 0 of 10 a second remain, which may be
 // 0.1 more or 0.9. The next call goes after 0.2 s.
 func (q *quota) refill(need float64, now time.Time) time.Time {
 	switch {
+	case q.mayAsk(now):
+		return q.back
+	case q.ownOnly():
+		return q.room(need, now)
 	case q.rolling && q.units == 0 && q.alone(now):
 		return q.sentAt.Add(q.spread + time.Duration((need-q.left+q.silent+1)/q.size*float64(q.window)))
 	case q.rolling && q.units == 0 && !q.exact(): // the reset may be that of one unit
@@ -90,6 +99,11 @@ func (q *quota) rate(left, h float64, now time.Time) float64 {
 		return math.Inf(1)
 	case q.long():
 		return q.use(left, max(1e-3, h))
+	case q.window > shortWindow && q.factor > 1 && left >= atOnce*q.size && (q.rolling && q.guessed || q.ownOnly()):
+		return math.Inf(1)
+	case q.ownOnly() && q.window > shortWindow && q.factor > 1: // what is left lasts until the first unit is back
+		since := now.Add(-q.window - q.spread)
+		return min(even, max(left, 2*q.charge(1))/max(1e-3, q.starts.leave(1e-9, since).Sub(since).Seconds()))
 	case q.rolling && q.alone(now) && !q.sure(now): // what has not been spent shows that the window is shorter
 		return even * (1 + max(left, 0)/q.size)
 	case q.rolling && q.alone(now), !q.rolling && (q.until.IsZero() || q.Remaining < 0), q.window == 0:
@@ -119,19 +133,28 @@ func (q *quota) use(left, h float64) float64 {
 	return max(left, 2*q.charge(1)) / h
 }
 
+// mayAsk reports whether a call may ask, now or from back on, although not enough is left.
+func (q *quota) mayAsk(now time.Time) bool { return !q.back.IsZero() && q.asked.IsZero() }
+
 // take counts a start of n units at at, and moves the next one by their time at the pace. The pace is that of the moment:
 // as a window runs out or others take from it, each step is a little longer or shorter than the one before.
 func (q *quota) take(n int, at time.Time, spaced bool) {
 	u := q.charge(n)
-	q.step = 0
+	if q.step = 0; q.mayAsk(at) && !at.Before(q.back) && q.remaining(at) < min(u, q.size) {
+		q.asked, spaced = at, false
+	}
 	r := q.pace(at)
 	if q.exact() { // which has counted this call
 		r = q.rate(q.remaining(at)+q.meter.Hold(), q.until.Sub(at).Seconds(), at)
 	}
 	if spaced && !math.IsInf(r, 1) {
 		q.step = seconds(u / r)
-		if q.far(at) && q.base > q.size/2 { // perhaps it has ended; what was left for late calls is not used to see that
-			q.step = min(q.step, max(askAgain, at.Sub(q.began)))
+		if q.far(at) { // perhaps it has ended; what was left for late calls is not used to see that
+			least := farAsk
+			if q.base > q.size/2 {
+				least = askAgain
+			}
+			q.step = min(q.step, max(least, at.Sub(q.began)))
 		}
 		q.next = limit.Latest(q.next, at.Add(-q.late())).Add(q.step)
 	}
@@ -141,16 +164,19 @@ func (q *quota) take(n int, at time.Time, spaced bool) {
 
 // undo takes back a start that was not used: its units, its place in the log, and the step by which it moved the next
 // one. If another call has started since, that one's place is as late as it was.
-func (q *quota) undo(n int) {
-	q.ended(n)
+func (q *quota) undo(n int, sent time.Time) {
+	q.ended(n, sent)
 	q.answered -= q.ours(n) // it has no answer
 	q.starts[len(q.starts)-1].total -= q.charge(n)
 	q.next, q.step = q.next.Add(-q.step), 0
 }
 
 // ended notes that a call of n units has its answer. From then on what is advertised counts it, or does not, but it is
-// in flight no more.
-func (q *quota) ended(n int) {
+// in flight no more. If the call asked and its answer does not say what is left, the next one asks.
+func (q *quota) ended(n int, sent time.Time) {
+	if !sent.Before(q.asked) {
+		q.asked = time.Time{}
+	}
 	q.units = max(0, q.units-q.ours(n))
 	q.answered += q.ours(n)
 }
@@ -177,9 +203,16 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 	case q.rolling || q.until.IsZero():
 		// What little remains of a rolling quota now makes a pace that does not last: units come back.
 		even := q.size / q.window.Seconds()
+		if math.IsInf(q.pace(from), 1) {
+			before = max(0, before+own-max(own, left-atOnce*q.size))
+		}
 		return limit.Latest(start, q.next).Add(long(before / min(max(q.pace(from), even/2), 2*even)))
 	}
-	if over := before + own - left; over > 0 {
+	over := before + own - left
+	if over > 0 && (!q.back.IsZero() || !q.asked.IsZero()) {
+		return limit.Latest(start, q.back) // an answer will say
+	}
+	if over > 0 {
 		full := math.Ceil(over/q.size) - 1
 		start, before, left = base.Add(long(full*period.Seconds())), over-full*q.size-own, q.size
 	} else {

@@ -195,7 +195,7 @@ func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now 
 	s.sent--
 	s.gate.undo(epoch, cost, now, s.pace(now))
 	if counted {
-		s.learned.undo(scope, cost)
+		s.learned.undo(scope, cost, at)
 		if s.learned.finder != nil {
 			s.learned.finder.undo()
 		}
