@@ -10,10 +10,9 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// A Bucket is a token bucket: it holds up to burst units, is full at first, and gains limit units per
-// second. Any window of length L admits at most burst + limit·L units. The burst comes on top of the rate, so
-// NewBucket(10, 10) admits 20 units in the first second. For an upstream that counts "10 per second", use
-// a burst of 1, or a [SlidingWindow].
+// A Bucket is a token bucket: it holds up to burst units, is full at first, and gains limit units per second. Any window
+// of length L admits at most burst + limit·L units. The burst comes on top of the rate, so NewBucket(10, 10) admits 20
+// units in the first second. For an upstream that counts "10 per second", use a burst of 1, or a [SlidingWindow].
 //
 // A limit of 0 admits nothing: every cost above 0 is an error. Under [rate.Inf] all units are ready at
 // once, and burst may be 0. A cost above the burst is allowed: it goes when the bucket is full, and leaves
@@ -53,10 +52,9 @@ func (b *Bucket) Take(_ context.Context, n int) (wait time.Duration, err error) 
 	return limit.TakeNow(&b.bucket, n)
 }
 
-// Wait blocks until the units that ctx asks for by [WithCost], 1 by default, may be used, and takes them.
-// Callers stand in a [Queue] of the bucket's own: a caller that leaves takes nothing, and those behind it
-// move up. Wait fails at once if the wait would outlast ctx's deadline. Its errors are those of
-// [Queue.Wait].
+// Wait blocks until the units that ctx asks for by [WithCost], 1 by default, may be used, and takes them. Callers stand
+// in a [Queue] of the bucket's own: a caller that leaves takes nothing, and those behind it move up. Wait fails at once
+// if the wait would outlast ctx's deadline. Its errors are those of [Queue.Wait].
 func (b *Bucket) Wait(ctx context.Context) error {
 	q := b.line.Load()
 	if q == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// ctxOrder is what WithPriority and the others put into a ctx: one value for all, so that a call looks it up
-// once.
+// ctxOrder is what WithPriority and the others put into a ctx: one value for all, so that a call looks it up once.
 type ctxOrder struct {
 	want     queue.Want
 	hasCost  bool                // WithCost has set want.Cost; otherwise Transport.Cost may
@@ -34,11 +33,10 @@ func ctxValue(ctx context.Context) *ctxOrder {
 	return &noOrder
 }
 
-// WithPriority returns a ctx whose calls go before those of a lower priority in the same line. The default
-// is 0; values beyond 32 bits are clamped. Every eighth call is the one that has waited longest, so a low
-// priority is slow but never starves. If calls of all priorities are always waiting, the highest gets
-// 87.5 % of the starts and the others share the rest equally. Use few different priorities: each one in
-// use makes the line slower.
+// WithPriority returns a ctx whose calls go before those of a lower priority in the same line. The default is 0; values
+// beyond 32 bits are clamped. Every eighth call is the one that has waited longest, so a low priority is slow but never
+// starves. If calls of all priorities are always waiting, the highest gets 87.5 % of the starts and the others share the
+// rest equally. Use few different priorities: each one in use makes the line slower.
 func WithPriority(ctx context.Context, p int) context.Context {
 	v := *ctxValue(ctx)
 	v.want.Priority = int32(min(max(p, math.MinInt32), math.MaxInt32))

@@ -14,9 +14,8 @@
 // The line ([Queue]) makes callers wait. Only its head asks the limiter, so a call gets its units at the
 // last moment, and nothing is lost when a caller leaves, traffic pauses, or a rate changes.
 //
-// The gate stops every call of a key. It closes when the upstream throttles or keeps failing, and
-// reopens paced: at the limit's rate if the limit is known, otherwise with one call in flight and one
-// more for each success.
+// The gate stops every call of a key. It closes when the upstream throttles or keeps failing, and reopens paced: at the
+// limit's rate if the limit is known, otherwise with one call in flight and one more for each success.
 //
 // The [Transport] takes a request through all three: wait, send, observe the response, maybe retry.
 //
@@ -42,10 +41,9 @@
 //
 // # Expected behaviour
 //
-// One 429 pauses every request of its key for its Retry-After; traffic then resumes at the limit's pace,
-// not in a burst. A call that cannot start before its deadline fails at once with an [*Error] that says
-// when to call again. When attempts, budget or time run out, the caller gets the last response, as if
-// there were no Transport.
+// One 429 pauses every request of its key for its Retry-After; traffic then resumes at the limit's pace, not in a burst.
+// A call that cannot start before its deadline fails at once with an [*Error] that says when to call again. When
+// attempts, budget or time run out, the caller gets the last response, as if there were no Transport.
 //
 // A call whose timer fires late is counted as of the moment it was due, at most 5 ms back. So under real
 // timers any window admits at most what its limit allows, and what the limit's rate yields in 5 ms.

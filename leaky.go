@@ -13,9 +13,8 @@ import (
 // asks, so there are no bursts. Unit i leaves at max(its arrival, when unit i−1 left + 1/limit). Under
 // backlog the gaps are equal to the nanosecond, and any window of length L admits at most 1 + limit·L units.
 //
-// A cost of n goes when one unit could, and the next call n/limit later. If (n − 1)/limit is more than an
-// hour, the cost is an error. A limit of 0 admits nothing: every cost above 0 is an error. Under [rate.Inf]
-// all units are ready at once.
+// A cost of n goes when one unit could, and the next call n/limit later. If (n − 1)/limit is more than an hour, the cost
+// is an error. A limit of 0 admits nothing: every cost above 0 is an error. Under [rate.Inf] all units are ready at once.
 //
 // Make it with [NewLeaky]: the zero Leaky errs for every cost until SetLimit. It is safe for concurrent use
 // and must not be copied. Inside it is a token bucket of burst 1, which spaces units just so.

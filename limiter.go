@@ -132,9 +132,8 @@ func isNil(l Limiter) bool {
 // out, and the account knows it. A user's struct that embeds one has Account too, but another owner.
 type accountant interface{ Account() limit.Account }
 
-// asOwn returns the account behind l if l is a limiter of the library; l must not be a nil pointer. It
-// compares the exact types: a user's struct that embeds a *Bucket has a Take of its own, which must be
-// asked.
+// asOwn returns the account behind l if l is a limiter of the library; l must not be a nil pointer. It compares the exact
+// types: a user's struct that embeds a *Bucket has a Take of its own, which must be asked.
 func asOwn(l Limiter) (limit.Account, bool) {
 	switch l := l.(type) {
 	case *Bucket:

@@ -50,9 +50,8 @@ func (w *FixedWindow) String() string { return w.window.String() }
 // remembers the moment of every unit for that long, 8 bytes each. A [Bucket] that never exceeded the same
 // limit would have to leave a part of it unused, as large as its burst.
 //
-// An upstream counts requests when they arrive, and they may arrive closer together than they were sent.
-// So make per longer than the documented window, by as much as latencies differ; otherwise the upstream
-// throttles some requests.
+// An upstream counts requests when they arrive, and they may arrive closer together than they were sent. So make per
+// longer than the documented window, by as much as latencies differ; otherwise the upstream throttles some requests.
 //
 // A cost above n goes when the window is empty, and fills it again and again until it is paid. If
 // (⌈cost/n⌉ − 1)·per is more than an hour, the cost is an error.
@@ -61,9 +60,8 @@ func (w *FixedWindow) String() string { return w.window.String() }
 // use and must not be copied.
 type SlidingWindow struct{ window limit.SlidingWindow }
 
-// NewSlidingWindow returns a limiter of n units in any interval of length per, as in
-// NewSlidingWindow(300, 61*time.Second).
-// It panics if n is below 1, or per below 100 µs, as a number without its unit is.
+// NewSlidingWindow returns a limiter of n units in any interval of length per, as in NewSlidingWindow(300,
+// 61*time.Second). It panics if n is below 1, or per below 100 µs, as a number without its unit is.
 func NewSlidingWindow(n int, per time.Duration) *SlidingWindow {
 	w := new(SlidingWindow)
 	w.window.Init("NewSlidingWindow", n, per)
