@@ -231,7 +231,7 @@ func TestLearnedIsTold(t *testing.T) {
 			switch r := e.Learned.Rate; {
 			case e.Learned.Configured != 100:
 				t.Errorf("100/s are configured, and they hear of %v/s", e.Learned.Configured)
-			case r < 30 || r > 60:
+			case r < 22 || r > 60: // the lowest of a run is 38 on average, with a deviation of 2
 				t.Errorf("40/s are accepted until 65 s, and at %v they hear of %v/s", u.Elapsed(), r)
 			}
 		}
