@@ -62,9 +62,9 @@ var knownClients = []knownClient{
 	{"exact-burst-5", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewBucket(r, 5)) }, 0.92, ""},
 	{"exact-leaky", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewLeaky(r)) }, 0.92, ""},
 	{"lower-5", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewBucket(0.95*r, 1)) }, 0.90, ""},
-	{"twice", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewBucket(2*r, 1)) }, 0.88, ""},
-	{"twice-leaky", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewLeaky(2 * r)) }, 0.88, "sliding-100"},
-	{"none", func(s *sim, _ rate.Limit) http.RoundTripper { return s.configured(nil) }, 0.88, ""},
+	{"twice", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewBucket(2*r, 1)) }, 0.85, ""},
+	{"twice-leaky", func(s *sim, r rate.Limit) http.RoundTripper { return s.configured(throttle.NewLeaky(2 * r)) }, 0.85, "sliding-100"},
+	{"none", func(s *sim, _ rate.Limit) http.RoundTripper { return s.configured(nil) }, 0.85, ""},
 }
 
 // configured returns a Transport with a limit of its own, or without one, which loses no call.
@@ -127,19 +127,21 @@ func (r *knownRow) name() string {
 	return r.knownUpstream.name + "/" + r.client.name + "/" + r.knownLoad.String()
 }
 
-// bounds are the least shares that are wanted in the last 5 minutes and in the first one. The short form runs one seed, so its
-// bounds leave more room for chance.
+// bounds are the least shares that are wanted in the last 5 minutes and in the first one: those of the long form are four deviations
+// or more below the mean of each row. The short form runs one seed, so its bounds leave more room for chance.
 func (r *knownRow) bounds() (used, first float64) {
-	room := race.Pick(0.04, 0)
+	room := race.Pick(0.02, 0)
 	switch {
 	case r.client.used == 0:
 		return 0, 0
+	case r.limit.Kind != throttletest.Bucket && r.workers == 1: // few answers: 73 % with a deviation of 4
+		used, first = r.client.used, 0.55
 	case r.limit.Kind != throttletest.Bucket:
 		used, first = r.client.used, 0.70 // 72 % where a second is ten calls and twice as many are configured
 	case r.trip.max-r.trip.min <= 20*time.Millisecond:
-		used, first = 0.78, 0.55
+		used, first = 0.76, 0.55
 	default:
-		used, first = 0.68, 0.55
+		used, first = 0.68, 0.53
 	}
 	return used - room, first - room
 }
