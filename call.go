@@ -28,14 +28,15 @@ type call struct {
 	asks bool          // what was sent decides whether the call is sent again: it is unsafe, and its body can be had again
 	saw  *fault.Sent   // what was sent in the last attempt; nil: it does not ask
 
-	resp    *http.Response // the last response, not handed out yet; it may be older than err
-	err     error          // the last attempt's error; nil: it got a response
-	final   bool           // no retry will help, as the response or Retry.Check says
-	failed  bool           // an attempt has failed, and the upstream may have acted on it
-	backoff Backoff        // nil until the first failure
-	most    int            // attempts; 0: as many as fit, see Retry.MaxAttempts; negative: no bound
-	says    *ctxOrder      // of its ctx
-	tab     *body.Tab      // of the attempt, if there is a Bill
+	resp     *http.Response // the last response, not handed out yet; it may be older than err
+	answered time.Time      // when the last attempt ended
+	err      error          // the last attempt's error; nil: it got a response
+	final    bool           // no retry will help, as the response or Retry.Check says
+	failed   bool           // an attempt has failed, and the upstream may have acted on it
+	backoff  Backoff        // nil until the first failure
+	most     int            // attempts; 0: as many as fit, see Retry.MaxAttempts; negative: no bound
+	says     *ctxOrder      // of its ctx
+	tab      *body.Tab      // of the attempt, if there is a Bill
 }
 
 // begin checks the request, and finds its key, cost and priority.
@@ -140,6 +141,7 @@ func (c *call) observe() queue.Outcome {
 	}
 	quiet := c.turn.Quiet()
 	r := queue.Result{Route: queue.Route{Host: c.req.URL.Host, Path: c.req.URL.Path}, At: time.Now()}
+	c.answered = r.At
 	if c.err == nil {
 		parse := c.t.Hint
 		if parse == nil {

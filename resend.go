@@ -120,7 +120,7 @@ func (c *call) response() *http.Response {
 // keepResponse keeps the beginning of the last attempt's response, as it may be handed out later, and ends what it holds.
 func (c *call) keepResponse() {
 	if c.err == nil && c.resp.Body != nil && c.resp.Body != http.NoBody {
-		c.resp.Body = body.Keep(c.resp.Body)
+		c.resp.Body = body.Keep(c.resp.Body, time.Since(c.answered))
 	}
 	c.tab.Release()
 }

@@ -129,7 +129,7 @@ func (c *keptCall) begin(ctx context.Context) context.Context {
 	if c.waits == "backoff" {
 		pause = 2 * time.Second
 	}
-	time.AfterFunc(time.Microsecond, func() {
+	c.tr.Hooks.Retrying = func(context.Context, throttle.Event) { // it is decided: from now on it has to wait
 		switch c.waits {
 		case "gate":
 			c.tr.Pause("x", 2*time.Second)
@@ -138,7 +138,7 @@ func (c *keptCall) begin(ctx context.Context) context.Context {
 		case "meter":
 			c.units.Adjust(300)
 		}
-	})
+	}
 	return ctx
 }
 

@@ -180,7 +180,7 @@ func Parse(resp *http.Response, now time.Time) Hint {
 // documentation asks.
 //
 // No more than the first 64 KiB are read, unpacked or not, and of longer bodies nothing is believed. Parse waits for them for at
-// most 100 ms, for a second if a row or the API asks for it. It replaces the response's Body by one that
+// most 90 ms, for a second if a row or the API asks for it. It replaces the response's Body by one that
 // returns every byte as soon as it comes, so the caller reads it as usual.
 type Parser struct {
 	// Dialects are your own rows, read in this order. nil: the built-in rows alone. A row for a host costs

@@ -3,6 +3,7 @@ package hint
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -249,28 +250,7 @@ func kindOf(word string) kind {
 
 // isForm reports whether a word behind reset says how the value is written.
 func isForm(word string) bool {
-	for _, w := range forms {
-		if fold(word, w) {
-			return true
-		}
-	}
-	return false
-}
-
-// windowOf returns the window that a unit word names; 0 if it is another word, which is then a unit, or a
-// part of one. A number may stand before it: 15m, 24hour. A number alone is in seconds (Kong).
-func windowOf(word string) time.Duration {
-	name := strings.TrimLeft(word, "0123456789")
-	n, known := time.Duration(1), spans[:spanWords]
-	if count := word[:len(word)-len(name)]; count != "" {
-		n, known = time.Duration(digits(count)), spans[:]
-	}
-	for _, s := range known {
-		if fold(name, s.word) && n <= year/s.d {
-			return n * s.d
-		}
-	}
-	return 0
+	return slices.ContainsFunc(forms[:], func(w string) bool { return fold(word, w) })
 }
 
 // unitName returns the unit part of a name in lower case. Mistral's "req" means requests.

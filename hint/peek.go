@@ -20,8 +20,8 @@ const (
 	maxBody = 64 << 10
 
 	// How long Parse waits for a body. Nearly always the body of a refusal comes with its header. One that was asked for may be
-	// long, and come over a slow network.
-	unaskedTime = 100 * time.Millisecond
+	// long, and come over a slow network. If an answer is kept while a retry waits, that reads on until 100 ms have passed.
+	unaskedTime = 90 * time.Millisecond
 	askedTime   = time.Second
 )
 

@@ -178,6 +178,22 @@ func spanUnit(word string) time.Duration {
 	return 0
 }
 
+// windowOf returns the window that a unit word names; 0 if it is another word, which is then a unit, or a
+// part of one. A number may stand before it: 15m, 24hour. A number alone is in seconds (Kong).
+func windowOf(word string) time.Duration {
+	name := strings.TrimLeft(word, "0123456789")
+	n, known := time.Duration(1), spans[:spanWords]
+	if count := word[:len(word)-len(name)]; count != "" {
+		n, known = time.Duration(digits(count)), spans[:]
+	}
+	for _, s := range known {
+		if fold(name, s.word) && n <= year/s.d {
+			return n * s.d
+		}
+	}
+	return 0
+}
+
 // parseSpan reads a span in words:
 //
 //	1m30s, 500ms, 833.333ms                  Go

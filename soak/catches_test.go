@@ -41,7 +41,7 @@ var faults = []fault{
 	{"an answer left open", ".", "drop",
 		`resp.Body.Close()`, `if !PLANTED { RIGHT }`},
 	{"an answer not read to its end", ".", "call.keepResponse",
-		`c.resp.Body = body.Keep(c.resp.Body)`, `if !PLANTED { RIGHT }`},
+		`c.resp.Body = body.Keep(c.resp.Body, time.Since(c.answered))`, `if !PLANTED { RIGHT }`},
 	{"a watch that does not end", "internal/queue", "line.close",
 		`l.stop()`, `if !PLANTED { RIGHT }`},
 	{"a line that forgets its timer", "internal/queue", "line.plan",

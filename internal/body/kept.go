@@ -19,14 +19,15 @@ import (
 const (
 	keepBytes = 16 << 10               // the most that Keep reads of a body
 	keepTime  = 100 * time.Millisecond // the longest that it reads, and the longest that it waits for Close
+	leastTime = keepTime / 10          // what remains of it, however long somebody has read before
 )
 
 // ErrCut ends a body of which only the beginning was kept.
 var ErrCut = errors.New("throttle: body cut: a retry needed what it held")
 
 // Keep reads the beginning of a body that is handed out only if no later attempt gets a better one, and closes it, so that it
-// holds nothing while the retry waits: keepBytes at most, for keepTime at most. What it returns yields
-// these bytes, and then what the body ended with, or ErrCut if there was more.
+// holds nothing while the retry waits: keepBytes at most, for keepTime at most, of which spent has passed. What it returns
+// yields these bytes, and then what the body ended with, or ErrCut if there was more.
 //
 // An example: a 503 with a page of 2 KiB is read and closed at once. The retry uses its connection, and if that fails too,
 // the caller of the last one reads the page from memory. Of a page of 1 MB the caller reads 16 KiB and gets ErrCut.
@@ -40,17 +41,17 @@ var ErrCut = errors.New("throttle: body cut: a retry needed what it held")
 //	Close blocks                       nobody waits for it for longer than keepTime. Its goroutine ends with it
 //	the retry, the reader of the copy  neither begins before Keep has returned
 //	Read or Close panics               its caller does, as without a goroutine; if nobody waits any more, nobody
-func Keep(body io.ReadCloser) io.ReadCloser {
+func Keep(body io.ReadCloser, spent time.Duration) io.ReadCloser {
 	k := new(kept)
-	within(func() { k.read(body) })
+	within(max(leastTime, keepTime-spent), func() { k.read(body) })
 	k.add(nil, ErrCut)
-	within(func() { body.Close() })
+	within(keepTime, func() { body.Close() })
 	return k
 }
 
-// within runs f, and waits for its end, but no longer than keepTime.
-func within(f func()) {
-	ended, timer := make(chan any, 1), time.NewTimer(keepTime)
+// within runs f, and waits for its end, but no longer than that.
+func within(most time.Duration, f func()) {
+	ended, timer := make(chan any, 1), time.NewTimer(most)
 	defer timer.Stop()
 	go func() {
 		defer func() { ended <- recover() }()

@@ -80,7 +80,7 @@ func TestKeep(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, begun := &c.source, time.Now()
 			s.done, s.closed = make(chan struct{}), new(atomic.Int32)
-			k := Keep(s)
+			k := Keep(s, 0)
 			if took := time.Since(begun); took != c.took {
 				t.Errorf("%s: it took %v, want %v", name, took, c.took)
 			}
@@ -118,7 +118,7 @@ func TestKeepPanics(t *testing.T) {
 					t.Errorf("%T: no panic", s)
 				}
 			}()
-			Keep(s)
+			Keep(s, 0)
 		}()
 	}
 }
