@@ -55,6 +55,7 @@ var kinds = [...]struct {
 	kind kind
 }{
 	{"limit", limit}, {"remaining", remaining}, {"reset", reset}, {"used", used}, {"next", reset}, // Akamai's
+	{"resets", reset}, {"resetat", reset}, {"resettime", reset}, {"resetafter", reset}, {"resetin", reset}, // Bitvavo's and others' in one word
 }
 
 // forms are words behind reset that say how its value is written, which the value itself shows.

@@ -105,10 +105,11 @@ func (s *said) text(name, v string, depth int) {
 		return
 	}
 	s.stock = s.stock || strings.HasPrefix(v, "Quota '") // "Quota 'CPUS' exceeded.  Limit: 24.0 in region us-central1."
+	low := strings.ToLower(v)
+	s.abused = s.abused || slices.ContainsFunc(abusePhrases, func(p string) bool { return strings.Contains(low, p) })
+	s.limited = s.limited || s.abused && s.status != 400
 	if s.status == 403 {
-		low := strings.ToLower(v)
-		s.abused = s.abused || slices.ContainsFunc(abusePhrases, func(p string) bool { return strings.Contains(low, p) })
-		s.limited = s.limited || s.abused || slices.ContainsFunc(limitPhrases, func(p string) bool { return strings.Contains(low, p) })
+		s.limited = s.limited || slices.ContainsFunc(limitPhrases, func(p string) bool { return strings.Contains(low, p) })
 	}
 	s.note(spoken, s.clock.waitIn(v))
 }

@@ -63,6 +63,13 @@ var refusals = []refusalRow{
 	{429, `{"limit":60,"remaining":0,"reset":1768046460000}`, true, "1m0s"},
 	{429, `{"retry_after":null,"retryAfter":false,"wait":"soon"}`, true, ""},
 	{429, `{"retry_count":7,"max_retries":9,"retry_limit":5,"next":3,"timeout":30,"window":60,"limit_remaining":4,"reset_interval":60,"time":5}`, true, ""},
+	{429, `{"requests_remaining":9,"errors_left":9,"limits_remaining":9,"attempts_remaining":9,"attempt":2,"can_retry":true,"retry_allowed":true}`, true, ""}, // counts: their s is no second
+	{429, `{"retry_after_s":9}`, true, "9s"},
+	{429, `{"can_retry_at":"2026-01-10T12:00:09Z"}`, true, "9s"}, // made up, as the three below
+	{429, `{"next_allowed_at":1768046409}`, true, "9s"},
+	{429, `{"next_attempt_in":9}`, true, "9s"},
+	{429, `{"retry_allowed_after":9}`, true, "9s"},
+	{403, `{"attempts":2,"can_retry":false,"allowed":false}`, false, ""},
 	{429, `{"retry_after":-5,"wait":1e9,"delay":99999999999999999999}`, true, ""},
 	{529, `{"error":{"type":"overloaded_error"},"retry_after":4}`, true, "4s"},
 	{418, `{"code":-1003,"msg":"Way too much request weight used; IP banned until 1768046700000. Please use WebSocket Streams."}`, true, "5m0s"}, // developers.binance.com, Error codes
@@ -110,8 +117,12 @@ var refusals = []refusalRow{
 	{429, `{"message":"Try again in 9999.9999:9999:9999.9999999999999999999999999999"}`, true, ""},
 
 	// A 403 that is a limit.
-	{403, `{"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`, true, "1m0s"},                                                                                // docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api
-	{403, `{"message": "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later.", ` + secondary403 + `}`, true, "1m0s"},           // peter-evans/create-pull-request#855
+	{403, `{"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`, true, "1m0s"},                                                                      // docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api
+	{403, `{"message": "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later.", ` + secondary403 + `}`, true, "1m0s"}, // peter-evans/create-pull-request#855
+	{429, `{"message": "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later."}`, true, "1m0s"},                       // the same page: 403 or 429
+	{200, `{"errors":[{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}]}`, true, "1m0s"},                                                          // docs.github.com/graphql, rate limits: 200 or 403
+	{200, `{"data":{"issue":{"body":"You have exceeded a secondary rate limit."}},"errors":[{"type":"NOT_FOUND","message":"Could not resolve"}]}`, false, ""},
+	{400, `{"message":"about-secondary-rate-limits is no page"}`, false, ""},
 	{403, `{"message": "Blocked.", ` + secondary403 + `}`, true, "1m0s"},                                                                                                                                           // google/go-github, isSecondaryRateLimit: by the address alone
 	{403, `{"message":"You have triggered an abuse detection mechanism. Please wait a few minutes before you try again.","documentation_url":"https://developer.github.com/v3/#abuse-rate-limits"}`, true, "1m0s"}, // docs.github.com, Best practices, of 2019
 	{403, `{"message":"API rate limit exceeded for 192.0.2.1. (But here's the good news: Authenticated requests get a higher rate limit.)"}`, true, ""},                                                            // docs.github.com, Getting started

@@ -127,6 +127,10 @@ var resetFields = []struct{ from, name string }{
 	{"others", "X-Ratelimit-Reset-In"},
 	{"Yelp and others", "X-Ratelimit-Reset-Time"},
 	{"others", "X-Ratelimit-Reset-At"},
+	{"Bitvavo: Bitvavo-Ratelimit-ResetAt", "X-Ratelimit-Resetat"},
+	{"others, in one word", "X-Ratelimit-Resettime"},
+	{"others, in one word", "X-Ratelimit-Resetafter"},
+	{"others", "X-Ratelimit-Resets-In"},
 	{"Akamai MSL", "X-Ratelimit-Next"},
 	{"others: its plain numbers are in ms", "X-Ratelimit-Reset-Ms"},
 }
@@ -337,6 +341,8 @@ func TestWholeQuotas(t *testing.T) {
 		{`X-RateLimit: {'limit':50,'left':7}`, "50/7"},
 		// developer.zendesk.com, Best practices for avoiding rate limiting
 		{"Zendesk-RateLimit-Tickets-Index: total=100; remaining=99; resets=41", "100/99 in 41s of tickets-index"},
+		{`X-RateLimit: {"limit":50,"remaining":0,"resetInSeconds":9}`, "50/0 in 9s"},
+		{`X-RateLimit: {"limit":50,"remaining":0,"retry_after_seconds":9}`, "50/0 in 9s"},
 		{"X-RateLimit: limit=50; remaining=7; reset=1768046409", "50/7 in 9s"},
 		{"X-RateLimit: limit=50, remaining=7, reset=1768046409", "50/7 in 9s"}, // draft 07, but for the moment
 		{"RateLimit: limit=50, remaining=7, reset=1768046409", "50/7 in 9s"},

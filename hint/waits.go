@@ -42,7 +42,7 @@ var words = []struct {
 	{"for", filler, 0}, {"to", filler, 0}, {"before", filler, 0}, {"the", filler, 0}, {"x", filler, 0}, {"error", filler, 0}, {"request", filler, 0},
 	{"recommended", filler, 0}, {"suggested", filler, 0}, {"expected", filler, 0}, {"minimum", filler, 0}, {"window", filler, 0},
 	{"daily", filler, 0}, {"blocked", filler, 0}, {"banned", filler, 0}, {"locked", filler, 0}, {"throttle", retry, 0}, {"throttled", retry, 0},
-	{"unix", filler, 0}, {"epoch", filler, 0}, {"utc", filler, 0},
+	{"unix", filler, 0}, {"epoch", filler, 0}, {"utc", filler, 0}, {"allowed", filler, 0}, {"attempt", filler, 0}, {"can", filler, 0},
 	{"ms", times, time.Millisecond}, {"msec", times, time.Millisecond}, {"msecs", times, time.Millisecond}, {"millis", times, time.Millisecond},
 	{"millisecond", times, time.Millisecond}, {"milliseconds", times, time.Millisecond},
 	{"s", times, time.Second}, {"sec", times, time.Second}, {"secs", times, time.Second}, {"second", times, time.Second}, {"seconds", times, time.Second},
@@ -66,6 +66,9 @@ func waitName(name string) (r rank, unit time.Duration) {
 	for s := letters(name); s != ""; n++ {
 		best := -1
 		for i := range words {
+			if len(words[i].word) == 1 && words[i].unit > 0 && len(s) > 1 { // a plural: requests_remaining
+				continue
+			}
 			if strings.HasPrefix(s, words[i].word) && (best < 0 || len(words[i].word) > len(words[best].word)) {
 				best = i
 			}

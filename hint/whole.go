@@ -102,8 +102,13 @@ func pairKind(s string) kind {
 		if len(s) < n || !fold(s[:n], w.word) {
 			continue
 		}
-		switch tail := strings.Trim(s[n:], "_-"); {
-		case tail == "", isForm(tail), fold(tail, "in"), fold(tail, "after"):
+		tail := strings.Trim(s[n:], "_-")
+		for _, link := range [...]string{"in", "after"} {
+			if len(tail) >= len(link) && fold(tail[:len(link)], link) {
+				tail = strings.Trim(tail[len(link):], "_-")
+			}
+		}
+		if tail == "" || isForm(tail) {
 			return w.kind
 		}
 	}

@@ -132,6 +132,8 @@ var providers = []Dialect{
 	{Code: "error.code", Throttled: limits, Overloaded: overloads, Message: "error.message", Delay: "error.details.retryDelay"},
 	{Code: "error.type", Throttled: limits, Overloaded: overloads, Delay: "error.retry_after"},
 	{Code: "error.status", Throttled: limits, Overloaded: overloads, Delay: "error.metadata.retry_after_seconds"},
+	{Code: "error.statusCode", Throttled: []string{"429"}},
+	{Code: "error.status_code", Throttled: []string{"429"}},
 	{Code: "error.error.code", Throttled: limits, Overloaded: overloads, Message: "error.error.message"},
 	{Code: "error.error.type", Throttled: limits, Overloaded: overloads},
 	{Code: "response.error.code", Throttled: limits, Overloaded: overloads, Message: "response.error.message"},
@@ -143,6 +145,7 @@ var providers = []Dialect{
 	{Code: "code", Throttled: []string{"rate_limit_exceeded", "rate_limit_error"}, Overloaded: []string{"overloaded_error", "server_is_overloaded"},
 		Message: "message"},
 	{Code: "code", Throttled: []string{"429"}, Message: "message", Delay: "retry_after", worded: true},
+	{Code: "code", Throttled: []string{"429"}, Message: "error", worded: true},
 	{Code: "statusCode", Throttled: []string{"429"}, Message: "message", worded: true},
 	{Code: "status", Throttled: []string{"429"}, Message: "message", worded: true},
 
