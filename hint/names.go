@@ -69,7 +69,7 @@ var labels = [...]struct {
 }{
 	{"policy", policy}, {"resource", name}, {"name", name}, {"group", name}, {"category", name},
 	{"bucket", bucket}, {"scope", scope}, {"global", scope},
-	{"period", window}, {"interval", window}, {"window", window},
+	{"period", window}, {"interval", window}, {"window", window}, {"window-size", window},
 }
 
 // spans are the unit words that name a window: -Limit-Minute is a limit per minute.

@@ -165,6 +165,9 @@ var vendors = []Dialect{
 	// developers.webflow.com/data/reference/rate-limits
 	{Host: "api.webflow.com", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Window: time.Minute},
 
+	// docs.pyannote.ai/ratelimits: any minute; the reset comes with a 429 alone
+	{Host: "api.pyannote.ai", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Reset: "X-Ratelimit-Reset", Window: time.Minute},
+
 	// developers.greenhouse.io/harvest.html, Throttling: the reset comes with a 429 alone
 	{Host: "harvest.greenhouse.io", Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Reset: "X-Ratelimit-Reset", Window: 10 * time.Second},
 

@@ -146,3 +146,13 @@ func TestQuotaWorlds(t *testing.T) {
 		}
 	}
 }
+
+// A window that begins with the first request after the last one ends a way there later than that request was sent. Were it asked before, it
+// would look as if units came back one by one.
+func TestWindowThatBeginsWithACall(t *testing.T) {
+	for _, seed := range []uint64{81, 294, 366} {
+		if v := newQuotaWorld(seed).run(t); v.refused > 0 || v.used < 0.95 {
+			t.Errorf("%.1f %% used, %.1f %% throttled, want all and none; %v", 100*v.used, 100*v.refused, v.w)
+		}
+	}
+}

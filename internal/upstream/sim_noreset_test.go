@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +60,9 @@ var endlessQuotas = []endless{
 	// draft 06: the reset is required, and left out by some; 03: policies in RateLimit-Limit
 	{"", 5000, time.Hour, "RateLimit-Limit: %L\nRateLimit-Remaining: %R\nRateLimit-Policy: %L;w=3600"},
 	{"", 5000, time.Hour, "RateLimit-Limit: %L, %L;w=3600\nRateLimit-Remaining: %R"},
-	// draft-polli-ratelimit-headers-00, 3.1; developers.freelancer.com/docs/api-overview/ratelimiting
+	// developer.whoop.com/docs/developing/rate-limiting: what remains and the reset are the minute's
+	{"api.prod.whoop.com", 10000, day, "X-RateLimit-Limit: 100, 100;window=60, %L;window=86400\nX-RateLimit-Remaining: 98\nX-RateLimit-Reset: 3"},
+	// draft-polli-ratelimit-headers-00 has the same form, and no reset in some answers
 	{"", 1000, time.Hour, "X-RateLimit-Limit: %L, %L;window=3600\nX-RateLimit-Remaining: %R"},
 	// developers.klaviyo.com/en/docs/rate_limits_and_error_handling: the minute is a policy alone
 	{"a.klaviyo.com", 150, time.Minute, "RateLimit-Limit: 50, 50;w=1, %L;w=60\nRateLimit-Remaining: 49\nRateLimit-Reset: 1"},
@@ -78,22 +81,23 @@ var endlessQuotas = []endless{
 	{"", 300, day, "X-RateLimit-Limit-day: %L\nX-RateLimit-Remaining-day: %R\nX-RateLimit-Limit-second: 500\nX-RateLimit-Remaining-second: 499"},
 	// learning.postman.com/docs/developer/postman-api/postman-api-rate-limits
 	{"api.getpostman.com", 10000, 30 * day, "RateLimit-Limit-Month: %L\nRateLimit-Remaining-Month: %R"},
-	// pipedrive.readme.io/docs/core-api-concepts-rate-limiting: tokens of a day
+	// pipedrive.readme.io/docs/core-api-concepts-rate-limiting: tokens of a day. The fields are in clients' code only
 	{"api.pipedrive.com", 150000, day, "x-daily-ratelimit-token-limit: %L\nx-daily-ratelimit-token-remaining: %R"},
-	// apollo.io, as clients read it: the window before the pattern
-	{"", 600, time.Hour, "X-Hourly-RateLimit-Limit: %L\nX-Hourly-RateLimit-Remaining: %R"},
-	// api.adsabs style of two windows: github.com/adsabs, and api.visor.vin
+	// the API of 42, as many clients of api.intra.42.fr read it: 1,200 an hour; the window stands before the pattern
+	{"api.intra.42.fr", 1200, time.Hour, "X-Hourly-RateLimit-Limit: %L\nX-Hourly-RateLimit-Remaining: %R"},
+	// Open Targets' first REST API, in its source (CTTVResponse), without its reset. The four below are in the source of small services, of
+	// which no documentation is known
 	{"", 1000, time.Hour, "X-RateLimit-Limit-1h: %L\nX-RateLimit-Remaining-1h: %R"},
 	{"", 100, 15 * time.Minute, "X-RateLimit-Limit-15m: %L\nX-RateLimit-Remaining-15m: %R"},
 	{"", 100, day, "X-RateLimit-Limit-24h: %L\nX-RateLimit-Remaining-24h: %R"},
 	{"", 700, 7 * day, "X-RateLimit-Limit-7d: %L\nX-RateLimit-Remaining-7d: %R"},
 	{"", 100, 5 * time.Minute, "X-RateLimit-Limit-5min: %L\nX-RateLimit-Remaining-5min: %R"},
-	// express gateways: X-Rate-Limit-Daily is the limit
+	// in the source of a gateway without documentation: X-Rate-Limit-Daily is the limit
 	{"", 10000, day, "X-Rate-Limit-Daily: %L\nX-Rate-Limit-Remaining-Daily: %R"},
-	// urlscan.io/docs/api, Rate Limits: the window is a word
+	// docs.urlscan.io/pages/api-rate-limits, without its reset: the window is a word
 	{"urlscan.io", 1000, day, "X-Rate-Limit-Scope: user\nX-Rate-Limit-Window: day\nX-Rate-Limit-Limit: %L\nX-Rate-Limit-Remaining: %R"},
-	// developer.company-information.service.gov.uk/developer-guidelines: Window is 5m
-	{"", 600, 5 * time.Minute, "X-Ratelimit-Limit: %L\nX-Ratelimit-Remaining: %R\nX-Ratelimit-Window: 5m"},
+	// docs.composio.dev/reference/rate-limits
+	{"backend.composio.dev", 20000, 10 * time.Minute, "X-RateLimit: %L\nX-RateLimit-Remaining: %R\nX-RateLimit-Window-Size: 600s"},
 	// docs.datadoghq.com/api/latest/rate-limits, without its reset
 	{"api.datadoghq.com", 300, time.Hour, "X-RateLimit-Limit: %L\nX-RateLimit-Remaining: %R\nX-RateLimit-Period: 3600"},
 	// api.data.gov/docs/rate-limits, developer.nrel.gov/docs/rate-limits
@@ -119,15 +123,19 @@ var endlessQuotas = []endless{
 	{"api.discogs.com", 100, time.Minute, "X-Discogs-Ratelimit: %L\nX-Discogs-Ratelimit-Used: %U\nX-Discogs-Ratelimit-Remaining: %R"},
 	// developers.webflow.com/data/reference/rate-limits
 	{"api.webflow.com", 120, time.Minute, "X-RateLimit-Limit: %L\nX-RateLimit-Remaining: %R"},
+	// docs.pyannote.ai/ratelimits: a sliding minute
+	{"api.pyannote.ai", 100, time.Minute, "X-RateLimit-Limit: %L\nX-RateLimit-Remaining: %R"},
 	// developers.greenhouse.io/harvest.html, Throttling
 	{"harvest.greenhouse.io", 100, 10 * time.Second, "X-RateLimit-Limit: %L\nX-RateLimit-Remaining: %R"},
 }
 
 // base answers each call after 10 ms with what remains, used units having gone before the first.
 func (q *endless) base(used int) http.RoundTripper {
+	var n atomic.Int64
+	n.Store(int64(used))
 	return roundTrip(func(req *http.Request) (*http.Response, error) {
 		time.Sleep(10 * time.Millisecond)
-		used++
+		used := int(n.Add(1))
 		var fields []string
 		for _, line := range strings.Split(q.fields, "\n") {
 			name, value, _ := strings.Cut(line, ": ")
