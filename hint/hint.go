@@ -8,9 +8,8 @@
 //
 // # Usage
 //
-// [Parse] understands Retry-After and every field named after it, the RateLimit fields of the IETF in
-// all their drafts, the X-RateLimit fields whatever the form of their reset, and every other field whose
-// name follows this pattern:
+// [Parse] understands Retry-After and every field named after it, the RateLimit fields of the IETF in all their drafts, the
+// X-RateLimit fields whatever the form of their reset, and every other field whose name follows this pattern:
 //
 //	(prefix-)*rate-?limit-(unit-)?(limit|remaining|reset|used)(-unit)?
 //
@@ -33,8 +32,7 @@
 //
 // # Testing
 //
-// Parse reads no clock: it takes the time as an argument. A response is a status and a header, so a test
-// needs no server.
+// Parse reads no clock: it takes the time as an argument. A response is a status and a header, so a test needs no server.
 package hint
 
 import (
@@ -45,38 +43,33 @@ import (
 // Hint is what one response says about the limits of its server. The zero Hint says nothing. Use it on its own to
 // steer a client that throttle does not send for.
 type Hint struct {
-	// Throttled means that the request was not served because of a limit. That is so for a 429 (RFC 6585
-	// §4), 418 and 529, for a 503 that asks for a wait, for a 403 that asks for a wait or shows an exhausted
-	// quota, for an answer whose body has the code of a limit, and for what a [Dialect] adds. A 503 that asks for no wait is a
-	// failure like any other. A
+	// Throttled means that the request was not served because of a limit. That is so for a 429 (RFC 6585 §4), 418 and 529,
+	// for a 503 that asks for a wait, for a 403 that asks for a wait or shows an exhausted quota, for an answer whose body
+	// has the code of a limit, and for what a [Dialect] adds. A 503 that asks for no wait is a failure like any other. A
 	// response that was served is not throttled, even if it took the last unit.
 	Throttled bool
 
-	// RetryAfter is how long not to send anything, counted from the time given to Parse; 0: the response
-	// asks for no wait, but a quota may be spent (see Wait). It is never negative, and a wait too long for a
-	// Duration becomes the longest Duration. Some throttled responses have no wait, but the end of a window
-	// (X-RateLimit-Reset, for example) and not what remains in it. Then RetryAfter is the time until that
-	// end, or until the first of several.
+	// RetryAfter is how long not to send anything, counted from the time given to Parse; 0: the response asks for no wait,
+	// but a quota may be spent (see Wait). It is never negative, and a wait too long for a Duration becomes the longest
+	// Duration. Some throttled responses have no wait, but the end of a window (X-RateLimit-Reset, for example) and not
+	// what remains in it. Then RetryAfter is the time until that end, or until the first of several.
 	RetryAfter time.Duration
 
-	// Final means that no wait cures this error, so the same request should not be sent again. The response
-	// says so by X-Should-Retry: false or Stripe-Should-Retry: false, or by an error code in its body that
-	// a [Dialect] lists, such as that of a spent account. Throttled and RetryAfter are the same as without
-	// it, so check Final first.
+	// Final means that no wait cures this error, so the same request should not be sent again. The response says so by
+	// X-Should-Retry: false or Stripe-Should-Retry: false, or by an error code in its body that a [Dialect] lists, such as
+	// that of a spent account. Throttled and RetryAfter are the same as without it, so check Final first.
 	Final bool
 
-	// Global means that the limit is about the whole host, whatever the credentials, keys or routes:
-	// Discord's X-RateLimit-Scope: global, or a refusal by a gateway before it (see [Dialect]). It is false
-	// if Throttled is false.
+	// Global means that the limit is about the whole host, whatever the credentials, keys or routes: Discord's
+	// X-RateLimit-Scope: global, or a refusal by a gateway before it (see [Dialect]). It is false if Throttled is false.
 	Global bool
 
 	// Scope is the Name of the quota that throttled the request. "": unknown, and then it may concern
 	// everything under the same credentials. It is also "" if Throttled is false.
 	Scope string
 
-	// Quotas are the quotas that the response describes: those of table rows first, then those of RateLimit,
-	// X-RateLimit and other fields. nil: none. Several descriptions of one quota are merged if they agree;
-	// otherwise each is reported.
+	// Quotas are the quotas that the response describes: those of table rows first, then those of RateLimit, X-RateLimit
+	// and other fields. nil: none. Several descriptions of one quota are merged if they agree; otherwise each is reported.
 	Quotas []Quota
 }
 
@@ -113,10 +106,9 @@ type Quota struct {
 	Source string
 }
 
-// Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time
-// at which resp was received. resp is not changed, but for its Body if the beginning of that is read: see Bodies at
-// [Parser]. A nil resp says nothing. Parse is safe for concurrent use, and allocates nothing for a response that says
-// nothing about limits.
+// Parse returns what resp says about the limits of its server, as the zero [Parser] does. now is the time at which resp was
+// received. resp is not changed, but for its Body if the beginning of that is read: see Bodies at [Parser]. A nil resp says
+// nothing. Parse is safe for concurrent use, and allocates nothing for a response that says nothing about limits.
 func Parse(resp *http.Response, now time.Time) Hint {
 	return (&Parser{}).Parse(resp, now)
 }
@@ -165,23 +157,23 @@ func Parse(resp *http.Response, now time.Time) Hint {
 //	200                  whether it is a refusal, of APIs that are known for that: GraphQL of GitHub (api.github.com/graphql) and
 //	                     Shopify (*.myshopify.com, paths that end in /graphql.json), completions of OpenRouter
 //
-// On hosts for which a row has Body or Final set each 200, each 402 and refusals with a wait in the header are read too; these also
-// on those of OpenAI, Anthropic and Moonshot, whose accounts may be spent. A 200 of MediaWiki with
-// its error maxlag or ratelimited is a refusal by its header.
+// On hosts for which a row has Body or Final set each 200, each 402 and refusals with a wait in the header are read too;
+// these also on those of OpenAI, Anthropic and Moonshot, whose accounts may be spent. A 200 of MediaWiki with its error
+// maxlag or ratelimited is a refusal by its header.
 //
-// Read is JSON, also as text/plain, AWS's codes in XML, and what gzip or deflate made of them; br and zstd, which the standard library
-// lacks, are not. A wait is any member whose name consists of words about waiting (retry_after, retryAfterMs, wait_seconds,
-// reset_at), or a sentence, such as "Please try again in 9.5s". A member that orders a wait goes before a sentence, and that before the end of
-// a window; the longest of each counts. A number above an hour whose name has no unit is in milliseconds, and a wait beyond 31
-// days is ignored. A field of the header takes precedence. The codes are those of AWS, Google, Meta, GraphQL
-// servers, Kraken and Slack, and all others that say rate limited, throttled or too many requests, in whatever way they are written; and the
-// number 429. Of the 403s of Google rateLimitExceeded, userRateLimitExceeded, dailyLimitExceeded and quotaExceeded are
-// refusals, the last not if it is about resources. GitHub's secondary limit without a time means a minute, as its
-// documentation asks.
+// Read is JSON, also as text/plain, AWS's codes in XML, and what gzip or deflate made of them; br and zstd, which the
+// standard library lacks, are not. A wait is any member whose name consists of words about waiting (retry_after,
+// retryAfterMs, wait_seconds, reset_at), or a sentence, such as "Please try again in 9.5s". A member that orders a wait
+// goes before a sentence, and that before the end of a window; the longest of each counts. A number above an hour whose
+// name has no unit is in milliseconds, and a wait beyond 31 days is ignored. A field of the header takes precedence. The
+// codes are those of AWS, Google, Meta, GraphQL servers, Kraken and Slack, and all others that say rate limited, throttled
+// or too many requests, in whatever way they are written; and the number 429. Of the 403s of Google rateLimitExceeded,
+// userRateLimitExceeded, dailyLimitExceeded and quotaExceeded are refusals, the last not if it is about resources. GitHub's
+// secondary limit without a time means a minute, as its documentation asks.
 //
-// No more than the first 64 KiB are read, unpacked or not, and of longer bodies nothing is believed. Parse waits for them for at
-// most 90 ms, for a second if a row or the API asks for it. It replaces the response's Body by one that
-// returns every byte as soon as it comes, so the caller reads it as usual.
+// No more than the first 64 KiB are read, unpacked or not, and of longer bodies nothing is believed. Parse waits for them
+// for at most 90 ms, for a second if a row or the API asks for it. It replaces the response's Body by one that returns
+// every byte as soon as it comes, so the caller reads it as usual.
 type Parser struct {
 	// Dialects are your own rows, read in this order. nil: the built-in rows alone. A row for a host costs
 	// time on every response of that host, also on one that says nothing about limits.
@@ -205,9 +197,10 @@ func (p *Parser) Parse(resp *http.Response, now time.Time) Hint {
 	return h
 }
 
-// Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse
-// returns the zero Hint. It looks at the names of fields and at the URL only, and on paths that end in .php at MediaWiki's error. Use it before Parse if most responses are like
-// that, because it is cheaper. It does not know a Parser's own rows. resp must not be nil.
+// Silent reports whether resp is a success (a status below 300) that says nothing about limits: then Parse returns the zero
+// Hint. It looks at the names of fields and at the URL only, and on paths that end in .php at MediaWiki's error. Use it
+// before Parse if most responses are like that, because it is cheaper. It does not know a Parser's own rows. resp must not
+// be nil.
 func Silent(resp *http.Response) bool {
 	return resp.StatusCode < 300 && (len(resp.Header) == 0 || !mentionsLimit(resp.Header)) && !saysInBody(resp)
 }

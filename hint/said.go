@@ -189,8 +189,9 @@ var (
 	}
 )
 
-// metaLimit reports whether a number is one of Meta's codes for limits (developers.facebook.com/docs/graph-api/overview/rate-limiting,
-// Error Codes): of an app, a user, a page, one kind of calls, and from 80000 on of one kind of business.
+// metaLimit reports whether a number is one of Meta's codes for limits
+// (developers.facebook.com/docs/graph-api/overview/rate-limiting, Error Codes): of an app, a user, a page, one kind of
+// calls, and from 80000 on of one kind of business.
 func metaLimit(code string) bool {
 	switch code {
 	case "4", "17", "32", "341", "613":

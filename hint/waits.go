@@ -154,7 +154,8 @@ var beforeSpan = map[string]bool{
 	"ready": true, "refreshed": true,
 }
 
-// momentIn returns the time until the moment at the begin of words, of which it may take three; 0: there is none, or it has passed.
+// momentIn returns the time until the moment at the begin of words, of which it may take three; 0: there is none, or it has
+// passed.
 func (c clock) momentIn(words []string) time.Duration {
 	c.order = true
 	for n := 1; n <= min(3, len(words)); n++ {

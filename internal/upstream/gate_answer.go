@@ -51,8 +51,8 @@ const (
 	// Cancelled: by the caller, or final for its own call, as a 501. It says nothing of the upstream, but a probe that ends so
 	// has not been answered.
 	Cancelled
-	// Neutral: a 500, or a status that stands for one; a certificate, a URL. It does not count, but it does not open a gate either. A 500 is a failure if
-	// nothing else has come for ErrorsToCount answers.
+	// Neutral: a 500, or a status that stands for one; a certificate, a URL. It does not count, but it does not open a gate
+	// either. A 500 is a failure if nothing else has come for ErrorsToCount answers.
 	Neutral
 	// Failure: a 502, 503 or 504, or a status that stands for one, or no answer.
 	Failure
@@ -138,9 +138,8 @@ func (g *gate) recent(epoch uint32) bool {
 	return epoch == g.epoch || g.breaker != nil && g.epoch-epoch <= g.briefs
 }
 
-// ended takes an attempt out of those in flight, ends first contact by any answer, and remembers the status
-// that ErrPaused will name: "503, 3 probes in 4s". An attempt of an older epoch is not one of those in flight that
-// the reopening counts.
+// ended takes an attempt out of those in flight, ends first contact by any answer, and remembers the status that ErrPaused
+// will name: "503, 3 probes in 4s". An attempt of an older epoch is not one of those in flight that the reopening counts.
 func (g *gate) ended(r report, current bool) {
 	switch {
 	case g.mode == meeting && r.outcome != Cancelled:
@@ -153,11 +152,10 @@ func (g *gate) ended(r report, current bool) {
 	}
 }
 
-// measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4): with 80 ms
-// smoothed, a trip of 120 ms makes it 85. A failure's is no measure of the upstream at work. An attempt
-// that its caller's deadline has cut off shows that the deviation is larger, and says nothing else. It has to
-// say that much: where the line is as long as the callers' deadlines, an upstream that becomes slower would
-// not answer a single call in time any more.
+// measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4): with 80 ms smoothed, a trip
+// of 120 ms makes it 85. A failure's is no measure of the upstream at work. An attempt that its caller's deadline has cut
+// off shows that the deviation is larger, and says nothing else. It has to say that much: where the line is as long as the
+// callers' deadlines, an upstream that becomes slower would not answer a single call in time any more.
 func (g *gate) measure(r report) {
 	switch off := (r.trip - g.srtt).Abs(); {
 	case r.trip <= 0:
@@ -248,14 +246,13 @@ func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) 
 // throttle closes the gate for a throttled answer, and begins an epoch: for the advertised time and its
 // jitter, or else for unadvertisedWait.
 //
-// What is advertised is believed, so all go after it, unless it is longer than limit.MaxBelief, or the last such
-// closing was followed by no success either: calls that all went again, second by second, would spend their
-// attempts. Then a probe goes, and the longer the row has gone on, the later (rowDivisor); its age counts from the last
-// time for which nobody asked for more than maxProbeGap. A probe also goes from the third closing without a time on,
-// because a time that was drawn at random says nothing of the upstream. Example: an upstream is down for 7 s and
-// answers 503 with Retry-After: 1. One call after the other tries it, seven in all, and each of them once; in an outage
-// of a minute 24 do. Where calls are throttled at random, 429s in a row say no more than the first: it is noticed
-// elsewhere if they become more frequent.
+// What is advertised is believed, so all go after it, unless it is longer than limit.MaxBelief, or the last such closing
+// was followed by no success either: calls that all went again, second by second, would spend their attempts. Then a probe
+// goes, and the longer the row has gone on, the later (rowDivisor); its age counts from the last time for which nobody
+// asked for more than maxProbeGap. A probe also goes from the third closing without a time on, because a time that was
+// drawn at random says nothing of the upstream. Example: an upstream is down for 7 s and answers 503 with Retry-After: 1.
+// One call after the other tries it, seven in all, and each of them once; in an outage of a minute 24 do. Where calls are
+// throttled at random, 429s in a row say no more than the first: it is noticed elsewhere if they become more frequent.
 func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	if !current {
 		return g.throttleStale(r, now)

@@ -73,13 +73,14 @@ const (
 // Example: 2,500 of 5,000 an hour are left half an hour before the reset. The floor is 1,250, and the rate
 // (1,250 + 4·1,250)/1,800 s is 3.5 a second. At the floor and below it is left / time to the reset, here 0.7 a second.
 //
-// A long window whose end is not advertised, or by a clock that is wrong, lasts for one window from its first answer. If it is over nobody
-// knows what is back. If only its size is advertised, own starts of the last window are what is gone.
+// A long window whose end is not advertised, or by a clock that is wrong, lasts for one window from its first answer. If it
+// is over nobody knows what is back. If only its size is advertised, own starts of the last window are what is gone.
 //
 // # One call asks
 //
-// Three things say when to come back although nothing is left: a Retry-After before the reset (comeBack), an end that is guessed (turn), and a
-// reset that may be of a wrong clock (heardBack). Then one call goes, and the others wait for its answer:
+// Three things say when to come back although nothing is left: a Retry-After before the reset (comeBack), an end that is
+// guessed (turn), and a reset that may be of a wrong clock (heardBack). Then one call goes, and the others wait for its
+// answer:
 //
 //	spent, back is set    the first call that comes after back asks; until then all wait
 //	asked                 that call is under way. If it ends without a word of the quota, the next one asks

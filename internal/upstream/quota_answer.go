@@ -91,8 +91,8 @@ func (q *quota) refused(t *hint.Quota, wait time.Duration, now time.Time) {
 	}
 }
 
-// doubt finds out whether resets are of a clock that is wrong. Of a long window of known length they are if one is past, or further away than the
-// window is long, until one agrees with what has been seen; otherwise until one is within farReset.
+// doubt finds out whether resets are of a clock that is wrong. Of a long window of known length they are if one is past, or
+// further away than the window is long, until one agrees with what has been seen; otherwise until one is within farReset.
 func (q *quota) doubt(t *hint.Quota, now time.Time) {
 	if t.Window <= shortWindow {
 		q.wrong = q.wrong && (t.Reset < 0 || t.Reset > farReset)
@@ -106,8 +106,8 @@ func (q *quota) doubt(t *hint.Quota, now time.Time) {
 	}
 }
 
-// end is until when an answer says that the window lasts. If it does not, or its clock is wrong, a long window lasts for one window from
-// the first answer of it.
+// end is until when an answer says that the window lasts. If it does not, or its clock is wrong, a long window lasts for
+// one window from the first answer of it.
 func (q *quota) end(t *hint.Quota, now time.Time) time.Time {
 	switch {
 	case !q.believes(t.Reset) && t.Window <= 0 && t.Rate <= 0:
@@ -126,16 +126,16 @@ func (q *quota) end(t *hint.Quota, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// comeBack takes in a Retry-After of an answer that leaves nothing until a later reset: one call asks then, unless one has in this window
-// and there was nothing.
+// comeBack takes in a Retry-After of an answer that leaves nothing until a later reset: one call asks then, unless one has
+// in this window and there was nothing.
 func (q *quota) comeBack(wait time.Duration, now time.Time) {
 	if at := now.Add(min(wait, limit.MaxBelief)); wait > 0 && q.left < 1 && !q.rolling && !q.held && q.asked.IsZero() && q.until.After(at) {
 		q.back, q.closedUntil = at, limit.Earliest(q.closedUntil, at)
 	}
 }
 
-// heardBack ends the asking by an answer to a call that was sent when one might ask: truth. If nothing is left until an end that
-// may be of a wrong clock, another call asks later.
+// heardBack ends the asking by an answer to a call that was sent when one might ask: truth. If nothing is left until an end
+// that may be of a wrong clock, another call asks later.
 func (q *quota) heardBack(truth bool, a *Answer, now time.Time) {
 	switch {
 	case q.rolling, q.left-q.silent >= 1:
@@ -225,8 +225,8 @@ func (q *quota) explained(sent time.Time, trip time.Duration) float64 {
 	return most
 }
 
-// early reports whether it is too early for a new window, so that units that are back show a rolling quota. If no end is advertised,
-// a new window shows by most of it being back.
+// early reports whether it is too early for a new window, so that units that are back show a rolling quota. If no end is
+// advertised, a new window shows by most of it being back.
 func (q *quota) early(left float64, now time.Time) bool {
 	if q.guessed {
 		return left < atOnce*q.size && now.Sub(q.leftAt) < q.window/8

@@ -2,9 +2,9 @@ package upstream
 
 import "github.com/go-throttle/throttle/hint"
 
-// ClassOf is the status that stands for another: a client treats a status that it does not know as the x00 of its class, and one
-// above 599 as a 5xx (RFC 9110 §15). What gateways say of an origin that they do not reach, or that does not answer, is a 502.
-// Others stand for themselves.
+// ClassOf is the status that stands for another: a client treats a status that it does not know as the x00 of its class,
+// and one above 599 as a 5xx (RFC 9110 §15). What gateways say of an origin that they do not reach, or that does not
+// answer, is a 502. Others stand for themselves.
 //
 // An example: Cloudflare answers 522 while it cannot connect to the origin, so 522 counts, and is sent again, as 502 is.
 // A 555 is as good as a 500.
@@ -18,10 +18,10 @@ func ClassOf(status int) int {
 	return 500
 }
 
-// OutcomeOf is what an answer with that status and that hint says of the upstream. A 529 or 418 that names no time is about its own
-// trouble. A 500 is neutral, because it may well be the fault of one request; the gate counts them. The 5xx that no retry mends (501,
-// 505 to 508, 510 and 511) are final for their own call. They are not successes, because whoever stands in front of the upstream
-// may have sent them.
+// OutcomeOf is what an answer with that status and that hint says of the upstream. A 529 or 418 that names no time is about
+// its own trouble. A 500 is neutral, because it may well be the fault of one request; the gate counts them. The 5xx that no
+// retry mends (501, 505 to 508, 510 and 511) are final for their own call. They are not successes, because whoever stands
+// in front of the upstream may have sent them.
 func OutcomeOf(status int, h *hint.Hint) Outcome {
 	switch {
 	case h.Throttled && h.RetryAfter <= 0 && (status == 529 || status == 418):
