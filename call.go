@@ -211,12 +211,9 @@ func (c *call) report(r *queue.Result, quiet bool) (wait time.Duration) {
 		c.turn.End()
 		return 0
 	}
-	news, wait, gate, drift := c.turn.Report(r)
+	news, wait, gate := c.turn.Report(r)
 	for _, known := range news {
 		c.notify(onLearned, Event{Learned: Learned(known)})
-	}
-	if drift.Reason != "" {
-		c.notify(onDrifted, Event{Reason: drift.Reason, Drift: drift.Share})
 	}
 	switch {
 	case gate.Open:

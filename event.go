@@ -33,10 +33,9 @@ type Event struct {
 	Status  int           // the status of the last attempt's response; 0: no response
 	Attempt int           // attempts sent so far
 	Wait    time.Duration // the time waited, or still to wait
-	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first; of Closed and Opened: the gate; of Drifted: the meter
+	Reason  string        // of Waiting, Waited and Refused: what holds the call, or held it at first; of Closed and Opened: the gate
 	Err     error         // the attempt's error, or the reason why the call was refused
 	Learned Learned       // the limit that was learned
-	Drift   float64       // of Drifted: the share by which the upstream counts more than the meter of Reason, others' calls included; below 0: less
 }
 
 // Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or a rate found because
@@ -69,7 +68,6 @@ type Hooks struct {
 	Retrying  func(context.Context, Event) // the call will be sent again, in about Wait
 	Closed    func(context.Context, Event) // the attempt has closed its key's gate, which opens or tries a probe in Wait
 	Opened    func(context.Context, Event) // it was a probe, and has opened the gate, closed for Wait; time alone opens one silently
-	Drifted   func(context.Context, Event) // 50 calls show that the upstream counts Drift more than a meter: use it to check Hold and Settle. Once a key and meter
 }
 
 // Join returns Hooks that call h's function first and then other's.
@@ -95,7 +93,6 @@ const (
 	onRetrying
 	onClosed
 	onOpened
-	onDrifted
 )
 
 // at returns the function at a place, by reflection, so that Join cannot forget a hook that is added later.

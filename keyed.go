@@ -48,7 +48,6 @@ func (t *Transport) limitsOf(key string) (l queue.Limits, err error) {
 	}
 	if t.Meters != nil {
 		l.Meters, err = metersOf(key, t.Meters(key), l)
-		l.Meters.Watch(t.Hooks.Drifted != nil)
 	}
 	return l, err
 }

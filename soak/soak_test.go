@@ -194,7 +194,7 @@ func (w *world) happened() {
 func (w *world) watch() throttle.Hooks {
 	seen := func(context.Context, throttle.Event) { w.happened() }
 	return throttle.Hooks{
-		Waited: seen, Throttled: seen, Failed: seen, Learned: seen, Drifted: seen,
+		Waited: seen, Throttled: seen, Failed: seen, Learned: seen,
 		Refused: func(ctx context.Context, _ throttle.Event) {
 			if c := callOf(ctx); c != nil {
 				w.locked(func() { c.refused = true })

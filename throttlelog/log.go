@@ -2,13 +2,12 @@
 //
 //	t := &throttle.Transport{Limiter: limit, Hooks: throttlelog.Hooks(slog.Default())}
 //
-// At the level Warn it logs when the gate of a key closes, when a probe opens it again, when a call is refused, when a meter drifts, and when a
+// At the level Warn it logs when the gate of a key closes, when a probe opens it again, when a call is refused, and when a
 // configured limit is too high. At the level Debug it logs when a call begins to wait, for what, and when it goes. The attributes are those
 // of throttle.Event, and of its Learned: configured and accepted are in units per second.
 //
 //	level=WARN msg="throttle: gate closed" key=api.test reason=gate:retry-after wait=2s status=429 attempt=1
 //	level=WARN msg="throttle: call refused" key=api.test reason=limit wait=12s error="throttle: \"api.test\": queue full ..." count=118
-//	level=WARN msg="throttle: meter drifts" key=api.test reason=meter:tokens status=200 attempt=1 drift=0.25
 //	level=WARN msg="throttle: configured limit too high" key=api.test status=429 attempt=1 configured=10 accepted=9.6
 //
 // # How much
@@ -58,9 +57,6 @@ func Hooks(l *slog.Logger) throttle.Hooks {
 		Closed:  h.closed,
 		Opened:  h.opened,
 		Refused: h.refused,
-		Drifted: func(ctx context.Context, e throttle.Event) {
-			h.log(ctx, slog.LevelWarn, "throttle: meter drifts", &e, 1, nil)
-		},
 		Learned: h.learned,
 		Waiting: func(ctx context.Context, e throttle.Event) {
 			h.log(ctx, slog.LevelDebug, "throttle: call waits", &e, 1, nil)
@@ -227,9 +223,6 @@ func (h *logger) log(ctx context.Context, level slog.Level, msg string, e *throt
 	}
 	if e.Attempt > 0 {
 		attrs = append(attrs, slog.Int("attempt", e.Attempt))
-	}
-	if e.Drift != 0 {
-		attrs = append(attrs, slog.Float64("drift", e.Drift))
 	}
 	if l := &e.Learned; l.Configured > 0 {
 		if attrs = append(attrs, slog.Float64("configured", float64(l.Configured))); l.Rate < math.MaxFloat64 {

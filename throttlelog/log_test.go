@@ -242,16 +242,6 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// Whoever reads the log learns which meter counts something else than the upstream, and by how much.
-func TestDrifts(t *testing.T) {
-	l, written := logger(slog.LevelWarn)
-	throttlelog.Hooks(l).Drifted(t.Context(), throttle.Event{Key: "a.test", Reason: "meter:tokens", Status: 200, Attempt: 1, Drift: -0.25})
-	const want = `level=WARN msg="throttle: meter drifts" key=a.test reason=meter:tokens status=200 attempt=1 drift=-0.25`
-	if got := written.lines(); len(got) != 1 || got[0] != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // A configured limit that is too high is logged with what is accepted, and once more when the limit holds alone. Other limits are not logged.
 func TestConfiguredLimit(t *testing.T) {
 	to, log := logger(slog.LevelWarn)

@@ -21,8 +21,8 @@ type client struct {
 	stopped      atomic.Bool
 	registration metric.Registration
 
-	waits, throttled, failures, closings, drifts metric.Int64Counter
-	inQueue                                      metric.Float64Histogram
+	waits, throttled, failures, closings metric.Int64Counter
+	inQueue                              metric.Float64Histogram
 
 	requests, resends                metric.Int64ObservableCounter
 	queued, active, keys             metric.Int64ObservableUpDownCounter
@@ -42,7 +42,6 @@ func (c *client) register(m metric.Meter) error {
 	c.throttled = i.counter("throttle.client.throttled_responses", "{response}", "Attempts that the upstream has throttled.")
 	c.failures = i.counter("throttle.client.failures", "{request}", "Attempts that failed.")
 	c.closings = i.counter("throttle.client.closings", "{closing}", "Closings of the gate by an answer.")
-	c.drifts = i.counter("throttle.client.drifts", "{drift}", "Meters that count something else than the upstream.")
 	c.inQueue = i.histogram("throttle.client.request.time_in_queue", "How long the attempts waited that waited and were sent.")
 	c.requests = i.observedCounter("throttle.client.requests", "{request}", "Attempts that were sent or refused.")
 	c.resends = i.observedCounter("throttle.client.resends", "{request}", "Attempts that were sent after the first of their call.")

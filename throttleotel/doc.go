@@ -24,7 +24,6 @@
 //	throttle.client.failures               counter, {request}: attempts that failed, by error.type
 //	throttle.client.resends                counter, {request}: attempts that were sent after the first of their call
 //	throttle.client.closings               counter, {closing}: of the gate, by an answer; by throttle.reason
-//	throttle.client.drifts                 counter, {drift}: meters that count something else than the upstream, by throttle.reason
 //	throttle.client.closed.remaining       gauge, s: how much longer the gate is closed, by throttle.reason
 //	throttle.client.limit                  gauge, {unit}/s: by throttle.limit.source: config, advertised or found
 //	throttle.client.tokens                 gauge, {unit}: units ready now; negative: a debt

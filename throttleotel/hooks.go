@@ -63,7 +63,6 @@ func (c *client) hooks() throttle.Hooks {
 		Throttled: c.counts(c.onThrottled),
 		Failed:    c.counts(c.onFailed),
 		Closed:    c.counts(c.onClosed),
-		Drifted:   c.counts(c.onDrifted),
 	}
 }
 
@@ -101,10 +100,6 @@ func (c *client) onFailed(ctx context.Context, s *series, e throttle.Event) {
 
 func (c *client) onClosed(ctx context.Context, s *series, e throttle.Event) {
 	c.closings.Add(ctx, 1, s.add(word{key: reasonAttr, text: reason(&e)})...)
-}
-
-func (c *client) onDrifted(ctx context.Context, s *series, e throttle.Event) {
-	c.drifts.Add(ctx, 1, s.add(word{key: reasonAttr, text: reason(&e)})...)
 }
 
 // reason is the event's, or "unknown" of one that has none.

@@ -370,7 +370,7 @@ func TestManyKeys(t *testing.T) {
 		req.URL.Path = path // a new request each time takes a race detector long
 		tr.RoundTrip(req)
 		e := throttle.Event{Key: path, Status: 429, Wait: time.Second, Reason: "gate:retry-after", Err: throttle.ErrQueueFull}
-		for _, hook := range []func(context.Context, throttle.Event){h.Waiting, h.Waited, h.Refused, h.Throttled, h.Failed, h.Closed, h.Drifted} {
+		for _, hook := range []func(context.Context, throttle.Event){h.Waiting, h.Waited, h.Refused, h.Throttled, h.Failed, h.Closed} {
 			hook(t.Context(), e)
 		}
 		if n == keys/2 {
@@ -392,7 +392,7 @@ func TestManyKeys(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"throttle.client.requests", "throttle.client.request.time_in_queue", "throttle.client.waits",
-		"throttle.client.throttled_responses", "throttle.client.failures", "throttle.client.closings", "throttle.client.drifts"} {
+		"throttle.client.throttled_responses", "throttle.client.failures", "throttle.client.closings"} {
 		want := float64(keys)
 		if name == "throttle.client.requests" {
 			want *= 2 // sent and refused
@@ -455,7 +455,6 @@ func TestInstruments(t *testing.T) {
 		}
 		defer stop()
 		tr.Hooks.Failed(t.Context(), throttle.Event{Key: "a.test", Status: 503})
-		tr.Hooks.Drifted(t.Context(), throttle.Event{Key: "a.test", Reason: "meter:tokens", Drift: 0.25})
 		get(tr, t.Context(), "http://a.test/")
 		tr.Pause("a.test", time.Hour)
 		m := gather(t, r)
@@ -562,7 +561,6 @@ func TestNothingIsAllocated(t *testing.T) {
 			e := throttle.Event{Key: "a.test", Reason: "limit", Wait: time.Second, Status: 429, Err: throttle.ErrQueueFull}
 			for name, hook := range map[string]func(context.Context, throttle.Event){
 				"Waiting": tr.Hooks.Waiting, "Waited": tr.Hooks.Waited, "Refused": tr.Hooks.Refused, "Throttled": tr.Hooks.Throttled, "Closed": tr.Hooks.Closed,
-				"Drifted": tr.Hooks.Drifted,
 			} {
 				if n := testing.AllocsPerRun(1000, func() { hook(t.Context(), e) }); n != 0 {
 					t.Errorf("%s allocates %v times", name, n)

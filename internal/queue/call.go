@@ -208,9 +208,8 @@ type Result struct {
 }
 
 // Report hands the result of an attempt to the key, and lets the line see what has changed. It returns
-// the limits that are new, how long the upstream wants to be left alone, 0 if it has not said, what the gate has done, and which
-// meter drifts.
-func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned, drift Drift) {
+// the limits that are new, how long the upstream wants to be left alone, 0 if it has not said, and what the gate has done.
+func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned) {
 	c.table.common.mu.Lock()
 	defer c.table.common.mu.Unlock()
 	c.under = false
@@ -230,9 +229,6 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 	// takes 90 ms would put the line's timer off by as much, if the line were looked at as of At.
 	if c.meters != nil {
 		a.Counter = c.meters.counterOf
-		if c.meters.watches != nil && r.Outcome == Success {
-			drift = c.meters.driftLocked(r.Hint.Quotas, o.now, r.At)
-		}
 	}
 	before := q.up.Closing(r.At)
 	seen, now := q.up.Observe(&a, r.At), r.At.Add(r.Late)
@@ -251,7 +247,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned,
 	if s := q.common.shared; !q.up.Calm() || s != nil && s.dirty {
 		q.advanceLocked(now)
 	}
-	return seen.News, seen.Wait, gate, drift
+	return seen.News, seen.Wait, gate
 }
 
 // freeSlot gives the slot back, if the call holds one.

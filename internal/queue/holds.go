@@ -118,14 +118,11 @@ func (h *Holds) Held(i int) int { return h.amounts[1+i] }
 // the call until it is sent, of what reads its body after that.
 func (h *Holds) startLocked(at time.Time) {
 	h.taken, h.open = at, 1<<len(h.meters.each)-1
-	h.meters.startLocked(h.amounts, at)
+	h.meters.startLocked(h.amounts)
 }
 
 // startLocked counts an attempt that holds such amounts.
-func (m *Meters) startLocked(amounts []int, at time.Time) {
-	if m.watches != nil {
-		m.noteLocked(at)
-	}
+func (m *Meters) startLocked(amounts []int) {
 	m.begun++
 	for i, n := range amounts[1:] {
 		m.held[i] += int64(n)
@@ -195,10 +192,7 @@ func (h *Holds) endOne(i int) (charged int, read length, ok bool) {
 func (h *Holds) correct(i, charged, n int) {
 	n = int(units(n))
 	h.meters.mirrors[i].come(h.Held(i)-n, h.taken)
-	h.meters.count(func() {
-		e, more := &h.meters.ended[i], int64(n)-int64(h.Held(i))
-		e.off, e.over = e.off+more, e.over+max(0, more)
-	})
+	h.meters.count(func() { h.meters.ended[i].off += int64(n) - int64(h.Held(i)) })
 	h.meters.each[i].Limits.Settle(h.taken, charged, n)
 }
 

@@ -37,7 +37,6 @@ type Meters struct {
 	own      *limit.Bundle // the same without what all keys share
 	mirrors  []mirror      // of each meter, for the advertised quotas that mirror it
 	base     time.Time     // when they were made
-	watches  []watch       // of each meter, for drift.go; nil: nobody wants to know
 
 	// mu guards what was settled. It is taken after the queue's lock, or without it, and held for sums alone.
 	mu     sync.Mutex
@@ -53,11 +52,10 @@ type Meters struct {
 }
 
 // An ended is what the holds of one meter come to that were settled, in units. An example: 800 were held and have cost 300,
-// 200 were held by a call that was not sent. held is 1,000, off −500, over 0, undone 200.
+// 200 were held by a call that was not sent. held is 1,000, off −500, undone 200.
 type ended struct {
 	held   int64
 	off    int64 // what they have cost beyond that; below 0: less than that
-	over   int64 // the same of those alone that have cost more than they held
 	undone int64 // held by attempts that were not sent
 }
 
@@ -153,7 +151,7 @@ func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
 		h.startLocked(now)
 	} else {
 		o.asks.held = true
-		m.startLocked(amounts, now)
+		m.startLocked(amounts)
 	}
 	q.up.Start(0, amounts[0], now, now)
 	q.tookLocked(amounts[0])
