@@ -18,7 +18,10 @@ import (
 //	"limit:advertised"    a quota that responses advertise
 //	"limit:found"         a rate found because the upstream throttles
 //	"store"               a limit of package fleet, whose store has not answered yet
-//	"gate:retry-after"    the gate is closed; the word after the colon is QueueStats.Cause
+//	"gate:retry-after"    the gate is closed: the upstream has asked for a wait
+//	"gate:throttled"      the same, and the upstream has throttled an attempt without asking for a wait
+//	"gate:failing"        the same, and the upstream keeps failing
+//	"gate:paused"         the same by Pause
 //	"gate:reopening"      the gate lets the first calls through one by one
 //	"gate:first-contact"  the upstream has not answered yet
 //	"slot"                QueueOptions.MaxInFlight calls are in flight

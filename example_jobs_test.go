@@ -317,11 +317,11 @@ func ExampleHooks_slog() {
 		resp.Body.Close()
 	}
 	for s := range t.Stats() {
-		fmt.Printf("%s: sent %d, throttled %d, retried %d, waiting %d, closed: %q\n", s.Key, s.Sent, s.Throttled, s.Retried, s.Waiting, s.Cause)
+		fmt.Printf("%s: sent %d, throttled %d, retried %d, waiting %d, held by: %q\n", s.Key, s.Sent, s.Throttled, s.Retried, s.Waiting, s.Reason)
 	}
 	// Output:
 	// level=WARN msg="throttled by the upstream" key=api.example.com status=429 attempt=1 err=<nil>
-	// api.example.com: sent 3, throttled 1, retried 1, waiting 0, closed: ""
+	// api.example.com: sent 3, throttled 1, retried 1, waiting 0, held by: ""
 }
 
 // The limit that somebody configured is 5 % above what the upstream accepts. Hooks.Learned says how much is accepted.

@@ -176,7 +176,7 @@ func TestLongKeys(t *testing.T) {
 		status(tr, t.Context(), "http://x/a")
 		tr.Resume(long + "/a") // as Key gives it
 		for s := range tr.Stats() {
-			if s.Cause != "" {
+			if s.Reason != "" {
 				t.Errorf("still closed: %+v", s)
 			}
 		}

@@ -482,8 +482,8 @@ func TestRefusalInABody(t *testing.T) {
 				}
 				said := time.Now()
 				s := statsOf(t, b.transport)
-				if s.ClosedFor < c.least || s.ClosedFor > c.most || c.cause == "retry-after" && s.Cause != c.cause || (events == 1) != (c.most > 0) {
-					t.Errorf("%s: closed for %v, because of %q, %d events", name, s.ClosedFor, s.Cause, events)
+				if s.ClosedFor < c.least || s.ClosedFor > c.most || c.cause == "retry-after" && s.Reason != "gate:"+c.cause || (events == 1) != (c.most > 0) {
+					t.Errorf("%s: closed for %v, because of %q, %d events", name, s.ClosedFor, s.Reason, events)
 				}
 				var wg sync.WaitGroup
 				for range 20 {

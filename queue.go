@@ -110,13 +110,7 @@ func foreseen(wait time.Duration, known bool) time.Duration {
 	return wait
 }
 
-// QueueStats is a snapshot of a Queue. Cause says why the gate is closed:
-//
-//	""             it is open
-//	"retry-after"  the upstream has asked for a wait
-//	"throttled"    the upstream has throttled an attempt and has not asked for a wait
-//	"failing"      the upstream keeps failing
-//	"paused"       Pause was called
+// QueueStats is a snapshot of a Queue.
 type QueueStats struct {
 	Waiting   int            // calls in line
 	Flows     map[string]int // of these, those of each flow; above 100 flows the smaller ones together as "_other"; nil: none is named
@@ -124,12 +118,11 @@ type QueueStats struct {
 	Tokens    float64        // units ready now; negative: a debt; math.MaxFloat64: no limiter of this package
 	Limit     rate.Limit     // units per second of the slowest limiter of this package; rate.Inf: none
 	ClosedFor time.Duration  // how much longer the gate is closed, as far as is known; 0: not at all
-	Cause     string         // why the gate is closed; "": it is open
 	Sent      uint64         // attempts sent
 	Throttled uint64         // attempts that the upstream throttled
 	Retried   uint64         // attempts after a call's first
 	Refused   uint64         // calls that this side refused: queue full, paused, wait too long
-	Reason    string         // what holds the first call in line, see Event; "": nobody waits
+	Reason    string         // what holds the first call in line, see Event; if nobody waits the closed gate; "": nothing
 	Until     time.Time      // until when it does, as far as is known; zero: unknown, or nobody waits
 	Oldest    time.Time      // since when the oldest has waited, at most 1/32 of that time too early; zero: nobody waits
 }

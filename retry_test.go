@@ -170,7 +170,7 @@ func TestMistakesAreNotRetried(t *testing.T) {
 				t.Errorf("%s: sent", name)
 			}
 		}
-		if s := statsOf(t, tr); s.Sent != 10+raced || s.Retried != raced || s.Cause != "" {
+		if s := statsOf(t, tr); s.Sent != 10+raced || s.Retried != raced || s.Reason != "" {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -965,7 +965,7 @@ func TestCheck(t *testing.T) {
 			if c.attempts == 2 && (err != nil || resp.StatusCode != 201) {
 				t.Errorf("%s: %v %v", c.name, resp, err)
 			}
-			if s, ok := keyStats(tr, "x"); c.name == "Final, 429" && (!ok || s.Cause != "retry-after") {
+			if s, ok := keyStats(tr, "x"); c.name == "Final, 429" && (!ok || s.Reason != "gate:retry-after") {
 				t.Error("a Final 429 does not close the gate")
 			}
 		})
@@ -1000,7 +1000,7 @@ func TestShouldRetryFalseIsFinal(t *testing.T) {
 				if n, d := len(up.times()), up.now(); n != calls || d != calls*time.Millisecond {
 					t.Errorf("%s on %d: %d attempts in %v, want %d in %d ms", field, code, n, d, calls, calls)
 				}
-				if s.Cause != "" || len(s.Learned) > 0 || s.Retried != 0 {
+				if s.Reason != "" || len(s.Learned) > 0 || s.Retried != 0 {
 					t.Errorf("%s on %d: left behind %+v", field, code, s)
 				}
 				if isThrottled := code == 403 || code == 418 || code == 429 || code == 503 || code == 529; isThrottled != (throttled == calls) ||
@@ -1072,7 +1072,7 @@ func TestSpentAccountStopsNobody(t *testing.T) {
 			if resp.Body.Close(); resp.StatusCode != 429 || string(got) != text || err != nil || len(up.times()) != sent {
 				t.Errorf("%s: %d %q %v after %d attempts, want %d", host, resp.StatusCode, got, err, len(up.times()), sent)
 			}
-			if s := statsOf(t, tr); (sent == 1) != (s.Cause == "" && len(s.Learned) == 0) {
+			if s := statsOf(t, tr); (sent == 1) != (s.Reason == "" && len(s.Learned) == 0) {
 				t.Errorf("%s: %+v", host, s)
 			}
 		})
@@ -1190,7 +1190,7 @@ func TestMaxPauseInAnOutage(t *testing.T) {
 		time.Sleep(25*time.Second - time.Since(start))
 		synctest.Wait()
 		s, _ := keyStats(tr, "x")
-		if s.Cause != "failing" || s.Waiting == 0 {
+		if s.Reason != "gate:failing" || s.Waiting == 0 {
 			t.Errorf("%+v", s)
 		}
 		wg.Wait()
@@ -1220,12 +1220,12 @@ func closedByFailures(t *testing.T, tr *throttle.Transport) *upstream {
 	up := newUpstream(0, always(503))
 	tr.Base, tr.Retry.MaxAttempts = up, 1
 	for range 8 {
-		if s, _ := keyStats(tr, "x"); s.Cause != "" {
+		if s, _ := keyStats(tr, "x"); s.Reason != "" {
 			t.Fatalf("closed too soon: %+v", s)
 		}
 		status(tr, t.Context(), "http://x/")
 	}
-	if s, _ := keyStats(tr, "x"); s.Cause != "failing" {
+	if s, _ := keyStats(tr, "x"); s.Reason != "gate:failing" {
 		t.Fatalf("not closed: %+v", s)
 	}
 	return up
@@ -1606,7 +1606,7 @@ func closesAt(t *testing.T, retry throttle.Retry, codes ...int) (n int) {
 		tr := &throttle.Transport{Base: newUpstream(0, script(codes...)), Retry: retry}
 		for n = 1; n <= len(codes); n++ {
 			status(tr, t.Context(), "http://a/")
-			if statsOf(t, tr).Cause == "failing" {
+			if statsOf(t, tr).Reason == "gate:failing" {
 				return
 			}
 		}

@@ -285,8 +285,8 @@ func (t *Transport) Explain(key string) (s KeyStats, ok bool) {
 	return s, false
 }
 
-// Totals returns sums over all keys, also those that were dropped. Tokens and Limit are those of Transport.Limiter, Cause
-// and ClosedFor those of a pause of all keys, and Flows, Reason and Until are zero.
+// Totals returns sums over all keys, also those that were dropped. Tokens and Limit are those of Transport.Limiter, Reason
+// and ClosedFor those of a pause of all keys, and Flows and Until are zero.
 func (t *Transport) Totals() QueueStats {
 	t.once.Do(t.setup)
 	return QueueStats(t.table.Totals())

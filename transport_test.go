@@ -577,7 +577,7 @@ func TestResumeOfAKey(t *testing.T) {
 		}
 		time.Sleep(10*time.Second - time.Since(start))
 		s, _ := keyStats(tr, "x")
-		if s.Cause != "retry-after" || s.ClosedFor < 20*time.Second || s.ClosedFor > 21*time.Second || s.Waiting != 3 || s.InFlight != 0 || s.Throttled != 1 || s.Limit != 10 {
+		if s.Reason != "gate:retry-after" || s.ClosedFor < 20*time.Second || s.ClosedFor > 21*time.Second || s.Waiting != 3 || s.InFlight != 0 || s.Throttled != 1 || s.Limit != 10 {
 			t.Errorf("Stats: %+v", s)
 		}
 		tr.Resume("y")
@@ -587,7 +587,7 @@ func TestResumeOfAKey(t *testing.T) {
 			t.Errorf("sent at %v, want %v", got, want)
 		}
 		tr.Resume("x") // of an open gate: nothing
-		if s, _ := keyStats(tr, "x"); s.Cause != "" || s.ClosedFor != 0 || s.Waiting != 0 || s.Sent != 4 {
+		if s, _ := keyStats(tr, "x"); s.ClosedFor != 0 || s.Waiting != 0 || s.Sent != 4 {
 			t.Errorf("Stats: %+v", s)
 		}
 	})
@@ -653,10 +653,10 @@ func TestPauseOfAKey(t *testing.T) {
 		tr.Pause("old", math.MaxInt64)
 		c.send(t.Context(), tr, "old")
 		s, _ := keyStats(tr, "new")
-		if s.Cause != "paused" || s.ClosedFor != 10*time.Minute || s.Waiting != 1 {
+		if s.Reason != "gate:paused" || s.ClosedFor != 10*time.Minute || s.Waiting != 1 {
 			t.Errorf("Stats: %+v", s)
 		}
-		if s, _ = keyStats(tr, "old"); s.Cause != "paused" || s.Waiting != 1 || s.Sent != 1 {
+		if s, _ = keyStats(tr, "old"); s.Reason != "gate:paused" || s.Waiting != 1 || s.Sent != 1 {
 			t.Errorf("Stats: %+v", s)
 		}
 		time.Sleep(20 * time.Minute)
@@ -677,7 +677,7 @@ func TestPauseOfAllKeys(t *testing.T) {
 		tr.Pause("", time.Hour)
 		c.send(t.Context(), tr, "used", "urgent", "later")
 		for s := range tr.Stats() {
-			if s.Cause != "paused" || s.ClosedFor != time.Hour || s.Waiting != 1 {
+			if s.Reason != "gate:paused" || s.ClosedFor != time.Hour || s.Waiting != 1 {
 				t.Errorf("Stats: %+v", s)
 			}
 		}
@@ -965,7 +965,7 @@ func TestTotals(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		time.Sleep(time.Second)
-		if all = tr.Totals(); all.Waiting != 2 || all.Cause != "paused" || all.ClosedFor != 59*time.Second || !all.Oldest.Equal(start) {
+		if all = tr.Totals(); all.Waiting != 2 || all.Reason != "gate:paused" || all.ClosedFor != 59*time.Second || !all.Oldest.Equal(start) {
 			t.Errorf("paused: %+v", all)
 		}
 		calls.Wait()
@@ -1010,7 +1010,7 @@ func TestTransportOverTransport(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if s := statsOf(t, tr); s.Retried > 0 || s.Cause != "" || time.Since(start) > 0 {
+		if s := statsOf(t, tr); s.Retried > 0 || s.Reason != "" || time.Since(start) > 0 {
 			t.Errorf("after %v: %+v", time.Since(start), s)
 		}
 	})

@@ -89,7 +89,7 @@ func (w *world) checkStation(st *station, stats *throttle.KeyStats) {
 	}
 	st.stats = *stats
 	w.checkCounts(st)
-	plain := stats.Cause == "" && !slices.ContainsFunc(stats.Learned, func(l throttle.Learned) bool { return l.Source != "refusals" })
+	plain := stats.ClosedFor == 0 && !slices.ContainsFunc(stats.Learned, func(l throttle.Learned) bool { return l.Source != "refusals" })
 	// A closing that is over does not show, but until a slot is free its probe waits, and that may be any call.
 	plain = plain && (st.tr == nil || st.tr.tr.MaxInFlight == 0) && !strings.HasPrefix(stats.Reason, "gate:")
 	if st.seen.plain && plain {
@@ -198,7 +198,7 @@ func (x *transport) checkIdle() {
 	}
 	for key, s := range x.stats() {
 		own := x.own[key]
-		if key != sweeper && s.Cause == "" && !slices.ContainsFunc(own.models, func(m *model) bool { return m.changed }) {
+		if key != sweeper && s.Reason == "" && !slices.ContainsFunc(own.models, func(m *model) bool { return m.changed }) {
 			x.w.locked(func() { x.w.fail("%s %s is never dropped: %+v", x.name, key, *s) })
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,7 +122,9 @@ func (r *row) limit() (float64, bool) {
 func (r *row) tokens() (float64, bool) { return r.Tokens, r.Tokens < math.MaxFloat64 }
 
 // closed reports whether the gate is.
-func (r *row) closed() bool { return r.Cause != "" }
+func (r *row) closed() bool {
+	return r.ClosedFor > 0 || strings.HasPrefix(r.Reason, "gate:") && r.Reason != "gate:reopening" && r.Reason != "gate:first-contact"
+}
 
 // waited is for how long the oldest call of the line has waited; 0 if nobody waits. A call that came while the keys were
 // read, after the sample's moment, has not waited yet.

@@ -73,8 +73,7 @@ func TestFirstRows(t *testing.T) {
 		r := &s.rows[i]
 		r.Sent, r.Waiting, r.Throttled = uint64(i*7919%1000), i*31%17, uint64(i%2)
 		r.Tokens, r.ClosedFor = float64(i*13%29), time.Duration(i*17%5)*time.Second
-		r.Cause = []string{"", "paused"}[i%2]
-		r.Reason = []string{"", "limit", "slot"}[i%3]
+		r.Reason = []string{"", "limit", "slot", "gate:paused"}[i%4]
 	}
 	for _, c := range columns {
 		for _, reverse := range []bool{false, true} {

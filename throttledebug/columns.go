@@ -116,22 +116,29 @@ func (r *row) cells(at time.Time) []string {
 }
 
 // gate is the state of the gate in few words: "open", "retry-after, 12 s", or "failing" if the end is not known. The
-// words are those of QueueStats.Cause.
+// words are those of QueueStats.Reason, or "closed" if the first call in line waits for longer than that, for something else.
 func gate(r *row) string {
-	switch {
-	case !r.closed():
+	if !r.closed() {
 		return "open"
-	case r.ClosedFor <= 0:
-		return r.Cause
 	}
-	return r.Cause + ", " + span(r.ClosedFor)
+	why, ok := strings.CutPrefix(r.Reason, "gate:")
+	if !ok {
+		why = "closed"
+	}
+	if r.ClosedFor > 0 {
+		why += ", " + span(r.ClosedFor)
+	}
+	return why
 }
 
 // held says what holds the first call in line, in the words of QueueStats.Reason: "limit, 0.4 s". A word that this page
 // does not know, because it is newer, is shown as it is. Nothing is shown if nobody waits.
 func held(r *row, at time.Time) string {
 	left := r.Until.Sub(at)
-	if r.Reason == "" || r.Until.IsZero() || left <= 0 {
+	switch {
+	case r.Waiting == 0:
+		return ""
+	case r.Reason == "" || r.Until.IsZero() || left <= 0:
 		return r.Reason
 	}
 	return r.Reason + ", " + span(left)

@@ -51,8 +51,8 @@ func TestPause(t *testing.T) {
 			if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "./?"+form.Encode() {
 				t.Fatalf("%q: %d to %q: %s", hostile, w.Code, w.Header().Get("Location"), w.Body)
 			}
-			if s, keys := stats(tr, hostile); s.Cause != "paused" || s.ClosedFor != time.Minute || keys != 1 {
-				t.Errorf("%q: %q for %v of %d keys, want paused for 1m0s", hostile, s.Cause, s.ClosedFor, keys)
+			if s, keys := stats(tr, hostile); s.Reason != "gate:paused" || s.ClosedFor != time.Minute || keys != 1 {
+				t.Errorf("%q: %q for %v of %d keys, want paused for 1m0s", hostile, s.Reason, s.ClosedFor, keys)
 			}
 			if page := get(h, "/?"+form.Encode()).Body.String(); !strings.Contains(page, "paused, 1 min") {
 				t.Errorf("%q: the page does not say that it is paused", hostile)
@@ -60,8 +60,8 @@ func TestPause(t *testing.T) {
 			if w := post(h, "/resume", form); w.Code != http.StatusSeeOther {
 				t.Fatal(w.Code, w.Body)
 			}
-			if s, _ := stats(tr, hostile); s.Cause != "" {
-				t.Errorf("%q: still %q after /resume", hostile, s.Cause)
+			if s, _ := stats(tr, hostile); s.Reason != "" {
+				t.Errorf("%q: still %q after /resume", hostile, s.Reason)
 			}
 			form.Set("seconds", "90")
 			post(h, "/pause", form)
@@ -109,7 +109,7 @@ func TestPauseRefused(t *testing.T) {
 	if w := post(h, "/pause?name=api&key=api.test", nil); w.Code != 404 {
 		t.Errorf("POST of a query: %d", w.Code)
 	}
-	if s, keys := stats(tr, "api.test"); s.Cause != "" || keys != 2 {
-		t.Errorf("paused: %q, %d keys", s.Cause, keys)
+	if s, keys := stats(tr, "api.test"); s.Reason != "" || keys != 2 {
+		t.Errorf("paused: %q, %d keys", s.Reason, keys)
 	}
 }

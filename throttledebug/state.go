@@ -20,7 +20,8 @@ type keyState struct {
 	// The key is not quoted here, because JSON can hold nearly all: what is not UTF-8 is replaced by U+FFFD.
 	Key string `json:"key"`
 
-	// The line: how many wait, since when the oldest, for what the first, until when it does, and their flows.
+	// The line: how many wait, since when the oldest, for what the first, until when it does, and their flows. If nobody waits
+	// reason is the closed gate's.
 	Waiting int            `json:"waiting"`
 	Oldest  time.Time      `json:"oldest,omitzero"`
 	Reason  string         `json:"reason,omitzero"`
@@ -38,8 +39,7 @@ type keyState struct {
 	Limit  *float64 `json:"limit,omitzero"`
 	Tokens *float64 `json:"tokens,omitzero"`
 
-	// The gate: why it is closed, and for how many seconds more. Without cause it is open.
-	Cause     string  `json:"cause,omitzero"`
+	// For how many seconds more the gate is closed; reason says why.
 	ClosedFor float64 `json:"closed_for,omitzero"`
 
 	Learned []learnedState `json:"learned,omitzero"`
@@ -131,8 +131,8 @@ func (p *page) state(w http.ResponseWriter, r *http.Request) {
 func keyStateOf(r *row) keyState {
 	k := keyState{
 		Key: r.Key, Waiting: r.Waiting, Oldest: r.Oldest, Flows: r.Flows, InFlight: r.InFlight,
-		ClosedFor: r.ClosedFor.Seconds(), Cause: r.Cause,
-		Sent: r.Sent, Throttled: r.Throttled, Retried: r.Retried, Refused: r.Refused,
+		ClosedFor: r.ClosedFor.Seconds(),
+		Sent:      r.Sent, Throttled: r.Throttled, Retried: r.Retried, Refused: r.Refused,
 		Reason: r.Reason, Until: r.Until, Tokens: finite(r.tokens()), Limit: finite(r.limit()),
 	}
 	for _, l := range r.Learned {

@@ -65,7 +65,7 @@ type view struct {
 	sent, resent                      uint64
 	tokens, config, advertised, found float64               // the least; math.MaxFloat64: none
 	closedFor, oldest                 time.Duration         // the longest
-	cause                             string                // of closedFor
+	closedBy                          string                // the reason, of closedFor
 	limits                            map[string]*limitView // by reason
 }
 
@@ -139,7 +139,7 @@ func (c *client) observeNow(o metric.Observer, s *series, v *view) {
 		}
 	}
 	if v.closedFor > 0 {
-		o.ObserveFloat64(c.remaining, v.closedFor.Seconds(), s.with(reasonAttr.String("gate:"+v.cause)))
+		o.ObserveFloat64(c.remaining, v.closedFor.Seconds(), s.with(reasonAttr.String(v.closedBy)))
 	}
 }
 
@@ -159,7 +159,7 @@ func (v *view) take(k *throttle.KeyStats) {
 		}
 	}
 	if k.ClosedFor > v.closedFor {
-		v.closedFor, v.cause = k.ClosedFor, k.Cause
+		v.closedFor, v.closedBy = k.ClosedFor, k.Reason
 	}
 	if !k.Oldest.IsZero() {
 		v.oldest = max(v.oldest, time.Since(k.Oldest))

@@ -92,10 +92,10 @@ func description(l throttle.Learned) string {
 
 // gate says whether the gate is open, and otherwise why it is not.
 func gate(q throttle.QueueStats) string {
-	if q.Cause == "" {
+	if q.Reason == "" {
 		return "open"
 	}
-	return fmt.Sprintf("closed for %s: %s", span(q.ClosedFor), q.Cause)
+	return fmt.Sprintf("closed for %s: %s", span(q.ClosedFor), q.Reason)
 }
 
 // word shows a text from the upstream, which may be anything. If it is not plain, it is quoted, so that it

@@ -170,11 +170,11 @@ func TestControls(t *testing.T) {
 	visit(t, tab, page+"?name=api&key=api.test")
 	do(t, tab, chromedp.SetValue(`#pause select`, "600"), chromedp.Click(`#pause button`))
 	until(t, tab, `document.querySelector("#why").textContent.includes("paused")`)
-	if s := stats(tr, "api.test"); s.Cause != "paused" || s.ClosedFor > 10*time.Minute || s.ClosedFor < 5*time.Minute {
-		t.Errorf("%q for %v, want paused for 10 minutes", s.Cause, s.ClosedFor)
+	if s := stats(tr, "api.test"); s.Reason != "gate:paused" || s.ClosedFor > 10*time.Minute || s.ClosedFor < 5*time.Minute {
+		t.Errorf("%q for %v, want paused for 10 minutes", s.Reason, s.ClosedFor)
 	}
-	if s := stats(tr, "other.test"); s.Cause != "" {
-		t.Errorf("the other key is %s", s.Cause)
+	if s := stats(tr, "other.test"); s.Reason != "" {
+		t.Errorf("the other key is %s", s.Reason)
 	}
 	if answer := text(t, tab, "#answer"); answer != "" {
 		t.Errorf("the page says %q", answer)
@@ -204,13 +204,13 @@ func TestControls(t *testing.T) {
 	if eval[bool](t, tab, `document.getElementById("picture").naturalWidth > 0`) {
 		t.Error("another site shows the icon")
 	}
-	if s := stats(tr, "api.test"); s.Cause != "" {
-		t.Errorf("another site has paused the key: %s", s.Cause)
+	if s := stats(tr, "api.test"); s.Reason != "" {
+		t.Errorf("another site has paused the key: %s", s.Reason)
 	}
 	do(t, tab, chromedp.Click("button"))
 	until(t, tab, `document.body.innerText.includes("does not answer requests of other origins")`)
-	if s := stats(tr, "api.test"); s.Cause != "" {
-		t.Errorf("a form of another site has paused the key: %s", s.Cause)
+	if s := stats(tr, "api.test"); s.Reason != "" {
+		t.Errorf("a form of another site has paused the key: %s", s.Reason)
 	}
 	mu.Lock()
 	defer mu.Unlock()

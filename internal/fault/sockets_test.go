@@ -381,7 +381,7 @@ func TestSockets(t *testing.T) {
 				}
 			}
 			// With Failures 1 any failure of the upstream closes its gate.
-			if _, _, cause, err := sends(t, c.way(t), "POST", 1); (cause == "failing") == (c.again == never) {
+			if _, _, cause, err := sends(t, c.way(t), "POST", 1); (cause == "gate:failing") == (c.again == never) {
 				t.Errorf("the gate is closed by %q: %v", cause, err)
 			}
 		})
@@ -574,7 +574,7 @@ func sends(t *testing.T, w way, method string, most int) (attempts, dials int, c
 		resp.Body.Close()
 	}
 	for s := range tr.Stats() {
-		attempts, cause = attempts+int(s.Sent), s.Cause
+		attempts, cause = attempts+int(s.Sent), s.Reason
 	}
 	return attempts, int(dialled.Load()), cause, err
 }

@@ -144,8 +144,8 @@ func TestClosingOfAHostSendsAway(t *testing.T) {
 		if n := w.table.Get("b").Stats().Waiting; n != 1 {
 			t.Errorf("%d wait, want the one that can", n)
 		}
-		if s := w.table.Get("b").Stats(); s.Cause != "retry-after" || s.ClosedFor < 4*time.Second || s.ClosedFor > 4300*time.Millisecond {
-			t.Errorf("closed for %v, %q", s.ClosedFor, s.Cause)
+		if s := w.table.Get("b").Stats(); s.Reason != "gate:retry-after" || s.ClosedFor < 4*time.Second || s.ClosedFor > 4300*time.Millisecond {
+			t.Errorf("closed for %v, %q", s.ClosedFor, s.Reason)
 		}
 		w.wg.Wait()
 	})

@@ -21,7 +21,7 @@ func TestFullTableKeepsPauses(t *testing.T) {
 			c.get(t.Context(), fmt.Sprint(i))
 			time.Sleep(time.Second)
 		}
-		if q := c.table.Get("paused"); q == nil || q.Stats().Cause != "paused" {
+		if q := c.table.Get("paused"); q == nil || q.Stats().Reason != "gate:paused" {
 			t.Error("the pause is forgotten")
 		}
 		c.table.Resume("paused")
@@ -30,7 +30,7 @@ func TestFullTableKeepsPauses(t *testing.T) {
 			c.table.Resume(fmt.Sprint(i))
 			c.get(t.Context(), fmt.Sprint(i))
 			c.add(fmt.Sprint("new", i))
-			if q := c.table.Get(fmt.Sprint("new", i)); q.Stats().Cause != "paused" {
+			if q := c.table.Get(fmt.Sprint("new", i)); q.Stats().Reason != "gate:paused" {
 				t.Error("a key made in a pause of all is not paused")
 			}
 		}

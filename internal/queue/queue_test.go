@@ -344,7 +344,7 @@ func TestMaxPauseSpent(t *testing.T) {
 				q.up.Observe(&a, time.Now())
 			}
 		})
-		if s := q.Stats(); s.Cause != "failing" {
+		if s := q.Stats(); s.Reason != "gate:failing" {
 			t.Errorf("not closed: %+v", s)
 		}
 		err := q.Do(t.Context(), &Want{Cost: 1}, func(context.Context) error { return nil })

@@ -20,7 +20,6 @@ type Stats struct {
 	Tokens    float64
 	Limit     rate.Limit
 	ClosedFor time.Duration
-	Cause     string
 	Sent      uint64
 	Throttled uint64
 	Retried   uint64
@@ -59,8 +58,11 @@ func (q *Queue) statsLocked(now time.Time) Stats {
 		s.Reason, s.Until = q.headHeldLocked(now)
 		s.Oldest = q.oldestLocked()
 	}
-	if c := q.up.Closing(now); !c.Over {
-		s.Cause, s.ClosedFor = string(c.Cause), c.Left
+	if c := q.up.Closing(now); c.Cause != upstream.Open && !c.Over {
+		s.ClosedFor = c.Left
+		if s.Reason == "" {
+			s.Reason = upstream.HeldByGate + string(c.Cause)
+		}
 	}
 	return s
 }

@@ -57,7 +57,7 @@ func (t *Table) Totals() Stats {
 		shared.used = pace(from.at, r.at, from.units, r.units)
 	}
 	if p := t.common.pause; p != nil && p.until.After(now) {
-		s.Cause, s.ClosedFor = string(upstream.ForPause), p.until.Sub(now)
+		s.Reason, s.ClosedFor = upstream.HeldByGate+string(upstream.ForPause), p.until.Sub(now)
 	}
 	return s
 }
