@@ -47,7 +47,9 @@ import (
 // Requests with the same key share a line, a gate, and what is learned from the upstream, whatever their hosts. A key
 // takes about half a kilobyte. It is dropped, without a goroutine, some time after it was last used: after a minute if
 // its limiter is full again, after an hour if something was learned or the limiter is not of this package. Above 65,536
-// keys, unused ones go earlier. So a key for each URL does not leak memory, but neither does it limit anything.
+// keys, unused ones go earlier, and a new one begins with one call, its next ones at the pace of its limit while they follow each
+// other. What a key had spent that goes early is forgotten: if it comes back it has its burst again after a pause, and its
+// meters are full. So a key for each URL does not leak memory, but neither does it limit anything.
 //
 // # What is learned
 //

@@ -304,27 +304,6 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 	}
 }
 
-// A key that is dropped from a full table begins with what its meters lacked, under its old name alone.
-func TestDroppedKeysRememberMeters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cl := newClient(testConfig(Options{}), nil)
-		cl.table.most = 2
-		cl.meters = func(string) []Meter { return []Meter{{Name: "tokens", Limits: setOf(bucket(1, 1000))}} }
-		cl.hold = heldBy
-		cl.get(holding(t.Context(), 600), "x")
-		for i := range 4 {
-			cl.get(holding(t.Context(), 0), fmt.Sprint(i))
-		}
-		if cl.table.Get("x") != nil {
-			t.Fatal("x was not dropped")
-		}
-		cl.get(holding(t.Context(), 0), "x")
-		if m := cl.table.Get("x").Meters()[0]; m.Available != 400 {
-			t.Errorf("x begins with %v", m.Available)
-		}
-	})
-}
-
 // A key is kept while a hold is open, although its limiters are full again.
 func TestOpenHoldsKeepTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package queue is the waiting line before the limiters: who goes, when, and who is refused.
 //
-//	table.go, dropped.go       the queues of a Transport's keys, and what is remembered of dropped ones
+//	table.go                   the queues of a Transport's keys
 //	hosts.go                   hosts that are closed as a whole, for the calls of all keys
 //	call.go, turn.go, rest.go  one call of a Transport, with its attempts and retries
 //	budget.go, retry.go        how often, and for how long, it is sent again

@@ -34,7 +34,6 @@ type Table struct {
 	hand     int
 	recent   *entry                 // that of the last call; nil if it was dropped
 	metered  atomic.Pointer[Meters] // the last ones that a call did not know of; their key may be gone, see Call.Metered
-	dropped  dropped                // what the limiters of keys that were dropped had spent
 	gone     counts                 // of keys that were dropped
 	accesses uint
 	most     int // maxKeys, but in tests
@@ -78,7 +77,7 @@ func (e *entry) unused(now time.Time) time.Duration { return now.Sub(e.queue.com
 //
 // From the least:
 //
-//	0  open, and unused for a minute: its limiter is all that is lost, and dropped keeps what it had spent
+//	0  open, and unused for a minute: its limiter is all that is lost
 //	1  closed until a probe succeeds that may go now: the next call there would find out anew
 //	2  closed for a time that the upstream has named: a new key would call too early
 //	3  open and in use
@@ -158,7 +157,6 @@ func (t *Table) evictLocked(now time.Time) {
 		}
 	}
 	if least != nil {
-		t.dropped.keep(&least.queue, t.most, now)
 		t.dropLocked(at)
 	}
 }
@@ -186,7 +184,6 @@ func (t *Table) Unknown(key string, l Limits) *Queue {
 	now := t.common.now()
 	q := &Queue{key: key}
 	q.init(&t.common, l, now.Sub(t.common.base))
-	t.dropped.recall(q, now)
 	q.firstContactLocked(len(t.keys) >= t.most, now)
 	return q
 }
@@ -214,9 +211,9 @@ func (t *Table) Add(key string, l Limits) {
 	}
 }
 
-// addLocked is Add with the lock, for a key that is not there. A new key of a full table begins with one unit
-// instead of its burst; one without any limit begins with a few calls until the first answer
-// (State.FirstContact).
+// addLocked is Add with the lock, for a key that is not there. A new key of a full table begins with one call
+// instead of its burst, and those behind it are paced by what they pay by cost; one without any limit begins with
+// a few calls until the first answer (State.FirstContact).
 func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 	e := &entry{used: now.Sub(t.common.base)}
 	e.queue.key = strings.Clone(key)
@@ -224,7 +221,6 @@ func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 		l.Meters.key = e.queue.key
 	}
 	e.queue.init(&t.common, l, e.used)
-	t.dropped.recall(&e.queue, now)
 	t.sweepLocked(now)
 	full := len(t.keys) >= t.most
 	if full {

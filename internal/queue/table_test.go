@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -255,17 +254,14 @@ func TestManyBusyKeys(t *testing.T) {
 
 // Each kind of limit, one call a minute in the long run.
 var minutely = []struct {
-	name  string
-	make  func() *limit.Set
-	burst int           // calls at once
-	per   time.Duration // of a window; 0: none
-	fixed bool          // that window is tied to its first call
+	name string
+	make func() *limit.Set
 }{
-	{"bucket", func() *limit.Set { return setOf(bucket(rate.Every(time.Minute), 5)) }, 5, 0, false},
-	{"leaky", func() *limit.Set { return setOf(bucket(rate.Every(time.Minute), 1)) }, 1, 0, false},
-	{"fixed window", func() *limit.Set { return setOf(fixedWindow()) }, 5, 5 * time.Minute, true},
-	{"sliding window", func() *limit.Set { return setOf(slidingWindow()) }, 5, 5 * time.Minute, false},
-	{"all", func() *limit.Set { return setOf(bucket(1, 2), slidingWindow()) }, 2, 5 * time.Minute, false},
+	{"bucket", func() *limit.Set { return setOf(bucket(rate.Every(time.Minute), 5)) }},
+	{"leaky", func() *limit.Set { return setOf(bucket(rate.Every(time.Minute), 1)) }},
+	{"fixed window", func() *limit.Set { return setOf(fixedWindow()) }},
+	{"sliding window", func() *limit.Set { return setOf(slidingWindow()) }},
+	{"all", func() *limit.Set { return setOf(bucket(1, 2), slidingWindow()) }},
 }
 
 func fixedWindow() limit.Account {
@@ -311,111 +307,6 @@ func TestFirstCallsInAFullTable(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A key that is dropped from a full table and made anew, again and again, gets no more than its limit.
-func TestRemadeKeysKeepTheirLimit(t *testing.T) {
-	for i, k := range minutely {
-		t.Run(k.name, func(t *testing.T) {
-			for seed := range race.Pick(uint64(1), 3) {
-				synctest.Test(t, func(t *testing.T) { remakeKeys(t, seed, i) })
-			}
-		})
-	}
-}
-
-// remakeKeys has callers, of whom some wait and others give up at once, call 2 to 40 keys through a
-// table of 3, and checks what goes to each key.
-func remakeKeys(t *testing.T, seed uint64, kind int) {
-	k := minutely[kind]
-	rng := rand.New(rand.NewPCG(seed, 3))
-	sent := map[string][]time.Duration{}
-	var mu sync.Mutex
-	start := time.Now()
-	c := newClient(testConfig(Options{}), func(_ context.Context, key, _ string, _ int) Outcome {
-		mu.Lock()
-		defer mu.Unlock()
-		sent[key] = append(sent[key], time.Since(start))
-		return Success
-	})
-	made := 0
-	c.own = func(string) *limit.Set { mu.Lock(); defer mu.Unlock(); made++; return k.make() }
-	c.table.most = 3
-	hosts := 2 + rng.IntN(39)
-	var wg sync.WaitGroup
-	for range 1500 {
-		key := fmt.Sprint("h", rng.IntN(1+rng.IntN(hosts))) // the first ones are called more often
-		patience := time.Nanosecond
-		if rng.IntN(4) == 0 {
-			patience = time.Duration(rng.IntN(200)) * time.Second
-		}
-		for range 1 + rng.IntN(8) {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				c.get(ctx, key)
-			})
-		}
-		time.Sleep(time.Duration(rng.ExpFloat64() * float64(3*time.Second)))
-	}
-	wg.Wait()
-	for key, s := range sent {
-		switch {
-		case k.per == 0:
-			checkRate(t, key, s, 1.0/60, float64(k.burst))
-		case k.fixed:
-			checkFixed(t, key, s, k.per)
-		default:
-			checkSliding(t, key, s, 5, k.per)
-		}
-	}
-	// The busiest key is asked for more than it may have; it should get most of that.
-	if got, most := float64(len(sent["h0"])), time.Since(start).Minutes(); got < 0.6*most {
-		t.Errorf("seed %d: %v calls to h0 in %.0f minutes", seed, got, most)
-	}
-	if hosts > 5 && made < 2*hosts {
-		t.Errorf("seed %d: %d keys were made for %d names: nothing was dropped", seed, made, hosts)
-	}
-}
-
-// checkRate checks that no window of s (sorted) holds more than burst + rate × its length.
-func checkRate(t *testing.T, what string, s []time.Duration, rate, burst float64) {
-	t.Helper()
-	tokens, last := burst, time.Duration(0)
-	for i, at := range s {
-		tokens = min(burst, tokens+rate*(at-last).Seconds()) - 1
-		if last = at; tokens < -1e-6 {
-			t.Errorf("%s: attempt %d at %v breaks %v/s burst %v by %.3g", what, i, at, rate, burst, -tokens)
-			return
-		}
-	}
-}
-
-// checkFixed: at most 5 calls in a window that starts with the first call after the last one ended.
-func checkFixed(t *testing.T, what string, s []time.Duration, per time.Duration) {
-	t.Helper()
-	start, n := -per, 0
-	for _, at := range s {
-		if at-start >= per {
-			start, n = at, 0
-		}
-		if n++; n > 5 {
-			t.Errorf("%s: %d calls in the window from %v on", what, n, start)
-			return
-		}
-	}
-	checkSliding(t, what, s, 10, per)
-}
-
-// checkSliding: at most so many calls in any window.
-func checkSliding(t *testing.T, what string, s []time.Duration, most int, per time.Duration) {
-	t.Helper()
-	for i := most; i < len(s); i++ {
-		if s[i]-s[i-most] < per {
-			t.Errorf("%s: %d calls between %v and %v", what, most+1, s[i-most], s[i])
-			return
-		}
 	}
 }
 
