@@ -290,7 +290,7 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 			lines = append(lines, q.line)
 		}
 	}
-	if r := t.recent; len(t.keys) != len(t.order) || r != nil && t.keys[r.queue.key] != r {
+	if len(t.keys) != len(t.order) {
 		broken("the table has %d keys, and %d in order", len(t.keys), len(t.order))
 	}
 	if m.busiest = max(m.busiest, busy); len(t.keys) > t.most+m.busiest+evictTries {

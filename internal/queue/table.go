@@ -32,7 +32,6 @@ type Table struct {
 	keys     map[string]*entry
 	order    []*entry // the same, for the hand to go round
 	hand     int
-	recent   *entry                 // that of the last call; nil if it was dropped
 	metered  atomic.Pointer[Meters] // the last ones that a call did not know of; their key may be gone, see Call.Metered
 	gone     counts                 // of keys that were dropped
 	accesses uint
@@ -100,16 +99,10 @@ func (e *entry) worth(now time.Time) int {
 
 // findLocked returns the entry of key, or nil. since is the moment of this use, counted from common.base. Nothing
 // but that moment is kept of a use: a list in the order of use would cost writes to other keys' entries.
-//
-// recent saves the map for a program that calls one host: its 1,000 calls in a row find the key by one
-// comparison of strings.
 func (t *Table) findLocked(key string, since time.Duration) *entry {
-	e := t.recent
-	if e == nil || e.queue.key != key {
-		if e = t.keys[key]; e == nil {
-			return nil
-		}
-		t.recent = e
+	e := t.keys[key]
+	if e == nil {
+		return nil
 	}
 	e.used = since
 	if t.accesses++; t.accesses%sweepEvery == 0 {
@@ -172,9 +165,6 @@ func (t *Table) dropLocked(place int) {
 	t.order = t.order[:last]
 	delete(t.keys, e.queue.key)
 	delete(t.common.asked, &e.queue)
-	if t.recent == e {
-		t.recent = nil
-	}
 }
 
 // Unknown returns a queue as Add would make it for a key, which nobody else will ever see: to predict with.
@@ -231,7 +221,7 @@ func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 	}
 	e.queue.firstContactLocked(full, now)
 	e.queue.pauseNewLocked(now)
-	t.keys[e.queue.key], t.order, t.recent = e, append(t.order, e), e
+	t.keys[e.queue.key], t.order = e, append(t.order, e)
 	return e
 }
 
