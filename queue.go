@@ -124,7 +124,7 @@ type QueueStats struct {
 	Refused   uint64         // calls that this side refused: queue full, paused, wait too long
 	Reason    string         // what holds the first call in line, see Event; if nobody waits the closed gate; "": nothing
 	Until     time.Time      // until when it does, as far as is known; zero: unknown, or nobody waits
-	Oldest    time.Time      // since when the oldest has waited, at most 1/32 of that time too early; zero: nobody waits
+	Oldest    time.Time      // when the eldest of these came, for its first attempt; zero: nobody waits
 }
 
 // Stats returns a snapshot of the line, its gate and its limiter, for dashboards and logs.

@@ -43,7 +43,7 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left func(*waiter, error)) (*line, *waiter, error) {
 	if o.seq == 0 {
 		q.common.arrivals++
-		o.seq = q.common.arrivals
+		o.seq, o.arrived = q.common.arrivals, now.Sub(q.common.base)
 	}
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
@@ -106,7 +106,6 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 	l.join(w, o)
 	q.joinedLocked(w)
 	l.push(w)
-	l.noteLocked(w.seq, now.Sub(q.common.base))
 	if s := q.common.shared; s != nil {
 		s.waiting.add(w.prio, int64(w.cost))
 	}

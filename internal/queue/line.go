@@ -40,7 +40,6 @@ type line struct {
 	stop    func()      // ends the watch on the own limiters
 	inTurn  bool        // the head is who is next by its flow's virtual start, not the eighth or a probe
 	owed    *waiter     // the oldest, whose turn has come in the line of several keys; nil or gone: nobody
-	ages    ages        // of those that wait
 	expelAt time.Time   // when those who wait are looked at for MaxPause; zero: they need not be
 
 	reasons map[*waiter]error // of refused waiters that have not seen theirs yet

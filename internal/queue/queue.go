@@ -193,7 +193,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 		return nil, false // the long way: enter
 	}
 	q.common.arrivals++
-	w.seq = q.common.arrivals
+	w.seq, w.arrived = q.common.arrivals, now.Sub(q.common.base)
 	if d, ok := ctx.Deadline(); ok {
 		ahead, _ := l.ahead(w.prio, w.seq, 0)
 		if q.foreign != nil || !q.own.Plain(ahead == int64(l.count)) || q.own.After(now, ahead, cost).After(d) {
@@ -203,7 +203,6 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	}
 	q.joinedLocked(w)
 	l.push(w)
-	l.noteLocked(w.seq, now.Sub(q.common.base))
 	return l, false
 }
 

@@ -67,6 +67,14 @@ func (q *Queue) statsLocked(now time.Time) Stats {
 	return s
 }
 
+// oldestLocked is when the eldest of those that wait came; zero: nobody waits.
+func (q *Queue) oldestLocked() time.Time {
+	if q.line == nil || q.line.count == 0 {
+		return time.Time{}
+	}
+	return q.common.base.Add(q.line.eldest().arrived)
+}
+
 // inFlightLocked counts the slots held, or without a bound the attempts that are under way.
 func (q *Queue) inFlightLocked() int {
 	if under := q.underLocked(); under > 0 && !q.common.slotted() {

@@ -34,6 +34,7 @@ const (
 type waiter struct {
 	wake     chan struct{}  // buffered by one; nil: a task, see line.tasks
 	seq      uint64         // place in the order of arrival; a retry keeps that of its call
+	arrived  time.Duration  // when its call came, as that of seq
 	deadline time.Duration  // its ctx's; 0: none
 	taken    time.Duration  // once granted: the moment for which its units were taken
 	route    upstream.Route // of its request
