@@ -157,17 +157,18 @@ func asOwn(l Limiter) (limit.Account, bool) {
 // can. The zero LimiterVar sets no limit. Use it wherever a limiter is needed: in a [Queue], a [Transport], an [All]. It
 // is safe for concurrent use and must not be copied.
 //
-// What was used stays used. A unit that the old limiter remembers counts in the new one for as long as it would if the
-// new one had admitted it; units that a bucket lacks count as used now. But the new limiter begins at most used up, so that nobody
-// waits for longer than behind its burst, or its n; a debt alone is carried over in full. Example: 30 units of
-// 100 per minute were used 50 s ago and 20 just now. Under 80 per minute, 30 are left; under 5 per 10 s none are
-// until the 20 are 10 s old; a bucket of 1/s and burst 40 lacks 20.
+// A limiter of the same kind goes on as if setters had changed the old one: what was used stays used, and a debt stays. Buckets
+// and Leakys are of one kind. A limiter of another kind begins without units, so that it admits no more than its own limit: a
+// bucket earns its first unit, a window is used up for its length. To change a limit in use, stay with its kind. Example:
+// 60 of 100 per hour by fixed window are used. Under 80 per hour 20 are left until that hour is over; under 80
+// per hour by sliding window none are for an hour; under a bucket of 1/s the next one is there in a second.
 type LimiterVar struct{ limiter limit.Var }
 
-// Set replaces the limiter, and re-times sleeping callers at once. nil sets no limit. A limiter that comes back, or that
-// others use too, keeps what it has counted itself. Set panics, and changes nothing, for a nil pointer to a limiter of this
-// package, for a LimiterVar, and for a limiter of another package, alone or in an [All]: what that one has counted
-// cannot be known. Join it to the LimiterVar with All instead.
+// Set replaces the limiter, and re-times sleeping callers at once. nil sets no limit, and whatever
+// follows begins as it is. A limiter that comes back, or that others use too, keeps what it has counted itself. Of several
+// in an [All] those that stay are not touched; each other one takes over from the old one of its kind whose rate is
+// nearest. Set panics, and changes nothing, for a nil pointer to a limiter of this package, for a LimiterVar, and for
+// a limiter of another package, alone or in an All: join it to the LimiterVar with All instead.
 func (v *LimiterVar) Set(l Limiter) {
 	set, err := tryFlatten(l)
 	if err == nil {

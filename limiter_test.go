@@ -1384,7 +1384,7 @@ func TestLimiterVarIsALimiter(t *testing.T) {
 				t.Errorf("%s: a call with a deadline: %v after %v", name, err, time.Since(start))
 			}
 			time.Sleep(sec)
-			v.Set(throttle.All(throttle.NewSlidingWindow(1000, time.Hour), throttle.NewLeaky(10)))
+			v.Set(throttle.All(throttle.NewBucket(1000, 1), throttle.NewLeaky(10)))
 			time.Sleep(250 * ms) // 999 of 1,000 parts of a unit were missing, so two have gone: at 1.0999 and 1.1999 s
 			slow := throttle.NewBucket(1, 1)
 			v.Set(slow) // 0.499 units are missing

@@ -67,10 +67,9 @@ type state interface {
 	clone() state
 	// adjust takes n units whether they are there or not; a negative n gives units back.
 	adjust(now time.Time, n int)
-	// past is what is remembered of the units that were admitted. carry, at a moment not before the state's clock, makes
-	// that count here too. See carry.go.
-	past(now time.Time) past
-	carry(now time.Time, p past)
+	// carry makes what old has counted count here too, at a moment not before the clock of this one. nil stands for a
+	// limiter of another kind: then no units are there. See carry.go.
+	carry(now time.Time, old state)
 }
 
 // guardOf is the lock of an account and what is beside it.

@@ -38,18 +38,18 @@ func TestCarryExamples(t *testing.T) {
 	}{
 		"to 80 per minute":        {sliding(100, time.Minute), sliding(80, time.Minute), fiftyUnits, 30, 10 * time.Second},
 		"to 5 per 10 s":           {sliding(100, time.Minute), sliding(5, 10*time.Second), fiftyUnits, 0, 10 * time.Second},
-		"to a bucket":             {sliding(100, time.Minute), bucket(1, 40), fiftyUnits, 20, time.Second},
-		"two uses flow off":       {sliding(100, time.Minute), bucket(1, 100), fiveSeconds, 75, time.Second},
-		"to a small bucket":       {sliding(100, time.Minute), bucket(10, 10), fiftyUnits, 0, 100 * time.Millisecond},
-		"to a fixed window":       {sliding(100, time.Minute), fixed(80, time.Minute), fiftyUnits, 30, 10 * time.Second},
-		"from a fixed window":     {fixed(100, time.Minute), fixed(80, time.Minute), fiftyUnits, 30, 10 * time.Second},
-		"to a shorter one":        {fixed(100, time.Minute), fixed(80, 10*time.Second), fiftyUnits, 30, 10 * time.Second},
-		"fixed to sliding":        {fixed(100, time.Minute), sliding(80, time.Minute), fiftyUnits, 30, time.Minute},
-		"a bucket to one":         {bucket(1, 100), bucket(10, 40), fiftyUnits, 20, 100 * time.Millisecond},
-		"a bucket to a window":    {bucket(1, 100), sliding(40, time.Minute), fiftyUnits, 20, time.Minute},
+		"a sliding window's debt": {sliding(10, time.Minute), sliding(20, time.Second), func(t *testing.T, v *Var) { v.Adjust(35) }, -15, time.Second},
+		"to a fixed window":       {sliding(100, time.Minute), fixed(80, time.Minute), fiftyUnits, 0, time.Minute},
+		"to a bucket":             {sliding(100, time.Minute), bucket(1, 40), fiftyUnits, 0, time.Second},
+		"an open window goes on":  {fixed(100, time.Minute), fixed(80, time.Minute), fiftyUnits, 30, 10 * time.Second},
+		"to one that is over":     {fixed(100, time.Minute), fixed(80, 10*time.Second), fiftyUnits, 80, 10 * time.Second},
+		"to one that is full":     {fixed(100, time.Minute), fixed(20, time.Minute), fiftyUnits, -30, 70 * time.Second},
+		"fixed to sliding":        {fixed(100, time.Minute), sliding(80, time.Minute), fiftyUnits, 0, time.Minute},
+		"a bucket to one":         {bucket(1, 100), bucket(10, 90), fiftyUnits, 80, 100 * time.Millisecond},
+		"a bucket to a smaller":   {bucket(1, 100), bucket(10, 40), fiftyUnits, 40, 100 * time.Millisecond},
+		"a bucket to a larger":    {bucket(1, 100), bucket(10, 400), fiftyUnits, 80, 100 * time.Millisecond},
+		"a bucket to a window":    {bucket(1, 100), sliding(40, time.Minute), fiftyUnits, 0, time.Minute},
 		"a bucket's debt":         {bucket(1, 10), bucket(100, 10), func(t *testing.T, v *Var) { v.Adjust(60) }, -50, 510 * time.Millisecond},
-		"a window's debt":         {sliding(10, time.Minute), fixed(20, time.Second), func(t *testing.T, v *Var) { v.Adjust(35) }, -15, time.Second},
-		"a debt to a window":      {fixed(10, time.Minute), sliding(20, time.Second), func(t *testing.T, v *Var) { v.Adjust(35) }, -15, time.Second},
 		"without a limit nothing": {bucket(rate.Inf, 0), bucket(1, 7), fiftyUnits, 7, time.Second},
 		"to no limit":             {bucket(1, 100), bucket(rate.Inf, 0), fiftyUnits, float64(rate.Inf), 0},
 	} {
@@ -79,15 +79,6 @@ func fiftyUnits(t *testing.T, v *Var) {
 	take(t, v, 30)
 	time.Sleep(50 * time.Second)
 	take(t, v, 20)
-}
-
-// fiveSeconds uses 10 units now, and 10 and 10 more after 2 and 5 s.
-func fiveSeconds(t *testing.T, v *Var) {
-	take(t, v, 10)
-	time.Sleep(2 * time.Second)
-	take(t, v, 10)
-	time.Sleep(3 * time.Second)
-	take(t, v, 10)
 }
 
 // lawful are the kinds of a random size, and what each may admit in an interval.
@@ -213,8 +204,8 @@ func TestReplacementsKeepTheNewLaw(t *testing.T) {
 			wait := time.Duration(rng.IntN(1000)) * time.Millisecond
 			time.Sleep(wait)
 			v.Set(set(bucket(rate.Limit(r2), b2)))
-			missing := min(max(0, float64(used)-wait.Seconds()*r1), float64(b2))
-			if got, want := v.alone().Available(time.Now()), float64(b2)-missing; got < want-1e-6 || got > want+1e-6 {
+			left := min(float64(b1), float64(b1-used)+wait.Seconds()*r1)
+			if got, want := v.alone().Available(time.Now()), min(left, float64(b2)); got < want-1e-6 || got > want+1e-6 {
 				t.Errorf("seed %d: %d of %v/s burst %d used %v ago: %v/s burst %d has %v, want %v", seed, used, r1, b1, wait, r2, b2, got, want)
 			}
 		})
@@ -279,7 +270,7 @@ func TestReplacedByTheSame(t *testing.T) {
 // A limiter that comes back has what it had counted, and what others have meanwhile; a part of both stays as it is.
 func TestLimiterThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		day, night, hourly := sliding(10, time.Minute), bucket(1, 10), sliding(100, time.Hour)
+		day, night, hourly := sliding(10, time.Minute), sliding(10, 2*time.Minute), sliding(100, time.Hour)
 		v := holding(day, hourly)
 		take(t, v, 6)
 		for range 3 { // nothing is counted twice

@@ -322,10 +322,8 @@ func (s *dated) fresh(now time.Time) bool {
 	return !s.changed && s.held == 0 && s.debt == 0 && !s.paused.After(now) && s.supply.Idle()
 }
 
-// past and carry implement state: the units of a LimiterVar that holds a fleet's limiter are known where they come from,
-// so only a debt goes along, and nothing comes in.
-func (s *dated) past(time.Time) past   { return past{debt: float64(s.debt)} }
-func (s *dated) carry(time.Time, past) {}
+// carry implements state: what was used is known where the units come from.
+func (s *dated) carry(time.Time, state) {}
 
 // clone implements state. What is run ahead must send for nothing, so the copy is a bucket that has what is in hand, and
 // earns at the rate at which the supply says now that units will come. Example: 3 in hand, and the 1,000 units after

@@ -59,12 +59,11 @@ func (v *Var) Take(n int) (wait time.Duration, err error) {
 	return max(0, m.Sub(now)), err
 }
 
-// Set makes v hold the accounts of held from now on. What was used under those that it held before is carried over, see
-// carry.go. It returns an error, and changes nothing, if held has a limiter that is not an account, or another Var.
+// Set makes v hold the accounts of held from now on. What was counted is carried over within a kind, see carry.go. It returns an error, and changes nothing, if held has a limiter that is not an account, or another Var.
 func (v *Var) Set(held *Set) error {
 	switch {
 	case len(held.foreign) > 0:
-		return fmt.Errorf("%T is not a limiter of this package, so what it counts cannot be carried over; put it beside the LimiterVar with All", held.foreign[0])
+		return fmt.Errorf("%T is not a limiter of this package; put it beside the LimiterVar with All", held.foreign[0])
 	case held.dyn != nil:
 		return errors.New("a LimiterVar cannot hold a LimiterVar; put both beside each other with All")
 	}
@@ -235,6 +234,5 @@ func (s *unlimited) size() (float64, time.Duration)                 { return 0, 
 func (s *unlimited) fresh(time.Time) bool                           { return !s.changed }
 func (s *unlimited) spent(time.Time) Spent                          { return Spent{} }
 func (s *unlimited) spend(time.Time, Spent)                         {}
-func (s *unlimited) past(time.Time) (p past)                        { return p }
-func (s *unlimited) carry(time.Time, past)                          {}
+func (s *unlimited) carry(time.Time, state)                         {}
 func (s *unlimited) clone() state                                   { c := *s; return &c }
