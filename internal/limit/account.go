@@ -29,8 +29,6 @@ type state interface {
 	lift(at time.Time) time.Time
 	// advance moves the clock to now, which is not before it.
 	advance(now time.Time)
-	// unused reports whether the clock was never advanced: nothing was ever taken or set.
-	unused() bool
 	// check returns why n units can never be taken: n is negative, the limit is 0, or what n exceeds the
 	// burst or the window by takes more than maxSurplus. nil: they can.
 	check(n int) error
@@ -60,9 +58,6 @@ type state interface {
 	size() (units float64, window time.Duration)
 	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
 	fresh(now time.Time) bool
-	// spent is what must be earned back before the limiter is as new; spend makes that no less than s.
-	spent(now time.Time) Spent
-	spend(now time.Time, s Spent)
 	// clone returns a copy, to be run ahead of the clock.
 	clone() state
 	// adjust takes n units whether they are there or not; a negative n gives units back.
@@ -115,9 +110,6 @@ func (c *clock) lift(at time.Time) time.Time { return Latest(at, c.last) }
 
 // advance implements state.
 func (c *clock) advance(now time.Time) { c.last = now }
-
-// unused implements state.
-func (c *clock) unused() bool { return c.last.IsZero() }
 
 // A guard is the lock of an account, and what else is not counted. It has 24 bytes, so that a Bucket has
 // 80.

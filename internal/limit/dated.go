@@ -338,8 +338,3 @@ func (s *dated) clone() state {
 	}
 	return c
 }
-
-// spent and spend implement state. What was used is known where the units come from, so nothing has to be
-// remembered of an account that is dropped.
-func (s *dated) spent(time.Time) Spent  { return Spent{} }
-func (s *dated) spend(time.Time, Spent) {}

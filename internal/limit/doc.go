@@ -13,7 +13,6 @@
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	stats.go             what observers see
-//	spent.go             what a limiter that is dropped leaves behind
 //	spec.go text.go      limits as text
 //	time.go              moments and spans
 //

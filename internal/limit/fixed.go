@@ -138,21 +138,3 @@ func (s *fixedCount) fresh(now time.Time) bool {
 	_, used := s.at(s.lift(now))
 	return used == 0 && !s.changed
 }
-
-// spent implements state: all used units are back when the last window that they fill ends.
-func (s *fixedCount) spent(now time.Time) Spent {
-	start, used := s.at(s.lift(now))
-	if used == 0 {
-		return Spent{}
-	}
-	return Spent{used, start.Add(times(s.windows(used), s.per))}
-}
-
-// spend opens the window that ends when the units are back.
-func (s *fixedCount) spend(now time.Time, old Spent) {
-	if own := s.spent(now); old.Until.After(own.Until) && s.n > 0 {
-		s.used = max(old.Units, own.Units)
-		s.start = old.Until.Add(-times(s.windows(s.used), s.per))
-		s.last = s.lift(now)
-	}
-}

@@ -209,34 +209,6 @@ func (s *slidingLog) available(now time.Time) float64 {
 }
 
 // fresh implements state: with all stamps expired nothing of the past counts.
-func (s *slidingLog) fresh(now time.Time) bool { return s.empty(now) && !s.changed }
-
-// empty reports whether all stamps have expired.
-func (s *slidingLog) empty(now time.Time) bool {
-	return s.expired(s.stamp(s.lift(now))) == s.log.len()
-}
-
-// spent implements state: all units are back when the last stamp expires.
-func (s *slidingLog) spent(now time.Time) Spent {
-	now = s.lift(now)
-	if s.empty(now) {
-		return Spent{}
-	}
-	log := s.log.live()
-	return Spent{s.n - int64(s.available(now)), s.base.Add(time.Duration(log[len(log)-1]) + s.per)}
-}
-
-// spend does not know when which unit was taken, so all count as taken with the last one.
-func (s *slidingLog) spend(now time.Time, old Spent) {
-	now = s.lift(now)
-	if !old.Until.After(Latest(now, s.spent(now).Until)) {
-		return
-	}
-	if s.base.IsZero() {
-		s.base = now
-	}
-	s.last = now
-	units := int(min(old.Units, s.n))
-	s.log.drop(max(s.expired(s.stamp(now)), s.log.len()+units-int(s.n)))
-	s.log.push(s.stamp(old.Until)-int64(s.per), units)
+func (s *slidingLog) fresh(now time.Time) bool {
+	return !s.changed && s.expired(s.stamp(s.lift(now))) == s.log.len()
 }

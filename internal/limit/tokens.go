@@ -136,25 +136,6 @@ func (s *tokens) fresh(now time.Time) bool {
 	return !s.changed && (s.limit == rate.Inf || count >= float64(s.burst))
 }
 
-// spent is the time to full: 3 of 5 units there at 10/s are 2 units, and 200 ms.
-func (s *tokens) spent(now time.Time) Spent {
-	now, count := s.at(now)
-	missing := float64(s.burst) - count
-	if missing <= 0 || s.limit == 0 || s.limit == rate.Inf {
-		return Spent{}
-	}
-	return Spent{int64(min(math.Ceil(missing), 1<<62)), now.Add(span(missing, s.limit))}
-}
-
-// spend takes what is missing at now: the rate times the time until nothing is.
-func (s *tokens) spend(now time.Time, old Spent) {
-	now, count := s.at(now)
-	missing := min(float64(old.Units), old.Until.Sub(now).Seconds()*float64(s.limit))
-	if left := float64(s.burst) - missing; left < count && s.limit != rate.Inf {
-		s.count, s.last = left, now
-	}
-}
-
 // checkLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because 0 s
 // times a real infinity is NaN.
 func checkLimit(caller string, limit rate.Limit, burst int) rate.Limit {

@@ -232,7 +232,5 @@ func (s *unlimited) rate() rate.Limit                               { return rat
 func (s *unlimited) available(time.Time) float64                    { return float64(rate.Inf) }
 func (s *unlimited) size() (float64, time.Duration)                 { return 0, 0 }
 func (s *unlimited) fresh(time.Time) bool                           { return !s.changed }
-func (s *unlimited) spent(time.Time) Spent                          { return Spent{} }
-func (s *unlimited) spend(time.Time, Spent)                         {}
 func (s *unlimited) carry(time.Time, state)                         {}
 func (s *unlimited) clone() state                                   { c := *s; return &c }
