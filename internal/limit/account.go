@@ -15,68 +15,68 @@ import (
 type Account interface {
 	adjuster
 	notifier
-	// parts returns the lock, and the state that may be used only while it is held.
-	parts() (*guard, state)
+	// Parts returns the lock, and the state that may be used only while it is held.
+	Parts() (*Guard, State)
 }
 
-// A state is what an account counts. It is reached only under the account's lock.
+// A State is what an account counts. It is reached only under the account's lock.
 //
-// Example: a bucket of 10 units a second and a burst of 3, which is empty at 0 s. takeBy(0, 0, 1) answers
-// 100 ms and takes nothing. takeBy(100 ms, 102 ms, 1), by a timer that came 2 ms late, takes a unit as of
+// Example: a bucket of 10 units a second and a burst of 3, which is empty at 0 s. TakeBy(0, 0, 1) answers
+// 100 ms and takes nothing. TakeBy(100 ms, 102 ms, 1), by a timer that came 2 ms late, takes a unit as of
 // 100 ms, so that the next one is ready at 200 ms and not at 202.
-type state interface {
-	// lift returns at, or the state's own clock if that is ahead.
-	lift(at time.Time) time.Time
-	// advance moves the clock to now, which is not before it.
-	advance(now time.Time)
-	// check returns why n units can never be taken: n is negative, the limit is 0, or what n exceeds the
+type State interface {
+	// Lift returns at, or the state's own clock if that is ahead.
+	Lift(at time.Time) time.Time
+	// Advance moves the clock to now, which is not before it.
+	Advance(now time.Time)
+	// Check returns why n units can never be taken: n is negative, the limit is 0, or what n exceeds the
 	// burst or the window by takes more than maxSurplus. nil: they can.
-	check(n int) error
-	// consume takes n units as of at, whether they are there or not: what is not there becomes a debt. A
-	// caller whose units must be there has asked after first, under the same lock.
-	consume(at time.Time, n int)
-	// takeBy takes n units as of the first moment from at to now at which they are ready. It returns a
+	Check(n int) error
+	// Consume takes n units as of at, whether they are there or not: what is not there becomes a debt. A
+	// caller whose units must be there has asked After first, under the same lock.
+	Consume(at time.Time, n int)
+	// TakeBy takes n units as of the first moment from at to now at which they are ready. It returns a
 	// moment not after now if it took them. Otherwise nothing was taken, and it is the one to ask again.
-	takeBy(at, now time.Time, n int) (time.Time, error)
-	// giveBack undoes a take of n units as of at that was not used. A unit whose window has ended by now
+	TakeBy(at, now time.Time, n int) (time.Time, error)
+	// GiveBack undoes a take of n units as of at that was not used. A unit whose window has ended by now
 	// has come back already and is not given twice.
-	giveBack(at, now time.Time, n int)
-	// refund gives n units back of a take of held units as of at that was used, and has cost less. A unit whose
+	GiveBack(at, now time.Time, n int)
+	// Refund gives n units back of a take of held units as of at that was used, and has cost less. A unit whose
 	// window has ended stays used.
-	refund(at, now time.Time, held, n int)
-	// after predicts when a call of n units, which has passed check, starts if ahead units go before it,
+	Refund(at, now time.Time, held, n int)
+	// After predicts when a call of n units, which has passed Check, starts if ahead units go before it,
 	// from the moment from on. With nobody ahead that is the first moment at which n units may start; they
 	// may at any later one too. What can never be paid starts after Forever, and does not delay a call
 	// of no units.
-	after(from time.Time, ahead int64, n int) time.Time
-	// rate is the long-run rate in units per second; rate.Inf: no limit.
-	rate() rate.Limit
-	// available is how many units could be taken at now: negative under a debt, float64(rate.Inf) without a limit.
-	available(now time.Time) float64
-	// size is how many units are there if none is used, and the length of the window in which they may be; 0: it has none,
+	After(from time.Time, ahead int64, n int) time.Time
+	// Rate is the long-run rate in units per second; rate.Inf: no limit.
+	Rate() rate.Limit
+	// Available is how many units could be taken at now: negative under a debt, float64(rate.Inf) without a limit.
+	Available(now time.Time) float64
+	// Size is how many units are there if none is used, and the length of the window in which they may be; 0: it has none,
 	// and the units come back one by one.
-	size() (units float64, window time.Duration)
-	// fresh reports whether the limiter behaves as one just made, and no setter was ever called.
-	fresh(now time.Time) bool
-	// clone returns a copy, to be run ahead of the clock.
-	clone() state
-	// adjust takes n units whether they are there or not; a negative n gives units back.
-	adjust(now time.Time, n int)
-	// carry makes what old has counted count here too, at a moment not before the clock of this one. nil stands for a
+	Size() (units float64, window time.Duration)
+	// Fresh reports whether the limiter behaves as one just made, and no setter was ever called.
+	Fresh(now time.Time) bool
+	// Clone returns a copy, to be run ahead of the clock.
+	Clone() State
+	// Adjust takes n units whether they are there or not; a negative n gives units back.
+	Adjust(now time.Time, n int)
+	// Carry makes what old has counted count here too, at a moment not before the clock of this one. nil stands for a
 	// limiter of another kind: then no units are there. See carry.go.
-	carry(now time.Time, old state)
+	Carry(now time.Time, old State)
 }
 
 // guardOf is the lock of an account and what is beside it.
-func guardOf(a Account) *guard {
-	g, _ := a.parts()
+func guardOf(a Account) *Guard {
+	g, _ := a.Parts()
 	return g
 }
 
 // stateOf is what an account counts. It may be called without the lock; what it returns may be used only
 // under it.
-func stateOf(a Account) state {
-	_, s := a.parts()
+func stateOf(a Account) State {
+	_, s := a.Parts()
 	return s
 }
 
@@ -100,20 +100,20 @@ const (
 	Forever = time.Duration(1 << 62)
 )
 
-// A clock is the latest moment that a state has seen. It never goes back: an interval that is counted
+// A clock is the latest moment that a State has seen. It never goes back: an interval that is counted
 // twice would make units of nothing.
 type clock struct{ last time.Time }
 
-// lift implements state. Example: a caller reads 1.000 s, another one reads 1.001 s, wins the lock and takes.
+// Lift implements State. Example: a caller reads 1.000 s, another one reads 1.001 s, wins the lock and takes.
 // The first one, next, is treated as if it came at 1.001 s: the millisecond is counted already.
-func (c *clock) lift(at time.Time) time.Time { return Latest(at, c.last) }
+func (c *clock) Lift(at time.Time) time.Time { return Latest(at, c.last) }
 
-// advance implements state.
-func (c *clock) advance(now time.Time) { c.last = now }
+// Advance implements State.
+func (c *clock) Advance(now time.Time) { c.last = now }
 
-// A guard is the lock of an account, and what else is not counted. It has 24 bytes, so that a Bucket has
+// A Guard is the lock of an account, and what else is not counted. It has 24 bytes, so that a Bucket has
 // 80.
-type guard struct {
+type Guard struct {
 	mu       sync.Mutex
 	rank     [6]byte          // the one order in which Sets lock their accounts; zero until it first joins one
 	watchers map[*func()]bool // called after each change; nil while there are none
@@ -122,7 +122,7 @@ type guard struct {
 // drawRank gives the account a rank unless it has one. The rank never changes again, so whoever has
 // called this may read it without the lock. It is random because a counter would be mutable state of the
 // package, and addresses have no order in Go; it is drawn here because zero values have no constructor.
-func (g *guard) drawRank() {
+func (g *Guard) drawRank() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.rank == [6]byte{} {
@@ -133,7 +133,7 @@ func (g *guard) drawRank() {
 }
 
 // notify has changed called after each change until stop. It stands behind every account's Notify.
-func (g *guard) notify(changed func()) (stop func()) {
+func (g *Guard) notify(changed func()) (stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.watch(&changed)
@@ -141,7 +141,7 @@ func (g *guard) notify(changed func()) (stop func()) {
 }
 
 // forget ends what notify began. It may be called twice.
-func (g *guard) forget(changed *func()) {
+func (g *Guard) forget(changed *func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unwatch(changed)
@@ -149,7 +149,7 @@ func (g *guard) forget(changed *func()) {
 
 // watch adds a watcher. The methods from here on are called under the lock, because a Var moves its watchers while it has
 // the locks of all the guards that they are on: no change can fall between two of them, and none is missed.
-func (g *guard) watch(changed *func()) {
+func (g *Guard) watch(changed *func()) {
 	if g.watchers == nil {
 		g.watchers = map[*func()]bool{}
 	}
@@ -157,7 +157,7 @@ func (g *guard) watch(changed *func()) {
 }
 
 // unwatch takes a watcher out, if it is in.
-func (g *guard) unwatch(changed *func()) {
+func (g *Guard) unwatch(changed *func()) {
 	if delete(g.watchers, changed); len(g.watchers) == 0 {
 		g.watchers = nil
 	}
@@ -165,20 +165,20 @@ func (g *guard) unwatch(changed *func()) {
 
 // copyTo adds the watchers to those of another guard, and takeFrom takes them out there. Watchers that the other guard
 // has of its own stay: a line may watch a Bucket by itself and by a Var that holds it.
-func (g *guard) copyTo(other *guard) {
+func (g *Guard) copyTo(other *Guard) {
 	for changed := range g.watchers {
 		other.watch(changed)
 	}
 }
 
-func (g *guard) takeFrom(other *guard) {
+func (g *Guard) takeFrom(other *Guard) {
 	for changed := range g.watchers {
 		other.unwatch(changed)
 	}
 }
 
 // appendTo adds to list those watchers that are not in it.
-func (g *guard) appendTo(list []*func()) []*func() {
+func (g *Guard) appendTo(list []*func()) []*func() {
 	for changed := range g.watchers {
 		if !slices.Contains(list, changed) {
 			list = append(list, changed)
@@ -197,12 +197,12 @@ func change(a Account, f func(now time.Time)) {
 
 // apply calls f under the lock and returns the watchers.
 func apply(a Account, f func(now time.Time)) (watchers []func()) {
-	g, s := a.parts()
+	g, s := a.Parts()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := s.lift(time.Now())
+	now := s.Lift(time.Now())
 	f(now)
-	s.advance(now)
+	s.Advance(now)
 	for changed := range g.watchers {
 		watchers = append(watchers, *changed)
 	}
@@ -212,29 +212,29 @@ func apply(a Account, f func(now time.Time)) (watchers []func()) {
 // TakeNow takes n units from one account, or returns how long to wait before asking again. It is the
 // Take of each kind of limiter. The clock is read inside the lock.
 func TakeNow(a Account, n int) (wait time.Duration, err error) {
-	g, s := a.parts()
+	g, s := a.Parts()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := s.lift(time.Now())
-	m, err := s.takeBy(now, now, n)
+	now := s.Lift(time.Now())
+	m, err := s.TakeBy(now, now, n)
 	if err != nil {
 		return 0, err
 	}
 	return m.Sub(now), nil
 }
 
-// takeReady is takeBy by way of check, after and consume. A now behind the state's clock is lifted:
+// takeReady is TakeBy by way of Check, After and Consume. A now behind the state's clock is lifted:
 // otherwise a caller who lost the race for the lock would wait for the nanoseconds by which its clock is
 // behind. The answer is cut to the caller's now, which stands for "taken".
-func takeReady(s state, at, now time.Time, n int) (time.Time, error) {
-	if err := s.check(n); err != nil {
+func takeReady(s State, at, now time.Time, n int) (time.Time, error) {
+	if err := s.Check(n); err != nil {
 		return at, err
 	}
-	m := s.after(at, 0, n)
-	if m.After(s.lift(now)) {
+	m := s.After(at, 0, n)
+	if m.After(s.Lift(now)) {
 		return m, nil
 	}
-	s.consume(m, n)
+	s.Consume(m, n)
 	return Earliest(m, now), nil
 }
 

@@ -27,17 +27,17 @@ func TestAfterAgreesWithReallyTakingTheUnitsAhead(t *testing.T) {
 				debt := r.IntN(8) == 0
 				for _, l := range []Account{a, b} {
 					if m, _ := readyAt(l, now, cost); debt || !m.After(now) {
-						stateOf(l).consume(now, cost)
+						stateOf(l).Consume(now, cost)
 					}
 				}
 			}
 			from := now.Add(time.Duration(r.Int64N(int64(time.Second))))
 			ahead, cost := r.IntN(5*n), r.IntN(3*n)
-			got := stateOf(a).after(from, int64(ahead), cost)
+			got := stateOf(a).After(from, int64(ahead), cost)
 			want := from
 			for range ahead {
 				want, _ = readyAt(b, want, 1)
-				stateOf(b).consume(want, 1)
+				stateOf(b).Consume(want, 1)
 			}
 			want, _ = readyAt(b, want, cost)
 			slack := time.Duration(0)
@@ -66,7 +66,7 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 				}
 				if m.After(now) {
 					before := m.Add(-2) // AllowN's grain is 1 ns
-					if got, _ := stateOf(l).takeBy(Latest(now, before), Latest(now, before), cost); m.After(now.Add(2)) && !got.After(before) {
+					if got, _ := stateOf(l).TakeBy(Latest(now, before), Latest(now, before), cost); m.After(now.Add(2)) && !got.After(before) {
 						t.Fatalf("seed %d %s: cost %d ready at %v, yet taken 2 ns before", seed, name, cost, m)
 					}
 				}
@@ -74,7 +74,7 @@ func TestReadyIsTheFirstMomentAndMonotone(t *testing.T) {
 				if again, _ := readyAt(l, y, cost); !again.Equal(y) {
 					t.Fatalf("seed %d %s: ready at %v but at %v not before %v", seed, name, m, y, again)
 				}
-				if got, _ := stateOf(l).takeBy(y, y, cost); got.After(y) {
+				if got, _ := stateOf(l).TakeBy(y, y, cost); got.After(y) {
 					t.Fatalf("seed %d %s: ready at %v, refused at %v until %v", seed, name, m, y, got)
 				}
 				now = y
@@ -88,42 +88,42 @@ func TestClockNeverRunsBackwards(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, l := range everyKind(1) {
 		first := start.Add(10 * time.Second)
-		if m, _ := stateOf(l).takeBy(first, first, 1); m.After(first) {
+		if m, _ := stateOf(l).TakeBy(first, first, 1); m.After(first) {
 			t.Fatalf("%s: the first take is refused", name)
 		}
 		for _, back := range []time.Duration{0, 3 * time.Second, 9 * time.Second} {
 			at := start.Add(back)
-			if m, _ := stateOf(l).takeBy(at, at, 1); !m.Equal(start.Add(11 * time.Second)) {
+			if m, _ := stateOf(l).TakeBy(at, at, 1); !m.Equal(start.Add(11 * time.Second)) {
 				t.Errorf("%s: a take at %v is to wait until %v, want 11s", name, back, m.Sub(start))
 			}
 		}
-		stateOf(l).consume(start.Add(11*time.Second), 1)
-		stateOf(l).giveBack(start.Add(11*time.Second), start.Add(10*time.Second), 1)
+		stateOf(l).Consume(start.Add(11*time.Second), 1)
+		stateOf(l).GiveBack(start.Add(11*time.Second), start.Add(10*time.Second), 1)
 		behind := start.Add(11*time.Second - 1)
-		if m, _ := stateOf(l).takeBy(behind, behind, 1); m.After(behind) {
+		if m, _ := stateOf(l).TakeBy(behind, behind, 1); m.After(behind) {
 			t.Errorf("%s: refused until %v though free, because the caller's clock was 1 ns behind", name, m)
 		}
 	}
 	for name, l := range everyKind(1) { // a take that was late counts from the account's own clock on
-		stateOf(l).consume(start.Add(2*time.Second), 0)
-		if m, err := stateOf(l).takeBy(start, start.Add(3*time.Second), 1); !m.Equal(start.Add(2*time.Second)) || err != nil {
+		stateOf(l).Consume(start.Add(2*time.Second), 0)
+		if m, err := stateOf(l).TakeBy(start, start.Add(3*time.Second), 1); !m.Equal(start.Add(2*time.Second)) || err != nil {
 			t.Errorf("%s: taken as of %v, %v, want 2s", name, m.Sub(start), err)
 		}
 	}
 	for name, l := range everyKind(1) {
 		clock := start.Add(2 * time.Second)
-		stateOf(l).consume(clock, 0)
-		if m := stateOf(l).after(start, 0, 1); !m.Equal(clock) || stateOf(l).available(start) != stateOf(l).available(clock) || !stateOf(l).fresh(start) {
-			t.Errorf("%s: ready at %v with %v units of %v, fresh %v, though it was at 2s", name, m.Sub(start), stateOf(l).available(start), stateOf(l).available(clock), stateOf(l).fresh(start))
+		stateOf(l).Consume(clock, 0)
+		if m := stateOf(l).After(start, 0, 1); !m.Equal(clock) || stateOf(l).Available(start) != stateOf(l).Available(clock) || !stateOf(l).Fresh(start) {
+			t.Errorf("%s: ready at %v with %v units of %v, fresh %v, though it was at 2s", name, m.Sub(start), stateOf(l).Available(start), stateOf(l).Available(clock), stateOf(l).Fresh(start))
 		}
-		stateOf(l).consume(start, 1) // counts from the account's own clock on
-		if m := stateOf(l).after(start.Add(2500*ms), 0, 1); !m.Equal(start.Add(3 * time.Second)) {
+		stateOf(l).Consume(start, 1) // counts from the account's own clock on
+		if m := stateOf(l).After(start.Add(2500*ms), 0, 1); !m.Equal(start.Add(3 * time.Second)) {
 			t.Errorf("%s: the second one goes at %v, want 3s", name, m.Sub(start))
 		}
-		if stateOf(l).available(start) != 0 || stateOf(l).fresh(start) {
-			t.Errorf("%s: %v units available, fresh %v, though one of 1 was taken at 2s", name, stateOf(l).available(start), stateOf(l).fresh(start))
+		if stateOf(l).Available(start) != 0 || stateOf(l).Fresh(start) {
+			t.Errorf("%s: %v units available, fresh %v, though one of 1 was taken at 2s", name, stateOf(l).Available(start), stateOf(l).Fresh(start))
 		}
-		if stateOf(l).consume(start.Add(3*time.Second), 0); !stateOf(l).fresh(start) {
+		if stateOf(l).Consume(start.Add(3*time.Second), 0); !stateOf(l).Fresh(start) {
 			t.Errorf("%s: not fresh though it was at 3s", name)
 		}
 	}
@@ -136,26 +136,26 @@ func TestZeroAccounts(t *testing.T) {
 		for _, adjust := range []int{0, 3, -5, math.MaxInt, math.MinInt, math.MaxInt} {
 			o.Adjust(adjust)
 			for _, ahead := range []int64{0, 1, math.MaxInt64} {
-				if d := stateOf(o).after(now, ahead, 0).Sub(now); d > time.Second {
+				if d := stateOf(o).After(now, ahead, 0).Sub(now); d > time.Second {
 					t.Errorf("%T: no units behind %d start after %v", o, ahead, d)
 				}
 				for _, n := range []int{1, math.MaxInt} {
-					if d := stateOf(o).after(now, ahead, n).Sub(now); d < Forever {
+					if d := stateOf(o).After(now, ahead, n).Sub(now); d < Forever {
 						t.Errorf("%T: %d units behind %d start after %v", o, n, ahead, d)
 					}
 				}
 			}
-			if at, err := stateOf(o).takeBy(now, now, 0); at.After(now) || err != nil {
+			if at, err := stateOf(o).TakeBy(now, now, 0); at.After(now) || err != nil {
 				t.Errorf("%T: no units: %v, %v", o, at.Sub(now), err)
 			}
-			if _, err := stateOf(o).takeBy(now, now, 1); err == nil {
+			if _, err := stateOf(o).TakeBy(now, now, 1); err == nil {
 				t.Errorf("%T let a unit go", o)
 			}
-			if stateOf(o).rate() != 0 || stateOf(o).available(now) > 0 {
-				t.Errorf("%T: rate %v, available %v", o, stateOf(o).rate(), stateOf(o).available(now))
+			if stateOf(o).Rate() != 0 || stateOf(o).Available(now) > 0 {
+				t.Errorf("%T: rate %v, available %v", o, stateOf(o).Rate(), stateOf(o).Available(now))
 			}
-			stateOf(o).consume(now, 0)
-			stateOf(o).fresh(now)
+			stateOf(o).Consume(now, 0)
+			stateOf(o).Fresh(now)
 		}
 	}
 }
@@ -197,14 +197,14 @@ func TestCostsThatAreErrors(t *testing.T) {
 		}
 	}
 	for _, o := range []Account{new(Bucket), new(FixedWindow), new(SlidingWindow)} {
-		if got := stateOf(o).available(time.Now()); got != 0 {
+		if got := stateOf(o).Available(time.Now()); got != 0 {
 			t.Errorf("%v units available in a zero %T", got, o)
 		}
 	}
 	for _, o := range []Account{new(FixedWindow), new(SlidingWindow)} {
 		o.Adjust(5)
 		o.Adjust(-5)
-		if got := stateOf(o).available(time.Now()); got != 0 {
+		if got := stateOf(o).Available(time.Now()); got != 0 {
 			t.Errorf("%v units available in a zero %T that was adjusted", got, o)
 		}
 	}
@@ -322,21 +322,21 @@ func TestNotifyCallsEveryWatcherOutsideTheLockUntilItStops(t *testing.T) {
 func TestFreshUntilUsedOrSet(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, l := range everyKind(3) {
-		if !stateOf(l).fresh(now) {
+		if !stateOf(l).Fresh(now) {
 			t.Errorf("%s: not fresh when new", name)
 		}
-		stateOf(l).consume(now, 1)
-		if stateOf(l).fresh(now) || stateOf(l).fresh(now.Add(100*time.Millisecond)) {
+		stateOf(l).Consume(now, 1)
+		if stateOf(l).Fresh(now) || stateOf(l).Fresh(now.Add(100*time.Millisecond)) {
 			t.Errorf("%s: fresh though used", name)
 		}
-		if !stateOf(l).fresh(now.Add(time.Second)) {
+		if !stateOf(l).Fresh(now.Add(time.Second)) {
 			t.Errorf("%s: not fresh a second after one unit", name)
 		}
-		stateOf(l).consume(now.Add(time.Second), 9)
-		if stateOf(l).fresh(now.Add(3 * time.Second)) {
+		stateOf(l).Consume(now.Add(time.Second), 9)
+		if stateOf(l).Fresh(now.Add(3 * time.Second)) {
 			t.Errorf("%s: fresh under a debt", name)
 		}
-		if !stateOf(l).fresh(now.Add(5 * time.Second)) {
+		if !stateOf(l).Fresh(now.Add(5 * time.Second)) {
 			t.Errorf("%s: not fresh after the debt", name)
 		}
 	}
@@ -344,7 +344,7 @@ func TestFreshUntilUsedOrSet(t *testing.T) {
 	b.SetLimit(1)
 	c := bucket(1, 1)
 	c.SetBurst(2)
-	if far := time.Now().Add(time.Hour); stateOf(b).fresh(far) || stateOf(c).fresh(far) {
+	if far := time.Now().Add(time.Hour); stateOf(b).Fresh(far) || stateOf(c).Fresh(far) {
 		t.Error("fresh though a setter was called")
 	}
 }
@@ -354,11 +354,11 @@ func TestEndlessDebtsDoNotOverflow(t *testing.T) {
 		for range 3 {
 			o.Adjust(math.MaxInt)
 			now := time.Now()
-			if units := stateOf(o).available(now); units > -1e9 {
+			if units := stateOf(o).Available(now); units > -1e9 {
 				t.Errorf("%s: %v units available", name, units)
 			}
 			for _, ahead := range []int64{0, 5, math.MaxInt64} {
-				if wait := stateOf(o).after(now, ahead, 1).Sub(now); wait < 10*365*24*time.Hour {
+				if wait := stateOf(o).After(now, ahead, 1).Sub(now); wait < 10*365*24*time.Hour {
 					t.Errorf("%s: with %d ahead one starts in %v", name, ahead, wait)
 				}
 			}

@@ -10,12 +10,12 @@ import (
 // formulas are those of rate.Limiter. It is not built on one, because that has a second lock, reads its
 // clock outside that lock, loses units when a reservation is cancelled, and does not know debts.
 type Bucket struct {
-	g guard
+	g Guard
 	s tokens
 }
 
-// parts implements Account.
-func (b *Bucket) parts() (*guard, state) { return &b.g, &b.s }
+// Parts implements Account.
+func (b *Bucket) Parts() (*Guard, State) { return &b.g, &b.s }
 
 // Init makes a full bucket of limit units per second. It panics for nonsense; caller is the constructor
 // that the message names.
@@ -31,18 +31,18 @@ func (b *Bucket) payAlone(at time.Time, n int) bool {
 	return b.s.pay(at, n)
 }
 
-// takeByAlone is state.takeBy, for a call that pays nothing but this account.
+// takeByAlone is State.TakeBy, for a call that pays nothing but this account.
 func (b *Bucket) takeByAlone(at, now time.Time, n int) (time.Time, error) {
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
-	return b.s.takeBy(at, now, n)
+	return b.s.TakeBy(at, now, n)
 }
 
-// afterAlone is state.after, for a call that pays nothing but this account.
+// afterAlone is State.After, for a call that pays nothing but this account.
 func (b *Bucket) afterAlone(from time.Time, ahead int64, n int) time.Time {
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
-	return b.s.after(from, ahead, n)
+	return b.s.After(from, ahead, n)
 }
 
 // UnderLock runs f under the lock, which also guards what the owner keeps beside the bucket.
@@ -54,7 +54,7 @@ func (b *Bucket) UnderLock(f func()) {
 
 // Adjust takes n units, as a debt if they are not there; a negative n gives units back, up to the burst.
 func (b *Bucket) Adjust(n int) {
-	change(b, func(now time.Time) { b.s.consume(now, n) })
+	change(b, func(now time.Time) { b.s.Consume(now, n) })
 }
 
 // Notify has changed called after each change of the limit, the burst or the units, until stop.
@@ -74,7 +74,7 @@ func (b *Bucket) Burst() (burst int) {
 
 // Tokens returns the units that could be taken now; negative under a debt.
 func (b *Bucket) Tokens() (units float64) {
-	b.UnderLock(func() { units = b.s.available(time.Now()) })
+	b.UnderLock(func() { units = b.s.Available(time.Now()) })
 	return units
 }
 
@@ -88,7 +88,7 @@ func (b *Bucket) SetLimit(limit rate.Limit) {
 		}
 		limit = checkLimit("SetLimit", limit, burst)
 		s.burst = burst
-		s.consume(now, 0)
+		s.Consume(now, 0)
 		if s.limit == rate.Inf { // an infinite rate has filled the bucket
 			s.count = float64(s.burst)
 		}
@@ -102,7 +102,7 @@ func (b *Bucket) SetBurst(burst int) {
 	change(b, func(now time.Time) {
 		s := &b.s
 		checkLimit("SetBurst", s.limit, burst)
-		s.consume(now, 0)
+		s.Consume(now, 0)
 		s.burst, s.count = burst, min(s.count, float64(burst))
 		s.changed = true
 	})
@@ -127,15 +127,15 @@ func (r *Reservation) Act() time.Time { return r.act }
 func (b *Bucket) Book(n int) Reservation {
 	b.g.mu.Lock()
 	defer b.g.mu.Unlock()
-	now := b.s.lift(time.Now())
-	if b.s.check(n) != nil {
+	now := b.s.Lift(time.Now())
+	if b.s.Check(n) != nil {
 		return Reservation{}
 	}
-	r := Reservation{bucket: b, act: b.s.after(now, 0, n), units: n}
+	r := Reservation{bucket: b, act: b.s.After(now, 0, n), units: n}
 	if b.s.limit == rate.Inf {
 		r.units = 0 // nothing is booked, so nothing can come back when a limit is set
 	}
-	b.s.consume(now, n)
+	b.s.Consume(now, n)
 	return r
 }
 
@@ -145,7 +145,7 @@ func (r *Reservation) Cancel() {
 		return
 	}
 	change(r.bucket, func(now time.Time) {
-		r.bucket.s.consume(now, -r.units)
+		r.bucket.s.Consume(now, -r.units)
 		r.units = 0
 	})
 }

@@ -202,14 +202,14 @@ func (b *Bundle) readyLocked(s *Set, in [][]int, at time.Time, amounts []int) (m
 	asks := false
 	for i, a := range s.accounts {
 		n := sum(amounts, in[i])
-		if err := stateOf(a).check(n); err != nil {
+		if err := stateOf(a).Check(n); err != nil {
 			return at, b.named(err, in[i])
 		}
 		if s.asked(stateOf(a), at, n) {
 			asks = true
 			continue
 		}
-		m = Latest(m, stateOf(a).after(at, 0, n))
+		m = Latest(m, stateOf(a).After(at, 0, n))
 	}
 	if asks {
 		m = s.askLocked(at, m, func(i int) int { return sum(amounts, in[i]) })
@@ -235,7 +235,7 @@ func (b *Bundle) GiveBack(at, now time.Time, amounts []int) {
 	defer s.unlock()
 	for i, a := range s.accounts {
 		if n := sum(amounts, in[i]); n > 0 {
-			stateOf(a).giveBack(at, now, n)
+			stateOf(a).GiveBack(at, now, n)
 		}
 	}
 }
@@ -259,14 +259,14 @@ func (s *Set) settleLocked(at time.Time, held, n int) (watchers []*func()) {
 	defer s.unlock()
 	now := time.Now()
 	for _, a := range s.accounts {
-		g, its := a.parts()
-		clock := its.lift(now)
+		g, its := a.Parts()
+		clock := its.Lift(now)
 		if n < held {
-			its.refund(at, clock, held, held-n)
+			its.Refund(at, clock, held, held-n)
 		} else {
-			its.adjust(clock, n-held)
+			its.Adjust(clock, n-held)
 		}
-		its.advance(clock)
+		its.Advance(clock)
 		watchers = g.appendTo(watchers)
 	}
 	return watchers

@@ -26,25 +26,25 @@ import (
 
 // carryTo carries what the accounts of s, which may be nil, have counted over to another state. Where nothing has
 // limited so far there is nothing to carry.
-func (s *Set) carryTo(to state, now time.Time) {
+func (s *Set) carryTo(to State, now time.Time) {
 	if s == nil || len(s.accounts) == 0 {
 		return
 	}
-	var next state
+	var next State
 	for _, a := range s.accounts {
 		if its := stateOf(a); reflect.TypeOf(its) == reflect.TypeOf(to) && (next == nil || distance(its, to) < distance(next, to)) {
 			next = its
 		}
 	}
-	to.carry(to.lift(now), next)
+	to.Carry(to.Lift(now), next)
 }
 
 // distance is how far their rates are apart: 2/s and 1/s as far as 2/s and 4/s. Example: 10/s and 1,000/h are replaced
 // by 20/s and 500/h, all buckets. 20/s goes on where 10/s was, and 500/h where 1,000/h was.
-func distance(a, b state) float64 { return math.Abs(math.Log(float64(a.rate()) / float64(b.rate()))) }
+func distance(a, b State) float64 { return math.Abs(math.Log(float64(a.Rate()) / float64(b.Rate()))) }
 
-// carry implements state. A bucket has what the old one had, up to its own burst; the rest is earned.
-func (s *tokens) carry(now time.Time, old state) {
+// Carry implements State. A bucket has what the old one had, up to its own burst; the rest is earned.
+func (s *tokens) Carry(now time.Time, old State) {
 	left := 0.0
 	if o, same := old.(*tokens); same {
 		if o.limit == rate.Inf {
@@ -57,9 +57,9 @@ func (s *tokens) carry(now time.Time, old state) {
 	}
 }
 
-// carry implements state. The open window goes on from its start, and what does not fit is a debt. It counts if it ends later
+// Carry implements State. The open window goes on from its start, and what does not fit is a debt. It counts if it ends later
 // than one that this limiter had open itself.
-func (s *fixedCount) carry(now time.Time, old state) {
+func (s *fixedCount) Carry(now time.Time, old State) {
 	if s.n == 0 {
 		return
 	}
@@ -74,20 +74,20 @@ func (s *fixedCount) carry(now time.Time, old state) {
 	}
 }
 
-// carry implements state. Of the old log and its own it takes the later stamp of each place, the newest first. Nobody starts
+// Carry implements State. Of the old log and its own it takes the later stamp of each place, the newest first. Nobody starts
 // earlier then than by either of them, and what both remember is not counted twice. Example: 3 per minute, and its
 // own log has 1 and 2 s. That of the old one has 2, 5 and 6 s, the first of them its own: 2, 5, 6.
-func (s *slidingLog) carry(now time.Time, old state) {
+func (s *slidingLog) Carry(now time.Time, old State) {
 	o, same := old.(*slidingLog)
 	switch {
 	case s.n == 0:
 		return
 	case !same:
-		s.consume(now, int(max(0, s.available(now))))
+		s.Consume(now, int(max(0, s.Available(now))))
 		return
 	}
-	c := o.clone().(*slidingLog)
-	c.setLimit(c.lift(now), int(s.n), s.per)
+	c := o.Clone().(*slidingLog)
+	c.setLimit(c.Lift(now), int(s.n), s.per)
 	c.log.drop(c.expired(c.stamp(now)))
 	s.log.drop(s.expired(s.stamp(now)))
 	if s.log.len() == 0 {

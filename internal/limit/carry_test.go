@@ -279,7 +279,7 @@ func TestLimiterThatComesBack(t *testing.T) {
 		}
 		check := func(what string, a Account, want float64) {
 			t.Helper()
-			if got := stateOf(a).available(time.Now()); got != want {
+			if got := stateOf(a).Available(time.Now()); got != want {
 				t.Errorf("%s: %v left, want %v", what, got, want)
 			}
 		}
@@ -299,7 +299,7 @@ func TestLimiterThatComesBack(t *testing.T) {
 		TakeNow(busy, 3)
 		v.Set(set(busy))
 		for _, want := range []float64{5, 7, 10} { // 5 at once, 2 when those of 0 s are a minute old, 3 when those of 30 s are
-			if got := stateOf(busy).available(time.Now()); got != want {
+			if got := stateOf(busy).Available(time.Now()); got != want {
 				t.Errorf("%v left, want %v", got, want)
 			}
 			time.Sleep(30 * time.Second)
@@ -351,7 +351,7 @@ func TestVarInUseByMany(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	if got, of := n-int64(v.alone().Available(now)), n-int64(stateOf(shared).available(now)); got != taken.Load() || of != ofShared.Load() {
+	if got, of := n-int64(v.alone().Available(now)), n-int64(stateOf(shared).Available(now)); got != taken.Load() || of != ofShared.Load() {
 		t.Errorf("%d of %d units are counted, and %d of %d of the shared limiter", got, taken.Load(), of, ofShared.Load())
 	}
 }

@@ -14,7 +14,7 @@ import (
 // 0 s is answered 10 ms; takes at 10, 15 and 20 ms succeed. A fourth one finds the hand empty: Supply.Short
 // sends for more and says when to ask again, and the line is woken when Add brings them.
 type Dated struct {
-	g     guard
+	g     Guard
 	s     dated
 	owner any
 }
@@ -45,8 +45,8 @@ type Supply interface {
 	Awaited() bool
 }
 
-// parts implements Account.
-func (d *Dated) parts() (*guard, state) { return &d.g, &d.s }
+// Parts implements Account.
+func (d *Dated) Parts() (*Guard, State) { return &d.g, &d.s }
 
 // Init makes a Dated with an empty hand, and panics for nonsense; caller is the constructor that the message
 // names. owner is the limiter as users see it.
@@ -103,7 +103,7 @@ func (d *Dated) SetLimit(limit rate.Limit) {
 
 // Adjust takes n units, as a debt if they are not there; a negative n gives units back.
 func (d *Dated) Adjust(n int) {
-	change(d, func(now time.Time) { d.s.adjust(now, n) })
+	change(d, func(now time.Time) { d.s.Adjust(now, n) })
 }
 
 // Notify has changed called after each change of the limit or the units, until stop.
@@ -154,7 +154,7 @@ type dated struct {
 // that is ripe earlier. Example: of a run of 3 units from 10 ms on, each 5 ms, a call at 12 ms takes the first, and
 // the run is one of 2 units from 15 ms on.
 func (s *dated) pay(at time.Time, n int) bool {
-	at = s.lift(at)
+	at = s.Lift(at)
 	if n != 1 || s.held == 0 || s.debt > 0 || s.limit == rate.Inf || !s.paused.IsZero() {
 		return false
 	}
@@ -178,32 +178,32 @@ func (d *Dated) payAlone(at time.Time, n int) bool {
 	return d.s.pay(at, n)
 }
 
-// takeBy implements state. It tries pay, the common case, first.
-func (s *dated) takeBy(at, now time.Time, n int) (time.Time, error) {
+// TakeBy implements State. It tries pay, the common case, first.
+func (s *dated) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if s.pay(at, n) {
 		return Earliest(s.latest.at, now), nil
 	}
 	return takeReady(s, at, now, n)
 }
 
-// check implements state, as for a bucket: a fleet's schedule has a burst and leaves debts in the same way. A
+// Check implements State, as for a bucket: a fleet's schedule has a burst and leaves debts in the same way. A
 // supply that is closed refuses everything, calls of no units too.
-func (s *dated) check(n int) error {
+func (s *dated) Check(n int) error {
 	if err := s.supply.Check(); err != nil {
 		return err
 	}
 	t := tokens{limit: s.limit, burst: s.burst}
-	return t.check(n)
+	return t.Check(n)
 }
 
-// consume takes n ripe units from the hand. Those that are not there come from the supply itself, or become
+// Consume takes n ripe units from the hand. Those that are not there come from the supply itself, or become
 // a debt.
 //
 // A call that waits comes here after the question (see after) has said that its units are ripe, under the same
 // lock. Adjust comes without a question. Example: 2 of 5 units are in hand: both go, and 3 are owed. The next
 // 3 that the supply brings pay that, and are used by nobody.
-func (s *dated) consume(at time.Time, n int) {
-	at = s.lift(at)
+func (s *dated) Consume(at time.Time, n int) {
+	at = s.Lift(at)
 	s.clock.last = at
 	if !s.paused.After(at) {
 		s.paused = time.Time{}
@@ -239,10 +239,10 @@ func (s *dated) consume(at time.Time, n int) {
 	s.supply.Taken(at, n, s.held)
 }
 
-// adjust implements state.
-func (s *dated) adjust(now time.Time, n int) {
+// Adjust implements State.
+func (s *dated) Adjust(now time.Time, n int) {
 	if n > 0 {
-		s.consume(now, n)
+		s.Consume(now, n)
 		return
 	}
 	paid := min(s.debt, -n)
@@ -252,10 +252,10 @@ func (s *dated) adjust(now time.Time, n int) {
 	}
 }
 
-// giveBack is for a call that got its units and cannot use them: its ctx has ended, or a limiter of another kind
+// GiveBack is for a call that got its units and cannot use them: its ctx has ended, or a limiter of another kind
 // has refused. It puts units of the latest take back with the date that they had. Units taken earlier are lost:
 // their dates are not kept, and a unit that is used long after its date would break the limit.
-func (s *dated) giveBack(at, now time.Time, n int) {
+func (s *dated) GiveBack(at, now time.Time, n int) {
 	kept := 0
 	if s.latest.at.Equal(at) && s.latest.Until.After(now) {
 		kept = min(n, s.latest.Count)
@@ -265,18 +265,18 @@ func (s *dated) giveBack(at, now time.Time, n int) {
 	s.supply.Returned(n, kept)
 }
 
-// refund implements state. Units that were used no longer have a date: they go back to where they came from.
-func (s *dated) refund(_, now time.Time, _, n int) { s.adjust(now, -n) }
+// Refund implements State. Units that were used no longer have a date: they go back to where they came from.
+func (s *dated) Refund(_, now time.Time, _, n int) { s.Adjust(now, -n) }
 
-// after implements state. Units in hand have their dates. For what is not there, the supply is asked: for a
+// After implements State. Units in hand have their dates. For what is not there, the supply is asked: for a
 // call with nobody before it to send for units, otherwise for a guess. from may lie in the future, so nothing
 // is dropped here.
 //
 // Example: units of 10 and 20 ms are in hand. A call of one unit is answered 10 ms, and one behind it 20 ms. For
 // a third one the supply guesses. A call of three units that is first makes the supply send for three that are
 // dated together: two singles and one that comes later might never be there at one moment.
-func (s *dated) after(from time.Time, ahead int64, n int) time.Time {
-	from = s.lift(from)
+func (s *dated) After(from time.Time, ahead int64, n int) time.Time {
+	from = s.Lift(from)
 	paused := s.paused.After(from)
 	switch {
 	case n == 0 && ahead == 0, s.limit == rate.Inf:
@@ -299,36 +299,36 @@ func (s *dated) after(from time.Time, ahead int64, n int) time.Time {
 	return s.supply.Short(from, n+s.debt)
 }
 
-// rate implements state.
-func (s *dated) rate() rate.Limit { return s.limit }
+// Rate implements State.
+func (s *dated) Rate() rate.Limit { return s.limit }
 
-// available implements state: what is in hand and ripe, less what is owed.
-func (s *dated) available(now time.Time) float64 {
+// Available implements State: what is in hand and ripe, less what is owed.
+func (s *dated) Available(now time.Time) float64 {
 	if s.limit == rate.Inf {
 		return float64(rate.Inf)
 	}
-	now = s.lift(now)
+	now = s.Lift(now)
 	s.expire(now)
 	return float64(s.ripeUnits(now) - s.debt)
 }
 
-// size implements state: the burst of the limit that all processes share; this one has a part of it in hand.
-func (s *dated) size() (units float64, window time.Duration) { return float64(s.burst), 0 }
+// Size implements State: the burst of the limit that all processes share; this one has a part of it in hand.
+func (s *dated) Size() (units float64, window time.Duration) { return float64(s.burst), 0 }
 
-// fresh implements state: a limiter made anew finds the same units where these have come from. One that still
+// Fresh implements State: a limiter made anew finds the same units where these have come from. One that still
 // holds some is kept, or they would be lost; so is one in a pause that a new one would not know of.
-func (s *dated) fresh(now time.Time) bool {
+func (s *dated) Fresh(now time.Time) bool {
 	s.expire(now)
 	return !s.changed && s.held == 0 && s.debt == 0 && !s.paused.After(now) && s.supply.Idle()
 }
 
-// carry implements state: what was used is known where the units come from.
-func (s *dated) carry(time.Time, state) {}
+// Carry implements State: what was used is known where the units come from.
+func (s *dated) Carry(time.Time, State) {}
 
-// clone implements state. What is run ahead must send for nothing, so the copy is a bucket that has what is in hand, and
+// Clone implements State. What is run ahead must send for nothing, so the copy is a bucket that has what is in hand, and
 // earns at the rate at which the supply says now that units will come. Example: 3 in hand, and the 1,000 units after
 // those are foreseen in 4 s: a bucket of 250/s with 3 units.
-func (s *dated) clone() state {
+func (s *dated) Clone() State {
 	const units = 1000
 	now := s.last
 	per := s.supply.Beyond(now, 1+units).Sub(s.supply.Beyond(now, 1)).Seconds()

@@ -75,9 +75,9 @@ func runScript(t *testing.T, name string, lim func() Account, steps []step) {
 				case "adjust":
 					o.Adjust(s.n)
 				case "undo":
-					stateOf(o).giveBack(taken, time.Now(), units)
+					stateOf(o).GiveBack(taken, time.Now(), units)
 				case "avail":
-					if got := stateOf(o).available(time.Now()); math.Abs(got-float64(s.n)) > 1e-6 {
+					if got := stateOf(o).Available(time.Now()); math.Abs(got-float64(s.n)) > 1e-6 {
 						t.Fatalf("step %d, %v: %v units available, want %d", i, s.at, got, s.n)
 					}
 				case "limit":
@@ -218,8 +218,8 @@ func everyKind(n int) map[string]Account {
 
 // readyAt is the earliest moment, not before at, at which n units may start.
 func readyAt(o Account, at time.Time, n int) (time.Time, error) {
-	if err := stateOf(o).check(n); err != nil {
+	if err := stateOf(o).Check(n); err != nil {
 		return at, err
 	}
-	return stateOf(o).after(at, 0, n), nil
+	return stateOf(o).After(at, 0, n), nil
 }

@@ -4,12 +4,12 @@ import "time"
 
 // A FixedWindow is the account of a throttle.FixedWindow.
 type FixedWindow struct {
-	g guard
+	g Guard
 	s fixedCount
 }
 
-// parts implements Account.
-func (w *FixedWindow) parts() (*guard, state) { return &w.g, &w.s }
+// Parts implements Account.
+func (w *FixedWindow) Parts() (*Guard, State) { return &w.g, &w.s }
 
 // Init makes an unused window of n units per time per. It panics for nonsense; caller is the constructor
 // that the message names.
@@ -20,7 +20,7 @@ func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.g.notify(c
 
 // Adjust takes n units, as a debt if they do not fit; a negative n gives units of the open window back.
 func (w *FixedWindow) Adjust(n int) {
-	change(w, func(now time.Time) { w.s.adjust(now, n) })
+	change(w, func(now time.Time) { w.s.Adjust(now, n) })
 }
 
 // SetLimit changes the window from now on. The units of the open window stay used, and it ends per after it
@@ -61,31 +61,31 @@ func (s *fixedCount) at(now time.Time) (start time.Time, used int64) {
 	return s.start.Add(time.Duration(ended) * s.per), s.used - ended*s.n
 }
 
-// consume implements state. It makes the window that is open at that moment the current one first.
-func (s *fixedCount) consume(at time.Time, n int) {
-	at = s.lift(at)
+// Consume implements State. It makes the window that is open at that moment the current one first.
+func (s *fixedCount) Consume(at time.Time, n int) {
+	at = s.Lift(at)
 	s.last = at
 	start, used := s.at(at)
 	s.start, s.used = start, plus(used, int64(n))
 }
 
-// takeBy implements state.
-func (s *fixedCount) takeBy(at, now time.Time, n int) (time.Time, error) {
+// TakeBy implements State.
+func (s *fixedCount) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(s, at, now, n)
 }
 
-// giveBack returns only what windows that have not ended still hold. In the example, at 2.5 s one window
+// GiveBack returns only what windows that have not ended still hold. In the example, at 2.5 s one window
 // of the call's three is over with 5 of its units, and the other 7 come back. A cost that fits one window
 // is gone when that window is.
-func (s *fixedCount) giveBack(at, now time.Time, n int) { s.refund(at, now, n, n) }
+func (s *fixedCount) GiveBack(at, now time.Time, n int) { s.Refund(at, now, n, n) }
 
-// refund returns the last units of a take, which are those of the windows that end last. In the example, 8 of
+// Refund returns the last units of a take, which are those of the windows that end last. In the example, 8 of
 // the 12 units come back at 2.5 s: 5 are gone with their window, so 7 of the 8 do.
-func (s *fixedCount) refund(at, now time.Time, held, n int) {
+func (s *fixedCount) Refund(at, now time.Time, held, n int) {
 	if s.n == 0 {
 		return
 	}
-	now = s.lift(now)
+	now = s.Lift(now)
 	start, used := s.at(now)
 	ended := int64((start.Sub(at) + s.per - 1) / s.per)
 	if ended < s.windows(int64(held)) {
@@ -94,24 +94,24 @@ func (s *fixedCount) refund(at, now time.Time, held, n int) {
 	}
 }
 
-// adjust is Adjust at now. A zero window has nothing to adjust.
-func (s *fixedCount) adjust(now time.Time, n int) {
+// Adjust is the window's Adjust at now. A zero window has nothing to adjust.
+func (s *fixedCount) Adjust(now time.Time, n int) {
 	switch {
 	case s.n == 0:
 	case n > 0:
-		s.consume(now, n)
+		s.Consume(now, n)
 	default:
 		start, used := s.at(now)
 		s.start, s.used = start, max(0, used+int64(n))
 	}
 }
 
-// after skips windows that are full: until the units fit into one, or, for a cost above n, until none is
+// After skips windows that are full: until the units fit into one, or, for a cost above n, until none is
 // open. Under backlog windows follow each other without a gap, so the units ahead count as used already.
 // Example: 5 per second, 4 used since 0 s; with 3 ahead a call of 2 starts at 1 s (7 used, 2 fit beside
 // the 2 in the second window), and one of 4 at 2 s.
-func (s *fixedCount) after(from time.Time, ahead int64, n int) time.Time {
-	from = s.lift(from)
+func (s *fixedCount) After(from time.Time, ahead int64, n int) time.Time {
+	from = s.Lift(from)
 	switch {
 	case n == 0 && (ahead == 0 || s.n == 0):
 		return from
@@ -127,14 +127,14 @@ func (s *fixedCount) after(from time.Time, ahead int64, n int) time.Time {
 	return Latest(from, start.Add(times(full, s.per)))
 }
 
-// available implements state: what the open window has left, less what the windows after it owe.
-func (s *fixedCount) available(now time.Time) float64 {
-	_, used := s.at(s.lift(now))
+// Available implements State: what the open window has left, less what the windows after it owe.
+func (s *fixedCount) Available(now time.Time) float64 {
+	_, used := s.at(s.Lift(now))
 	return float64(s.n - used)
 }
 
-// fresh implements state: without a window open nothing of the past counts.
-func (s *fixedCount) fresh(now time.Time) bool {
-	_, used := s.at(s.lift(now))
+// Fresh implements State: without a window open nothing of the past counts.
+func (s *fixedCount) Fresh(now time.Time) bool {
+	_, used := s.at(s.Lift(now))
 	return used == 0 && !s.changed
 }

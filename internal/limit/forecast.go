@@ -87,7 +87,7 @@ func readyOf(parts []Part, at time.Time, n int) time.Time {
 // one moment. An example: All(10/s, 1000/h) with 3 units of the first and 40 of the second there. What is run ahead takes
 // from both copies, and the accounts stay as they are.
 func (s *Set) Copies() (parts []Part) {
-	s.each(func(a state) { parts = append(parts, &copied{a.clone()}) })
+	s.each(func(a State) { parts = append(parts, &copied{a.Clone()}) })
 	return parts
 }
 
@@ -98,31 +98,31 @@ func (s *Set) Plain(ones bool) bool {
 }
 
 // paceOf is one account's part of Pace.
-func paceOf(a state, now time.Time) rate.Limit {
-	return max(a.rate(), rate.Limit(a.available(now)/easeIn.Seconds()))
+func paceOf(a State, now time.Time) rate.Limit {
+	return max(a.Rate(), rate.Limit(a.Available(now)/easeIn.Seconds()))
 }
 
 // copied is an account's copy, which nobody else knows. It needs no lock.
-type copied struct{ state }
+type copied struct{ State }
 
 // Ready implements Part.
-func (c *copied) Ready(at time.Time, n int) time.Time { return c.after(at, 0, n) }
+func (c *copied) Ready(at time.Time, n int) time.Time { return c.After(at, 0, n) }
 
 // Take implements Part.
 func (c *copied) Take(at time.Time, _, units int) {
 	if units > 0 {
-		c.consume(at, units)
+		c.Consume(at, units)
 	}
 }
 
-// clone implements state.
-func (s *tokens) clone() state { c := *s; return &c }
+// Clone implements State.
+func (s *tokens) Clone() State { c := *s; return &c }
 
-// clone implements state.
-func (s *fixedCount) clone() state { c := *s; return &c }
+// Clone implements State.
+func (s *fixedCount) Clone() State { c := *s; return &c }
 
-// clone implements state.
-func (s *slidingLog) clone() state {
+// Clone implements State.
+func (s *slidingLog) Clone() State {
 	c := *s
 	c.log = stamps{buf: slices.Clone(s.log.live())}
 	return &c

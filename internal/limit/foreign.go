@@ -126,10 +126,10 @@ func (s *Set) adjustLocked(n int) (watchers []*func()) {
 	defer s.unlock()
 	at := time.Now()
 	for _, a := range s.accounts {
-		g, its := a.parts()
-		now := its.lift(at)
-		its.adjust(now, n)
-		its.advance(now)
+		g, its := a.Parts()
+		now := its.Lift(at)
+		its.Adjust(now, n)
+		its.Advance(now)
 		watchers = g.appendTo(watchers)
 	}
 	return watchers

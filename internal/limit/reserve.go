@@ -16,17 +16,17 @@ func (s *Set) Reserve(now time.Time, held int64) {
 	if held <= 0 {
 		return
 	}
-	s.each(func(a state) {
-		clock := a.lift(now)
-		if over := a.available(clock) + float64(held) - sizeOf(a); over >= 1 {
-			a.adjust(clock, int(min(over, math.MaxInt32)))
-			a.advance(clock)
+	s.each(func(a State) {
+		clock := a.Lift(now)
+		if over := a.Available(clock) + float64(held) - sizeOf(a); over >= 1 {
+			a.Adjust(clock, int(min(over, math.MaxInt32)))
+			a.Advance(clock)
 		}
 	})
 }
 
 // sizeOf is the most units that are ever there; +Inf: nobody knows.
-func sizeOf(a state) float64 {
+func sizeOf(a State) float64 {
 	switch a := a.(type) {
 	case *tokens:
 		return float64(a.burst)

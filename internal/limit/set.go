@@ -116,7 +116,7 @@ func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
 func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time {
 	clock := now // the most advanced of theirs
 	for _, a := range s.accounts {
-		clock = stateOf(a).lift(clock)
+		clock = stateOf(a).Lift(clock)
 	}
 	if m.After(clock) {
 		return m
@@ -126,7 +126,7 @@ func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time
 		defer s.introduce(nil, none)
 	}
 	for i, a := range s.accounts {
-		stateOf(a).consume(m, amount(i))
+		stateOf(a).Consume(m, amount(i))
 	}
 	return Earliest(m, now)
 }
@@ -159,14 +159,14 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 	asks := false
 	for _, a := range s.accounts {
 		its := stateOf(a)
-		if err := its.check(n); err != nil {
+		if err := its.Check(n); err != nil {
 			return at, err
 		}
 		if s.asked(its, at, n) {
 			asks = true
 			continue
 		}
-		m = Latest(m, its.after(at, 0, n))
+		m = Latest(m, its.After(at, 0, n))
 	}
 	if asks {
 		m = s.askLocked(at, m, func(int) int { return n })
@@ -177,16 +177,16 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 // Awaited is when n units are asked for again that are asked for already: the account that is ready last waits for an
 // answer from elsewhere, and has no date yet. Zero: none does.
 func (s *Set) Awaited(now time.Time, n int) (until time.Time) {
-	s.each(func(a state) {
+	s.each(func(a State) {
 		if d, ok := a.(*dated); ok && d.awaits(now, n) {
-			until = Latest(until, d.after(now, 0, n))
+			until = Latest(until, d.After(now, 0, n))
 		}
 	})
 	return until
 }
 
 // each visits the states of all accounts under their locks.
-func (s *Set) each(visit func(state)) {
+func (s *Set) each(visit func(State)) {
 	s = s.locked()
 	defer s.unlock()
 	for _, a := range s.accounts {
@@ -209,7 +209,7 @@ func (s *Set) payDated(now time.Time, n int) bool {
 // line each time.
 func (s *Set) GiveBack(at, now time.Time, n int) {
 	if n > 0 { // a zero window lets calls of 0 units go, and cannot count windows
-		s.each(func(a state) { a.giveBack(at, now, n) })
+		s.each(func(a State) { a.GiveBack(at, now, n) })
 	}
 }
 
@@ -225,14 +225,14 @@ func (s *Set) After(from time.Time, ahead int64, n int) time.Time {
 		}
 	}
 	m := from
-	s.each(func(a state) { m = Latest(m, a.after(from, ahead, n)) })
+	s.each(func(a State) { m = Latest(m, a.After(from, ahead, n)) })
 	return m
 }
 
 // Rate is the slowest rate; rate.Inf if there is none.
 func (s *Set) Rate() rate.Limit {
 	slowest := rate.Inf
-	s.each(func(a state) { slowest = min(slowest, a.rate()) })
+	s.each(func(a State) { slowest = min(slowest, a.Rate()) })
 	return slowest
 }
 
@@ -245,7 +245,7 @@ const easeIn = 10 * time.Minute
 // second; with all of them left the pace is 86,400/600 s = 144 a second. rate.Inf: no limit.
 func (s *Set) Pace(now time.Time) rate.Limit {
 	slowest := rate.Inf
-	s.each(func(a state) {
+	s.each(func(a State) {
 		slowest = min(slowest, paceOf(a, now))
 	})
 	return slowest
@@ -255,13 +255,13 @@ func (s *Set) Pace(now time.Time) rate.Limit {
 // limit.
 func (s *Set) Available(now time.Time) float64 {
 	fewest := float64(rate.Inf)
-	s.each(func(a state) { fewest = min(fewest, a.available(now)) })
+	s.each(func(a State) { fewest = min(fewest, a.Available(now)) })
 	return fewest
 }
 
 // Fresh reports whether all accounts are as new. It knows nothing of foreign limiters.
 func (s *Set) Fresh(now time.Time) bool {
 	fresh := true
-	s.each(func(a state) { fresh = fresh && a.fresh(now) })
+	s.each(func(a State) { fresh = fresh && a.Fresh(now) })
 	return fresh
 }

@@ -100,7 +100,7 @@ func TestSetTakesAtTheLatestOfAllMomentsAndNeverBefore(t *testing.T) {
 func TestSetTakesAlthoughACallersClockIsBehind(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, o := range everyKind(1) {
-		stateOf(o).consume(start, 0)
+		stateOf(o).Consume(start, 0)
 		behind := start.Add(-1)
 		if m, err := set(o, bucket(1, 1)).TakeBy(behind, behind, 1); !m.Equal(behind) || err != nil {
 			t.Errorf("%s: %v, %v, want taken as of the caller's now", name, m.Sub(start), err)
@@ -121,7 +121,7 @@ func TestSetSaysTheLeastOfWhatItsAccountsSay(t *testing.T) {
 		}
 		check("the rate", s.Rate(), rate.Limit(2))
 		check("the rate of none", set().Rate(), rate.Inf)
-		check("the zero window's rate", stateOf(new(FixedWindow)).rate(), rate.Limit(0))
+		check("the zero window's rate", stateOf(new(FixedWindow)).Rate(), rate.Limit(0))
 		check("what is left", s.Available(now), 10.)
 		check("what is left without limit", set(bucket(rate.Inf, 0)).Available(now), float64(rate.Inf))
 		check("what none has left", set().Available(now), float64(rate.Inf))
@@ -132,7 +132,7 @@ func TestSetSaysTheLeastOfWhatItsAccountsSay(t *testing.T) {
 		m, err := s.TakeBy(now, now, 4)
 		check("the error", err, nil)
 		check("what 4 leave", s.Available(now), 6.)
-		check("what 4 leave of the window", stateOf(b).available(now), 96.)
+		check("what 4 leave of the window", stateOf(b).Available(now), 96.)
 		check("fresh", s.Fresh(now), false)
 		check("fresh when only one is", s.Fresh(now.Add(2*time.Second)), false)
 		if s.GiveBack(m, now, 4); !s.Fresh(now) {
@@ -144,7 +144,7 @@ func TestSetSaysTheLeastOfWhatItsAccountsSay(t *testing.T) {
 		s.adjustOwn(5)
 		check("the calls of watchers", calls, 2)
 		check("what 5 leave", s.Available(now), 5.)
-		check("what 5 leave of the window", stateOf(b).available(now), 95.)
+		check("what 5 leave of the window", stateOf(b).Available(now), 95.)
 		stop()
 		s.adjustOwn(-5)
 		check("the calls after stop", calls, 2)

@@ -8,12 +8,12 @@ import (
 
 // A SlidingWindow is the account of a throttle.SlidingWindow.
 type SlidingWindow struct {
-	g guard
+	g Guard
 	s slidingLog
 }
 
-// parts implements Account.
-func (w *SlidingWindow) parts() (*guard, state) { return &w.g, &w.s }
+// Parts implements Account.
+func (w *SlidingWindow) Parts() (*Guard, State) { return &w.g, &w.s }
 
 // Init makes an unused window of n units in any time per. It panics for nonsense; caller is the
 // constructor that the message names.
@@ -25,7 +25,7 @@ func (w *SlidingWindow) Notify(changed func()) (stop func()) { return w.g.notify
 // Adjust takes n units, as a debt if they do not fit. A negative n lessens a debt and then gives the oldest
 // units back, so that what remains is blocked the longest.
 func (w *SlidingWindow) Adjust(n int) {
-	change(w, func(now time.Time) { w.s.adjust(now, n) })
+	change(w, func(now time.Time) { w.s.Adjust(now, n) })
 }
 
 // SetLimit changes the window from now on: units stay used until they are per old. What the old window had
@@ -60,10 +60,10 @@ func (s *slidingLog) stamp(at time.Time) int64 { return int64(at.Sub(s.base)) }
 // expired counts the stamps that are per old at the given one.
 func (s *slidingLog) expired(stamp int64) int { return s.log.search(stamp - int64(s.per) + 1) }
 
-// consume puts the units that fit into free places. Of the rest, the debt, each n units move all stamps by
+// Consume puts the units that fit into free places. Of the rest, the debt, each n units move all stamps by
 // one window, and each further unit takes the place of the oldest, as the type's example shows.
-func (s *slidingLog) consume(at time.Time, n int) {
-	at = s.lift(at)
+func (s *slidingLog) Consume(at time.Time, n int) {
+	at = s.Lift(at)
 	s.last = at
 	if s.base.IsZero() {
 		s.base = at
@@ -87,44 +87,44 @@ func (s *slidingLog) consume(at time.Time, n int) {
 	}
 }
 
-// takeBy implements state.
-func (s *slidingLog) takeBy(at, now time.Time, n int) (time.Time, error) {
+// TakeBy implements State.
+func (s *slidingLog) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	return takeReady(s, at, now, n)
 }
 
-// giveBack removes the units' own stamps, unless their window has ended. First all debt is taken off the
+// GiveBack removes the units' own stamps, unless their window has ended. First all debt is taken off the
 // log, then the units of at are cut, and what is still owed is booked again: it gets the places that have
 // fallen free. Example: 5 per second, 3 units at 0, 2 at 100 ms, 2 owed; if the 2 of 100 ms come back at
 // 500 ms, the 2 owed start then, and 0 units are left.
 //
 // If a race for the lock made the true stamps a little later than at, the oldest from at on are cut. That
 // errs on the safe side, because later ones stay.
-func (s *slidingLog) giveBack(at, now time.Time, n int) { s.refund(at, now, n, n) }
+func (s *slidingLog) GiveBack(at, now time.Time, n int) { s.Refund(at, now, n, n) }
 
-// refund returns the last units of a take of held: those whose windows end last.
-func (s *slidingLog) refund(at, now time.Time, held, n int) {
+// Refund returns the last units of a take of held: those whose windows end last.
+func (s *slidingLog) Refund(at, now time.Time, held, n int) {
 	if s.n == 0 {
 		return
 	}
-	now = s.lift(now)
+	now = s.Lift(now)
 	ended := int64(now.Sub(at) / s.per)
 	if left := min(int64(n), int64(held)-min(ended, s.windows(int64(held)))*s.n); left > 0 {
 		debt := s.settle(now)
 		left -= s.log.cut(s.log.search(s.stamp(at)), left)
-		s.consume(now, int(max(0, debt-left)))
+		s.Consume(now, int(max(0, debt-left)))
 	}
 }
 
-// adjust is Adjust at now. A zero window has nothing to adjust.
-func (s *slidingLog) adjust(now time.Time, n int) {
+// Adjust is the window's Adjust at now. A zero window has nothing to adjust.
+func (s *slidingLog) Adjust(now time.Time, n int) {
 	switch {
 	case s.n == 0:
 	case n > 0:
-		s.consume(now, n)
+		s.Consume(now, n)
 	default:
 		left := -int64(max(n, -math.MaxInt)) - s.settle(now)
 		s.log.cut(0, max(0, left))
-		s.consume(now, int(max(0, -left)))
+		s.Consume(now, int(max(0, -left)))
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *slidingLog) setLimit(now time.Time, n int, per time.Duration) {
 	s.log.drop(max(0, s.log.len()-n))
 	s.changed = true
 	if debt > 0 {
-		s.consume(now, int(debt))
+		s.Consume(now, int(debt))
 	}
 }
 
@@ -168,12 +168,12 @@ func (s *slidingLog) settle(at time.Time) (debt int64) {
 	return debt
 }
 
-// after numbers the units of the backlog from 0: place i falls free at first(i), and each unit that takes
+// After numbers the units of the backlog from 0: place i falls free at first(i), and each unit that takes
 // it frees it per later. So unit k starts at first(k mod n) + ⌊k/n⌋·per. A cost above n waits until all
 // places are free. Example: 5 per second, 3 units at 300 ms and 2 at 500; with 6 ahead a call of 1 is unit
 // 6, and starts at first(1) + 1 s = 1.3 s + 1 s.
-func (s *slidingLog) after(from time.Time, ahead int64, n int) time.Time {
-	from = s.lift(from)
+func (s *slidingLog) After(from time.Time, ahead int64, n int) time.Time {
+	from = s.Lift(from)
 	switch {
 	case n == 0 && (ahead == 0 || s.n == 0):
 		return from
@@ -197,10 +197,10 @@ func (s *slidingLog) after(from time.Time, ahead int64, n int) time.Time {
 	return start.Add(times(cycle, s.per) + extra)
 }
 
-// available subtracts a stamp in the future once for its place, and once more for each window that it is
+// Available subtracts a stamp in the future once for its place, and once more for each window that it is
 // ahead: that is the debt.
-func (s *slidingLog) available(now time.Time) float64 {
-	stamp := s.stamp(s.lift(now))
+func (s *slidingLog) Available(now time.Time) float64 {
+	stamp := s.stamp(s.Lift(now))
 	units := float64(s.n) - float64(s.log.len()-s.expired(stamp))
 	for _, owed := range s.log.live()[s.log.search(stamp+1):] {
 		units -= float64(s.periods(owed, stamp))
@@ -208,7 +208,7 @@ func (s *slidingLog) available(now time.Time) float64 {
 	return units
 }
 
-// fresh implements state: with all stamps expired nothing of the past counts.
-func (s *slidingLog) fresh(now time.Time) bool {
-	return !s.changed && s.expired(s.stamp(s.lift(now))) == s.log.len()
+// Fresh implements State: with all stamps expired nothing of the past counts.
+func (s *slidingLog) Fresh(now time.Time) bool {
+	return !s.changed && s.expired(s.stamp(s.Lift(now))) == s.log.len()
 }

@@ -26,12 +26,12 @@ type Stats struct {
 // the window has 90 of its 100 units left and a utilization of 0.1, and so has the bucket: 1/s of 10/s.
 func (s *Set) AppendStats(all []Stats, reason string, used float64, now time.Time) []Stats {
 	first := len(all)
-	s.each(func(a state) {
-		one := Stats{Reason: reason, Limit: a.rate(), Available: a.available(now)}
+	s.each(func(a State) {
+		one := Stats{Reason: reason, Limit: a.Rate(), Available: a.Available(now)}
 		if one.Limit == rate.Inf {
 			return
 		}
-		switch one.Size, one.Window = a.size(); {
+		switch one.Size, one.Window = a.Size(); {
 		case one.Window > 0:
 			one.Utilization = (one.Size - one.Available) / one.Size
 		case one.Limit > 0:

@@ -36,7 +36,7 @@ func (s *Set) askLocked(at, m time.Time, units func(i int) int) time.Time {
 	m = from
 	for i, a := range s.accounts {
 		if d, ok := stateOf(a).(*dated); ok && d.misses(at, units(i)) {
-			m = Latest(m, d.after(from, 0, units(i)))
+			m = Latest(m, d.After(from, 0, units(i)))
 		}
 	}
 	return m
@@ -46,7 +46,7 @@ func (s *Set) askLocked(at, m time.Time, units func(i int) int) time.Time {
 func none(int) int { return 0 }
 
 // asked reports whether an account beside others is asked last: it has to send for n units, or has done so.
-func (s *Set) asked(a state, at time.Time, n int) bool {
+func (s *Set) asked(a State, at time.Time, n int) bool {
 	if len(s.accounts) == 1 {
 		return false
 	}
@@ -102,7 +102,7 @@ func (d *Dated) Beside(at time.Time, visit func(other Supply, short int)) {
 
 // misses reports whether the supply has to be asked for n units at that moment.
 func (s *dated) misses(at time.Time, n int) bool {
-	if at = s.lift(at); n == 0 || s.limit == 0 || s.limit == rate.Inf || s.paused.After(at) {
+	if at = s.Lift(at); n == 0 || s.limit == 0 || s.limit == rate.Inf || s.paused.After(at) {
 		return false
 	}
 	_, missing := s.dateOf(at, int64(n), true)

@@ -55,17 +55,17 @@ func (s *tokens) pay(at time.Time, n int) bool {
 	return true
 }
 
-// takeBy tries pay, the common case, first.
-func (s *tokens) takeBy(at, now time.Time, n int) (time.Time, error) {
+// TakeBy tries pay, the common case, first.
+func (s *tokens) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if s.pay(at, n) {
 		return Earliest(s.last, now), nil
 	}
 	return takeReady(s, at, now, n)
 }
 
-// check implements state: what a cost exceeds the burst by is the debt that it would leave. At 1/s and a
+// Check implements State: what a cost exceeds the burst by is the debt that it would leave. At 1/s and a
 // burst of 10, a cost of 3,610 would block the others for an hour, and one of 3,611 is an error.
-func (s *tokens) check(n int) error {
+func (s *tokens) Check(n int) error {
 	switch {
 	case n < 0:
 		return errNegative(n)
@@ -79,28 +79,28 @@ func (s *tokens) check(n int) error {
 	return nil
 }
 
-// consume books n units; a negative n adds units. The next call of at cuts what is above the burst.
-func (s *tokens) consume(at time.Time, n int) {
+// Consume books n units; a negative n adds units. The next call of at cuts what is above the burst.
+func (s *tokens) Consume(at time.Time, n int) {
 	at, count := s.at(at)
 	s.count, s.last = count-float64(n), at
 }
 
-// adjust implements state. A bucket has no window to give units back to: they are added to what it has, and what is
+// Adjust implements State. A bucket has no window to give units back to: they are added to what it has, and what is
 // above the burst is cut by the next call of at.
-func (s *tokens) adjust(now time.Time, n int) { s.consume(now, n) }
+func (s *tokens) Adjust(now time.Time, n int) { s.Consume(now, n) }
 
-// giveBack adds n units to the count, which is then what it would be without the take. Example: limit
+// GiveBack adds n units to the count, which is then what it would be without the take. Example: limit
 // 10/s, burst 3, 2 of 3 units taken at 0 and given back at 50 ms: 1.5 + 2, cut to the burst, is the 3 of
 // a bucket that nobody touched. If the bucket has filled up and been drawn on since, up to n units come on
 // top: what flowed over meanwhile is not remembered.
-func (s *tokens) giveBack(_, now time.Time, n int) { s.consume(now, -n) }
+func (s *tokens) GiveBack(_, now time.Time, n int) { s.Consume(now, -n) }
 
-// refund implements state. A bucket knows no windows: what is given back late is cut at the burst, as if it had been earned.
-func (s *tokens) refund(_, now time.Time, _, n int) { s.consume(now, -n) }
+// Refund implements State. A bucket knows no windows: what is given back late is cut at the burst, as if it had been earned.
+func (s *tokens) Refund(_, now time.Time, _, n int) { s.Consume(now, -n) }
 
-// after uses that under backlog the bucket is never full, so no unit is lost and the units ahead and the
+// After uses that under backlog the bucket is never full, so no unit is lost and the units ahead and the
 // call's own simply add up: they are there (ahead + n − count)/limit from now.
-func (s *tokens) after(from time.Time, ahead int64, n int) time.Time {
+func (s *tokens) After(from time.Time, ahead int64, n int) time.Time {
 	from, count := s.at(from)
 	switch {
 	case n == 0 && (ahead == 0 || s.limit == 0):
@@ -112,11 +112,11 @@ func (s *tokens) after(from time.Time, ahead int64, n int) time.Time {
 	return from.Add(span(need-count, s.limit))
 }
 
-// rate implements state.
-func (s *tokens) rate() rate.Limit { return s.limit }
+// Rate implements State.
+func (s *tokens) Rate() rate.Limit { return s.limit }
 
-// available implements state. At limit 0 nothing can be taken, but a debt is still seen.
-func (s *tokens) available(now time.Time) float64 {
+// Available implements State. At limit 0 nothing can be taken, but a debt is still seen.
+func (s *tokens) Available(now time.Time) float64 {
 	switch _, count := s.at(now); s.limit {
 	case rate.Inf:
 		return float64(rate.Inf)
@@ -127,11 +127,11 @@ func (s *tokens) available(now time.Time) float64 {
 	}
 }
 
-// size implements state.
-func (s *tokens) size() (units float64, window time.Duration) { return float64(s.burst), 0 }
+// Size implements State.
+func (s *tokens) Size() (units float64, window time.Duration) { return float64(s.burst), 0 }
 
-// fresh implements state: a full bucket is as new.
-func (s *tokens) fresh(now time.Time) bool {
+// Fresh implements State: a full bucket is as new.
+func (s *tokens) Fresh(now time.Time) bool {
 	_, count := s.at(now)
 	return !s.changed && (s.limit == rate.Inf || count >= float64(s.burst))
 }

@@ -31,14 +31,14 @@ import (
 //	give back, replace units that were taken under the old go back to the new, which counts them as used
 //	notify, replace    the watcher is on the old guards and moved, or on the new ones from the beginning
 type Var struct {
-	g    guard
+	g    Guard
 	s    unlimited
 	held atomic.Pointer[Set] // nil: nothing yet. It has accounts alone, and no Var among them
 	self atomic.Pointer[Set] // the Set of v alone, made when first needed
 }
 
-// parts implements Account.
-func (v *Var) parts() (*guard, state) { return &v.g, &v.s }
+// Parts implements Account.
+func (v *Var) Parts() (*Guard, State) { return &v.g, &v.s }
 
 // alone is the Set of v and what it holds. The methods of v go through it as those of any Set do. It is made when it is
 // needed, because a zero Var has no constructor; of two that are made at once the first stays.
@@ -119,12 +119,12 @@ func (v *Var) Adjust(n int) { v.alone().Adjust(n) }
 // watcher. It is on the guard of v and on those of all that v holds, and each of them calls it by itself: so a
 // SetLimit of a Bucket that v holds needs to know nothing of v.
 func (v *Var) Notify(changed func()) (stop func()) {
-	v.guards(func(g *guard) { g.watch(&changed) })
-	return func() { v.guards(func(g *guard) { g.unwatch(&changed) }) }
+	v.guards(func(g *Guard) { g.watch(&changed) })
+	return func() { v.guards(func(g *Guard) { g.unwatch(&changed) }) }
 }
 
 // guards visits the guards of v and of all that it holds, under their locks.
-func (v *Var) guards(visit func(*guard)) {
+func (v *Var) guards(visit func(*Guard)) {
 	s := v.alone().locked()
 	defer s.unlock()
 	for _, a := range s.accounts {
@@ -212,25 +212,25 @@ type unlimited struct {
 	changed bool // what is held has been replaced
 }
 
-func (s *unlimited) check(n int) error {
+func (s *unlimited) Check(n int) error {
 	if n < 0 {
 		return errNegative(n)
 	}
 	return nil
 }
 
-func (s *unlimited) takeBy(at, now time.Time, n int) (time.Time, error) {
-	return Earliest(at, now), s.check(n)
+func (s *unlimited) TakeBy(at, now time.Time, n int) (time.Time, error) {
+	return Earliest(at, now), s.Check(n)
 }
 
-func (s *unlimited) consume(time.Time, int)                         {}
-func (s *unlimited) adjust(time.Time, int)                          {}
-func (s *unlimited) giveBack(_, _ time.Time, _ int)                 {}
-func (s *unlimited) refund(_, _ time.Time, _, _ int)                {}
-func (s *unlimited) after(from time.Time, _ int64, _ int) time.Time { return from }
-func (s *unlimited) rate() rate.Limit                               { return rate.Inf }
-func (s *unlimited) available(time.Time) float64                    { return float64(rate.Inf) }
-func (s *unlimited) size() (float64, time.Duration)                 { return 0, 0 }
-func (s *unlimited) fresh(time.Time) bool                           { return !s.changed }
-func (s *unlimited) carry(time.Time, state)                         {}
-func (s *unlimited) clone() state                                   { c := *s; return &c }
+func (s *unlimited) Consume(time.Time, int)                         {}
+func (s *unlimited) Adjust(time.Time, int)                          {}
+func (s *unlimited) GiveBack(_, _ time.Time, _ int)                 {}
+func (s *unlimited) Refund(_, _ time.Time, _, _ int)                {}
+func (s *unlimited) After(from time.Time, _ int64, _ int) time.Time { return from }
+func (s *unlimited) Rate() rate.Limit                               { return rate.Inf }
+func (s *unlimited) Available(time.Time) float64                    { return float64(rate.Inf) }
+func (s *unlimited) Size() (float64, time.Duration)                 { return 0, 0 }
+func (s *unlimited) Fresh(time.Time) bool                           { return !s.changed }
+func (s *unlimited) Carry(time.Time, State)                         {}
+func (s *unlimited) Clone() State                                   { c := *s; return &c }

@@ -33,9 +33,9 @@ func (w *window) init(caller string, n int, per time.Duration) {
 	w.n, w.per = int64(n), min(per, Forever/4) // 36 years, so that sums do not overflow
 }
 
-// check counts the windows beyond its own that a cost fills: 25 units of 10 per minute fill three, so the
+// Check counts the windows beyond its own that a cost fills: 25 units of 10 per minute fill three, so the
 // surplus blocks for two minutes. The zero window has n = 0 and refuses every unit.
-func (w *window) check(n int) error {
+func (w *window) Check(n int) error {
 	switch {
 	case n < 0:
 		return errNegative(n)
@@ -57,17 +57,17 @@ func (w *window) windows(units int64) int64 {
 	return full
 }
 
-// rate implements state. Example: 100 per minute are 1.67 units per second in the long run, in whatever bursts; the zero
+// Rate implements State. Example: 100 per minute are 1.67 units per second in the long run, in whatever bursts; the zero
 // window lets no unit go.
-func (w *window) rate() rate.Limit {
+func (w *window) Rate() rate.Limit {
 	if w.n == 0 {
 		return 0
 	}
 	return rate.Limit(float64(w.n) / w.per.Seconds())
 }
 
-// size implements state.
-func (w *window) size() (units float64, window time.Duration) { return float64(w.n), w.per }
+// Size implements State.
+func (w *window) Size() (units float64, window time.Duration) { return float64(w.n), w.per }
 
 // times is k·per, capped at Forever so that sums of it do not overflow.
 func times(k int64, per time.Duration) time.Duration {

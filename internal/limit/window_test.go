@@ -349,7 +349,7 @@ func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
 	steady := 0
 	for i := range 100_000 {
 		now = now.Add(150 * time.Microsecond) // 6,667 in use
-		stateOf(w).consume(now, 1)
+		stateOf(w).Consume(now, 1)
 		if i == 50_000 {
 			steady = cap(w.s.log.buf)
 		}
@@ -357,12 +357,12 @@ func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
 	if got := cap(w.s.log.buf); got > 2*6667 || got != steady {
 		t.Errorf("%d places for 6,667 stamps, %d before", got, steady)
 	}
-	stateOf(w).consume(now.Add(time.Minute), 1)
+	stateOf(w).Consume(now.Add(time.Minute), 1)
 	if got := cap(w.s.log.buf); got > 64 {
 		t.Errorf("%d places for one stamp", got)
 	}
 	idle := sliding(1<<40, time.Hour)
-	stateOf(idle).consume(now, 3)
+	stateOf(idle).Consume(now, 3)
 	if got := cap(idle.s.log.buf); got > 8 {
 		t.Errorf("%d places for three stamps", got)
 	}
@@ -374,17 +374,17 @@ func TestLongestWindow(t *testing.T) {
 		now := time.Unix(1000, 0)
 		for range 2 {
 			now = now.Add(time.Second)
-			if m, err := stateOf(w).takeBy(now, now, 1); m.After(now) || err != nil {
+			if m, err := stateOf(w).TakeBy(now, now, 1); m.After(now) || err != nil {
 				t.Fatalf("%s: %v, %v, want taken at once", name, m.Sub(now), err)
 			}
 		}
 		for _, ahead := range []int64{0, 1, 1 << 40} {
-			if m := stateOf(w).after(now, ahead, 1); m.Sub(now) < Forever/5 {
+			if m := stateOf(w).After(now, ahead, 1); m.Sub(now) < Forever/5 {
 				t.Errorf("%s: with %d ahead one starts after %v", name, ahead, m.Sub(now))
 			}
 		}
-		if stateOf(w).giveBack(now, now.Add(time.Hour), 1); stateOf(w).available(now) != 1 {
-			t.Errorf("%s: %v units after one of two came back", name, stateOf(w).available(now))
+		if stateOf(w).GiveBack(now, now.Add(time.Hour), 1); stateOf(w).Available(now) != 1 {
+			t.Errorf("%s: %v units after one of two came back", name, stateOf(w).Available(now))
 		}
 	}
 }
@@ -392,10 +392,10 @@ func TestLongestWindow(t *testing.T) {
 func TestUnitsReturnedByALaggingClock(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for name, w := range map[string]Account{"fixed": fixed(2, time.Second), "sliding": sliding(2, time.Second)} {
-		stateOf(w).consume(start.Add(500*ms), 1)
-		stateOf(w).consume(start.Add(1000*ms), 1)
-		stateOf(w).giveBack(start.Add(1000*ms), start.Add(200*ms), 1)
-		if m := stateOf(w).after(start.Add(1000*ms), 0, 2); !m.Equal(start.Add(1500 * ms)) {
+		stateOf(w).Consume(start.Add(500*ms), 1)
+		stateOf(w).Consume(start.Add(1000*ms), 1)
+		stateOf(w).GiveBack(start.Add(1000*ms), start.Add(200*ms), 1)
+		if m := stateOf(w).After(start.Add(1000*ms), 0, 2); !m.Equal(start.Add(1500 * ms)) {
 			t.Errorf("%s: two start at %v, want 1.5s, when the one that is left has gone", name, m.Sub(start))
 		}
 	}
@@ -404,11 +404,11 @@ func TestUnitsReturnedByALaggingClock(t *testing.T) {
 func TestUnitsReturnedLongAfterTheirWindowTakeNoOthersPlace(t *testing.T) {
 	start, n, per := time.Unix(1000, 0), 1<<46, 100*time.Microsecond
 	for name, w := range map[string]Account{"fixed": fixed(n, per), "sliding": sliding(n, per)} {
-		stateOf(w).consume(start, 1)
+		stateOf(w).Consume(start, 1)
 		now := start.Add(100 * time.Second) // 2⁶⁶ units later
-		stateOf(w).consume(now, 1)
-		stateOf(w).giveBack(start, now, 1)
-		if got := stateOf(w).available(now); got != float64(n-1) {
+		stateOf(w).Consume(now, 1)
+		stateOf(w).GiveBack(start, now, 1)
+		if got := stateOf(w).Available(now); got != float64(n-1) {
 			t.Errorf("%s: %v of %d units", name, got, n)
 		}
 	}
@@ -419,13 +419,13 @@ func TestSlidingWindowOwesUntilTheLastMoment(t *testing.T) {
 	start := time.Unix(1000, 0)
 	now := start.Add(time.Second - 1)
 	w := sliding(1, time.Second)
-	stateOf(w).consume(start, 1)
-	stateOf(w).consume(start, 1)
-	if got := stateOf(w).available(now); got != -1 {
+	stateOf(w).Consume(start, 1)
+	stateOf(w).Consume(start, 1)
+	if got := stateOf(w).Available(now); got != -1 {
 		t.Errorf("%v units, want -1", got)
 	}
-	stateOf(w).giveBack(start, now, 1)
-	if m := stateOf(w).after(now, 0, 1); !m.Equal(now.Add(time.Second)) {
+	stateOf(w).GiveBack(start, now, 1)
+	if m := stateOf(w).After(now, 0, 1); !m.Equal(now.Add(time.Second)) {
 		t.Errorf("the next one starts in %v, want 1s after the one that was owed", m.Sub(now))
 	}
 }
