@@ -40,6 +40,7 @@ type member struct {
 var house = []member{
 	{dir: "soak", own: true},        // tests alone
 	{dir: "integration", own: true}, // tests alone
+	{dir: "internal/lab"},           // tests alone
 	{dir: "inbound", may: []string{".", "internal/limit"}, own: true},
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Windows that the names of fields name, in all the forms that are known. TestWindowWithoutReset of internal/upstream has where they are from.
+// Windows that the names of fields name, in all the forms that are known. TestWindowWithoutReset of internal/lab has where they are from.
 func TestWindowsInNames(t *testing.T) {
 	for key, want := range map[string]field{
 		"X-Ratelimit-Limit-300":                   {kind: limit, window: 300 * time.Second},

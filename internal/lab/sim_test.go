@@ -1,4 +1,4 @@
-package upstream_test
+package lab_test
 
 import (
 	"cmp"
@@ -19,14 +19,14 @@ import (
 	"github.com/go-throttle/throttle/throttletest"
 )
 
-// This file puts clients before a throttletest.Server, inside synctest bubbles: sim_advertised_test.go and
-// sim_finder_test.go hold the tables, sim_ledger_test.go what is measured.
+// This file puts clients before a throttletest.Server, inside synctest bubbles: advertised_test.go and
+// finder_test.go hold the tables, ledger_test.go what is measured.
 //
 //	THROTTLE_LONG=1        the cells that CI runs; by default a few of them
 //	THROTTLE_FULL=1        every cell, 5 minutes each
 //	THROTTLE_SEEDS=5       that many runs of each cell, each with its own random numbers
 //	THROTTLE_SIM=oracle    clients that know the limit instead of ones that learn it
-//	THROTTLE_SIM=law       plain clients that keep the bare laws of sim_seek_test.go and sim_law_test.go: what can be reached
+//	THROTTLE_SIM=law       plain clients that keep the bare laws of seek_test.go and law_test.go: what can be reached
 //
 // One cell: THROTTLE_FULL=1 go test -v -run 'TestAdvertised/draft-08/fixed/10s' .
 

@@ -1,4 +1,4 @@
-package upstream_test
+package lab_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package upstream_test
+package lab_test
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ import (
 	"github.com/go-throttle/throttle/throttletest"
 )
 
-// These tests put a client before upstreams that nobody has thought of: sim_population_test.go and sim_situations_test.go
-// draw them, sim_oracle_test.go says what could be had of each.
+// These tests put a client before upstreams that nobody has thought of: population_test.go and situations_test.go
+// draw them, oracle_test.go says what could be had of each.
 //
 //	THROTTLE_SEEDS=500    so many upstreams; THROTTLE_FULL=1: 10,000, and 2,000 in each situation, a quarter of an hour; give go test a -timeout
 //	THROTTLE_FROM=7       the first seed; 1 if it is not set
