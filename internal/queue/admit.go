@@ -14,10 +14,22 @@ func (q *Queue) unhinderedLocked() bool {
 	return q.line == nil && q.up.Calm() && q.unsharedLocked()
 }
 
-// unsharedLocked reports whether a call at the head of this line depends on nobody else: there is no foreign
-// limiter, and no other key waits for the shared one.
+// unsharedLocked reports whether a call depends on nobody else: no limiter of another kind has to be asked, and nobody waits
+// for what its key shares with others.
 func (q *Queue) unsharedLocked() bool {
-	return q.foreign == nil && (q.common.shared == nil || q.common.shared.count == 0)
+	r := q.common
+	if q.asker != nil || r.all != nil && (r.all.asker != nil || !r.all.idle()) {
+		return false
+	}
+	if len(r.payers) == 0 {
+		return true
+	}
+	for a := range q.accounts() {
+		if _, waited := r.payers[a]; waited {
+			return false
+		}
+	}
+	return true
 }
 
 // payLocked takes n units as of now if they are there. For a call that need not wait this is all.
@@ -40,16 +52,16 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 // A retry comes here again with its first seq, so it stands before all that came after its first
 // attempt. An example: calls 1 to 9 arrive, 1 goes and is throttled, and comes back as 1: it is the
 // head.
-func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left func(*waiter, error)) (*line, *waiter, error) {
-	if o.seq == 0 {
+func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left func(*waiter, error)) (*lineup, *waiter, error) {
+	if o.Seq == 0 {
 		q.common.arrivals++
-		o.seq, o.arrived = q.common.arrivals, now.Sub(q.common.base)
+		o.Seq, o.arrived = q.common.arrivals, now.Sub(q.common.base)
 	}
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
 	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
-		if q.meters == nil && q.payLocked(int(o.cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
+		if q.meters == nil && q.payLocked(int(o.Cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
 			return nil, nil, nil
 		}
 		o.known(q.meters)
@@ -59,7 +71,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		// through: the call joins the line, even if it is then the head at once.
 		q.up.LineEmpty(now)
 		if q.unsharedLocked() {
-			switch _, d := q.tryLocked(&o.waiter, o.holds, now, now); d.verdict {
+			switch d := q.tryLocked(o, now); d.verdict {
 			case grant:
 				return nil, nil, nil
 			case deny:
@@ -68,7 +80,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		}
 	}
 	now = time.Now()                                                 // with the wall clock, because deadlines are compared with it
-	if _, err := q.payableLocked(o.holds, now, o.cost); err != nil { // its cost can never be paid: say so at once
+	if _, err := q.dues().ready(o.holds, now, o.Cost); err != nil { // its cost can never be paid: say so at once
 		return nil, nil, q.errorOf(o.attempts, 0, err)
 	}
 	q.noteDeadline(ctx, o, now)
@@ -80,6 +92,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's stack.
 	w := new(waiter)
 	*w = o.waiter
+	w.Of, w.q, w.extra = w, q, nil
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
 	w.route = o.route()
 	if left == nil {
@@ -88,31 +101,54 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	return q.joinLocked(w, o, left, now), w, nil
 }
 
+// tryLocked lets a call go for which nobody waits, if nothing holds it: slots and units are taken in one step, or none.
+//
+// An example: a Bucket of 10/s has 2 of the 5 units that o costs. Nothing is taken, and the moment is now + 300 ms.
+func (q *Queue) tryLocked(o *order, now time.Time) decision {
+	n := o.need(o.holds)
+	at, d := q.constraints().ready(n, now, now)
+	if d.verdict != grant {
+		return d
+	}
+	stakes := q.common.stakes[:]
+	if q.common.all == nil {
+		stakes = nil
+	} else if _, d := stakes[0].ready(n, at, now); d.verdict != grant {
+		return d
+	}
+	switch m, err := q.dues().take(o.holds, at, now, o.Cost); {
+	case err != nil:
+		return decision{verdict: deny, err: err}
+	case m.After(now):
+		return decision{verdict: later, until: m, exact: true}
+	default:
+		q.startLocked(&o.waiter, o.holds, stakes, m, now)
+	}
+	return decision{}
+}
+
 // joinLocked puts w, which o wants, into the line; left: see admitLocked. A retry may belong in front of those who
 // wait, so the line is looked at even if w is not the head.
-func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now time.Time) *line {
+func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now time.Time) *lineup {
 	if q.line == nil {
-		q.lineLocked(newLine(q))
+		q.line = newLineup(q)
 		q.marks.set(crowded, q.up.Calm())
 	}
 	l := q.line
 	if left != nil {
-		if l.tasks == nil {
-			l.tasks = map[*waiter]func(*waiter, error){}
-		}
-		l.tasks[w] = left
+		w.more().left = left
 	}
-	l.holdLocked(w, o.holds)
 	l.join(w, o)
 	q.joinedLocked(w)
-	l.push(w)
-	if s := q.common.shared; s != nil {
-		s.waiting.add(w.prio, int64(w.cost))
-	}
 	q.planExpulsionLocked(l, now)
-	// Behind the head nothing changes for the others: their timer is set for the head already.
-	if o.retry || q.headLocked(now) == w {
+	// Behind the head nothing changes for the others: their timer is set for the head already. Where keys take turns its
+	// flow may be the next.
+	switch {
+	case o.retry || q.headLocked(now) == w:
 		q.advanceLocked(now)
+	case len(l.stakes) > 0:
+		q.common.stir(q)
+		q.common.settle(now)
 	}
 	return l
 }
@@ -128,10 +164,10 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	opts := &q.common.Options
 	// A retry is let in beyond MaxWaiting: its call has been admitted once, and has cost the upstream
 	// an attempt that would be lost.
-	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.count >= opts.MaxWaiting {
+	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.Count >= opts.MaxWaiting {
 		return q.turnedAwayLocked(o, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
-	if wait, yes := q.up.Patience(q.common.MaxPause, o.scope, q.line == nil || q.line.count == 0, now); yes {
+	if wait, yes := q.up.Patience(q.common.MaxPause, o.Scope, q.line == nil || q.line.Count == 0, now); yes {
 		return q.turnedAwayLocked(o, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -52,7 +53,7 @@ const (
 
 // An asked is the calls of a flow and priority that were asked to come back.
 type asked struct {
-	flow   flowID
+	flow   line.ID
 	prio   int32
 	weight float64
 	units  float64   // of those whose turns are not over, as of from
@@ -77,7 +78,7 @@ func (a *asked) pass(now time.Time) {
 //
 // An example: 40 units of flow a were asked to come back, and 3 of b, and none wait. Before another call of b go 3
 // of its own and 3 of a. If 2 of a wait, these are two of the three.
-func (all *comebacks) of(flow flowID, prio int32, weight float64, lines flows, now time.Time) (mine, theirs int64, at int) {
+func (all *comebacks) of(flow line.ID, prio int32, weight float64, waits waits, now time.Time) (mine, theirs int64, at int) {
 	if all == nil {
 		return 0, 0, -1
 	}
@@ -92,14 +93,14 @@ func (all *comebacks) of(flow flowID, prio int32, weight float64, lines flows, n
 	if at >= 0 {
 		mine = int64((*all)[at].units)
 	}
-	until := float64(lines.units(flow, prio)+mine) / weight
+	until := float64(unitsOf(waits, prio, flow)+mine) / weight
 	for i, a := range *all {
 		switch {
 		case i == at || a.prio < prio:
 		case a.prio > prio:
 			theirs += int64(a.units)
 		default:
-			waiting := float64(lines.units(a.flow, prio))
+			waiting := float64(unitsOf(waits, prio, a.flow))
 			theirs += int64(max(0, min(a.units, until*a.weight-waiting)))
 		}
 	}
@@ -110,25 +111,25 @@ func (all *comebacks) of(flow flowID, prio int32, weight float64, lines flows, n
 // 0.2 s. The first comes and joins the line: 1 unit is expected and 1 waits, so a third is asked to come after 0.3 s too.
 
 // ask notes that a call was asked to come back at that turn; at is what of has returned for it.
-func (all *comebacks) ask(at int, o *order, flow flowID, turn time.Time) {
+func (all *comebacks) ask(at int, o *order, flow line.ID, turn time.Time) {
 	if all == nil {
 		return
 	}
 	if at < 0 {
-		*all = append(*all, asked{flow: flow, prio: o.prio, from: turn})
+		*all = append(*all, asked{flow: flow, prio: o.Prio, from: turn})
 		at = len(*all) - 1
 	}
 	a := &(*all)[at]
 	a.weight = cmp.Or(o.weight, 1)
-	a.units += float64(max(1, o.cost))
+	a.units += float64(max(1, o.Cost))
 	a.until = limit.Latest(a.until, turn)
 }
 
 // joined notes that a call of that flow has joined the line: it may be one that was asked to.
-func (all *comebacks) joined(flow flowID, w *waiter) {
+func (all *comebacks) joined(flow line.ID, w *waiter) {
 	for i := 0; all != nil && i < len(*all); i++ {
-		if a := &(*all)[i]; a.prio == w.prio && a.flow == flow {
-			a.units = max(0, a.units-float64(max(1, w.cost)))
+		if a := &(*all)[i]; a.prio == w.Prio && a.flow == flow {
+			a.units = max(0, a.units-float64(max(1, w.Cost)))
 		}
 	}
 }
@@ -139,24 +140,29 @@ func (all *comebacks) joined(flow flowID, w *waiter) {
 // Examples at 10/s with 50 calls in line: the first one to be refused is asked to come after 5.1 s, as predicted, the next
 // one after 5.2 s. In an outage of five minutes the first is asked to come after 27 to 30 s, as is the tenth, and the 400th
 // after 40 s.
-func (q *Queue) againLocked(o *order, b backlog, wait time.Duration, now time.Time) time.Duration {
+func (q *Queue) againLocked(o *order, b *backlog, wait time.Duration, now time.Time) time.Duration {
 	if wait > limit.Forever/2 {
 		return wait
 	}
-	start, n := now.Add(max(0, wait)), max(1, int(o.cost))
-	flow, weight, s := q.flowID(o), cmp.Or(o.weight, 1), q.common.shared
-	mine, theirs, at := q.common.asked[q].of(flow, o.prio, weight, q.flows(), now)
-	b.more, b.All, b.Scope = mine, b.All+theirs, b.Scope+theirs
-	ofAll := -1 // the place of the flow at the shared limiter
-	if s != nil {
-		mineOfAll, theirs, at := s.asked.of(flow, o.prio, weight, s.flows, now)
-		b.Shared, ofAll = b.Shared+theirs+max(0, mineOfAll-mine), at
+	start, n := now.Add(max(0, wait)), o.need(o.holds)
+	n.cost = max(1, n.cost)
+	flow, weight, s := q.flowOf(o.want.Flow), cmp.Or(o.weight, 1), q.common.all
+	var waits waits
+	if q.line != nil {
+		waits = q.line
 	}
-	p := q.foreseeLocked(b, n, o.scope, againSteps, now)
+	mine, theirs, at := q.common.asked[q].of(flow, o.Prio, weight, waits, now)
+	b.more, b.all, b.scope = mine, b.all+theirs, b.scope+theirs
+	ofAll := -1 // the place of the flow at what all share
+	if s != nil {
+		mineOfAll, theirs, at := s.asked.of(flow, o.Prio, weight, &s.Pool, now)
+		b.own, ofAll = b.own+theirs+max(0, mineOfAll-mine), at
+	}
+	p := q.foreseeLocked(b, n, againSteps, now)
 	turn := limit.Latest(start, p.start())
-	if q.crowdedLocked(&o.waiter) || !turn.After(now) { // by Little's law, as calls under way end
+	if q.lacksSlotLocked(o.wants) || !turn.After(now) { // by Little's law, as calls under way end
 		each := q.up.RoundTrip().Smoothed / time.Duration(max(1, int(q.slots), int(q.underLocked())))
-		turn = limit.Latest(turn, now.Add(time.Duration(b.All+mine+1)*each))
+		turn = limit.Latest(turn, now.Add(time.Duration(b.all+mine+1)*each))
 	}
 	if !turn.After(now) { // nothing is known, but it will be soon
 		return unknownFor - limit.Jitter(unknownFor/2)
@@ -217,55 +223,56 @@ func (all *comebacks) over(now time.Time) bool {
 	return !slices.ContainsFunc(*all, func(a asked) bool { return a.until.After(now) })
 }
 
-// flows are those of the line; nil: nobody waits, or nobody has named one.
-func (q *Queue) flows() flows {
-	if q.line == nil {
-		return nil
-	}
-	return q.line.flows
+// waits is where units of flows wait: a line, or what all share.
+type waits interface {
+	Waiting(prio int32, id line.ID) int64
 }
 
-// units is how many units of a flow wait.
-func (fs flows) units(id flowID, prio int32) int64 {
-	if c := fs[prio]; c != nil && c.flows[id] != nil {
-		return c.flows[id].units
+func unitsOf(w waits, prio int32, id line.ID) int64 {
+	if w == nil {
+		return 0
 	}
-	return 0
+	return w.Waiting(prio, id)
+}
+
+// flowOf is the flow of a call that names that one. Where several keys take turns the calls of a key that name none are the key's.
+func (q *Queue) flowOf(name string) line.ID {
+	if name == "" && q.common.all != nil {
+		return line.ID{Name: q.key, IsKey: true}
+	}
+	return line.ID{Name: name}
 }
 
 // turnedAwayLocked is the error of o, which arrives and is refused because of reason, and would wait for that long. It
 // stands behind all who wait and, with a flow, in turn with the other flows.
 func (q *Queue) turnedAwayLocked(o *order, wait time.Duration, reason error, now time.Time) error {
-	mine, _, _ := q.common.asked[q].of(q.flowID(o), o.prio, cmp.Or(o.weight, 1), nil, now)
+	mine, _, _ := q.common.asked[q].of(q.flowOf(o.want.Flow), o.Prio, cmp.Or(o.weight, 1), nil, now)
 	again := q.againLocked(o, q.beforeLocked(o, mine), wait, now)
-	return q.heldErrorLocked(&o.waiter, o.holds, o.attempts, wait, again, reason, now)
+	return q.heldErrorLocked(o.need(o.holds), o.attempts, wait, again, reason, now)
 }
 
 // sentAwayLocked is the error of w, which is in line with so many units before it that stay, and would wait for that long.
 //
 // An example: 100 calls wait at 10/s, and a 429 closes the gate for an hour. All leave. None of them has anybody before it,
 // but each has those who left before it: they are asked to come after an hour, and an hour and 0.1 s, 0.2 s ...
-func (q *Queue) sentAwayLocked(w *waiter, before upstream.Before, wait time.Duration, reason error, now time.Time) error {
-	h := q.line.holdsOf(w)
-	return q.heldErrorLocked(w, h, int(w.tries), wait, q.leavesLocked(w, h, before, wait, now), reason, now)
+func (q *Queue) sentAwayLocked(w *waiter, before int64, wait time.Duration, reason error, now time.Time) error {
+	return q.heldErrorLocked(w.need(w.holds()), int(w.tries), wait, q.leavesLocked(w, before, wait, now), reason, now)
 }
 
 // leavesLocked is againLocked of w, which is in line.
-func (q *Queue) leavesLocked(w *waiter, h *Holds, before upstream.Before, wait time.Duration, now time.Time) time.Duration {
-	o := order{waiter: *w, want: new(Want), holds: h}
-	if f := w.flow; f != nil && !f.id.isKey {
-		o.want, o.weight = &Want{Flow: f.id.name}, f.weight
-	}
-	return q.againLocked(&o, backlog{Before: before, holds: h, held: q.aheadLocked(before.All)}, wait, now)
+func (q *Queue) leavesLocked(w *waiter, before int64, wait time.Duration, now time.Time) time.Duration {
+	o := order{waiter: *w, want: new(Want), holds: w.holds()}
+	o.want.Flow, o.weight = w.Flow()
+	b := &backlog{all: before, scope: before, own: before, key: q.key, holds: o.holds, held: q.aheadLocked(before)}
+	b.of = line.Newcomer{Flow: o.want.Flow, Weight: o.weight, Prio: w.Prio, Seq: w.Seq, Scope: w.Scope}
+	return q.againLocked(&o, b, wait, now)
 }
 
 // lateErrorLocked is the error of w, which is in line and was held by that: its turn has come too late, or not within the
 // time that it may wait. It comes back behind those who were before it, and not behind all: they may leave as it does.
 func (q *Queue) lateErrorLocked(w *waiter, reason error, by string, now time.Time) error {
-	var b upstream.Before
-	b.All, b.Scope = q.line.ahead(w.prio, w.seq, w.scope)
-	b.Shared = b.All
-	again := q.leavesLocked(w, q.line.holdsOf(w), b, 0, now)
+	before, _, _ := q.line.AheadOf(&w.Call)
+	again := q.leavesLocked(w, before, 0, now)
 	return q.errorOf(int(w.tries), again, &Held{reason, by, 0})
 }
 
@@ -285,15 +292,10 @@ func (q *Queue) joinedLocked(w *waiter) {
 	if len(q.common.asked) == 0 {
 		return
 	}
-	var flow flowID
-	switch {
-	case w.flow != nil:
-		flow = w.flow.id
-	case q.common.shared != nil:
-		flow = flowID{q.key, true}
-	}
+	name, _ := w.Flow()
+	flow := q.flowOf(name)
 	q.common.asked[q].joined(flow, w)
-	if s := q.common.shared; s != nil {
+	if s := q.common.all; s != nil {
 		s.asked.joined(flow, w)
 	}
 }

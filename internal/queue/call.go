@@ -79,7 +79,7 @@ type Call struct {
 	table   *Table
 	entry   *entry  // nil until the first Arrive
 	meters  *Meters // of its key; nil: it has none
-	line    *line   // with waiter: where it waits; nil: it does not
+	line    *lineup // with waiter: where it waits; nil: it does not
 	waiter  *waiter
 	key     string
 	order   order
@@ -107,7 +107,7 @@ func (c *Call) Init(t *Table, key string, url *url.URL, w *Want, cost int, resen
 	if resend {
 		wants |= canResend
 	}
-	o.cost, o.prio, o.wants = units(cost), w.Priority, wants
+	o.Cost, o.Prio, o.wants = units(cost), w.Priority, wants
 	o.weighFlow(&t.common.Options)
 }
 
@@ -163,9 +163,9 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 	q, now := &c.entry.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()
 	c.srtt, c.order.sample = trip.Smoothed, trip.Measure
-	c.order.scope = q.up.Scope(c.order.url)
+	c.order.Scope = q.up.Scope(c.order.url)
 	if c.order.retry {
-		c.tried.held(q, c.order.scope, now)
+		c.tried.held(q, c.order.Scope, now)
 	}
 	if t.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
@@ -216,12 +216,12 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 	q, o := &c.entry.queue, &c.order
 	a := upstream.Answer{
 		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Dated: r.Dated, Trip: r.At.Sub(o.now), Sent: o.now, Late: r.Late,
-		Counted: o.wants&counted != 0, Scope: o.scope, Epoch: o.epoch, Call: o.seq, Cost: int(o.cost),
+		Counted: o.wants&counted != 0, Scope: o.Scope, Epoch: o.epoch, Call: o.Seq, Cost: int(o.Cost),
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
 		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor, Failures: q.common.Failures,
 	}
 	o.wants &^= counted
-	q.noteFailingLocked(r.Outcome)
+	q.noteOutcomeLocked(r.Outcome)
 	c.tried.begin(q, r.At)
 	// The order matters. First the gate learns of the answer, as of At, because the times in it count from there.
 	// Then the waiters are put where it has moved them, by their routes. Then those leave for whom the closing
@@ -234,7 +234,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 	seen, now := q.up.Observe(&a, r.At), r.At.Add(r.Late)
 	gate = turned(before, q.up.Closing(r.At))
 	if seen.Moved && q.line != nil {
-		q.line.move(q.up.ScopeOf)
+		q.line.moveTo(q.up.ScopeOf)
 	}
 	c.tried.answered(q, r, &seen, now)
 	if seen.Stopped {
@@ -244,7 +244,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 		c.table.closeHostLocked(r.Route.Host, o.now, believed(r.Hint.RetryAfter, r.At), r.Status, now)
 	}
 	// While all is well an answer lets nobody go: units come with time, and slots by free.
-	if s := q.common.shared; !q.up.Calm() || s != nil && s.dirty {
+	if r := q.common; !q.up.Calm() || len(r.dirty)+len(r.stirred) > 0 {
 		q.advanceLocked(now)
 	}
 	return seen.News, seen.Wait, gate

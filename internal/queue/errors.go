@@ -51,8 +51,8 @@ func (q *Queue) gaveUpLocked(w *waiter, err error, now time.Time) error {
 			err = fmt.Errorf("%w, waiting for an in-flight slot: %s", err, slots)
 		}
 	}
-	if w.state <= asking {
-		by, _ := q.heldLocked(w, q.line.holdsOf(w), now)
+	if w.state == waiting {
+		by, _ := q.heldLocked(w.need(w.holds()), now)
 		if errors.Is(err, q.common.Errors.TooLong) {
 			return q.lateErrorLocked(w, err, by, now)
 		}

@@ -1,9 +1,12 @@
 package queue
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -11,8 +14,8 @@ import (
 // known is judged when it begins; while nobody knows the end, all leave when MaxPause is over. All of it is called with the
 // lock held.
 
-// expelLocked sends away those who would wait for too long, now that the gate has closed, or a quota is spent, and
-// plans when to look again.
+// expelLocked sends away those who would wait for too long, now that the gate has closed, or a quota is spent, and plans
+// when to look again. Nothing is sorted for that: a call is taken to go before all others but those of its own flow.
 func (q *Queue) expelLocked(now time.Time) {
 	l := q.line
 	if l == nil || q.up.Closing(now).Cause == upstream.Open && q.up.Scopes() == 0 {
@@ -20,52 +23,96 @@ func (q *Queue) expelLocked(now time.Time) {
 	}
 	first := l.expelAt.IsZero() || now.Before(l.expelAt) // when MaxPause is over nobody stays
 	q.planExpulsionLocked(l, now)
-	// Those who leave count no more for those behind them: when a call of 50 units leaves at 10/s, the
-	// calls behind it start 5 s sooner, and may meet their deadlines.
-	var ahead int64
-	var scopes [upstream.MaxScopes]int64 // of ahead, those of each scope
-	look := lookAhead{q: q, now: now}
-	for _, w := range l.ordered() {
-		if err := q.doomedLocked(w, upstream.Before{All: ahead, Scope: scopes[w.scope], Shared: ahead}, first, &look); err != nil {
-			q.refused++
-			l.leave(w, refused, err)
-			continue
-		}
-		first, ahead = false, ahead+int64(w.cost)
-		scopes[w.scope] += int64(w.cost)
-		look.passLocked(l.holdsOf(w))
-	}
-	if l.count == 0 {
+	q.expelUnservedLocked(first, now)
+	q.expelLateLocked(now)
+	if l.Count == 0 && q.line == l {
 		l.close()
 	}
 }
 
-// doomedLocked returns the error of w, with so many units before it, none at all if it is the first, if w must leave now; nil
-// if it may stay. A waiter that asks a foreign limiter is looked at when it has its answer.
+// expelUnservedLocked sends away those of scopes that the upstream serves too late. The head may stay, if first, where it
+// is the probe.
 //
-// An example with MaxPause 60 s and a Retry-After of 90 s: all leave at once, and learn that it is 90
-// s. With 40 s all stay if somebody was served in the last 20 s. With failures and no known end everybody stays, until
-// nobody has been served for 60 s.
-func (q *Queue) doomedLocked(w *waiter, before upstream.Before, first bool, look *lookAhead) error {
-	now := look.now
-	if w.state == asking {
-		return nil
+// An example with MaxPause 60 s and a Retry-After of 90 s: all leave at once, and learn that it is 90 s. With 40 s all stay
+// if somebody was served in the last 20 s. With failures and no known end everybody stays, until nobody has been served
+// for 60 s.
+func (q *Queue) expelUnservedLocked(first bool, now time.Time) {
+	l := q.line
+	var leave []*waiter
+	for scope := range l.Scopes() {
+		if _, yes := q.up.Patience(q.common.MaxPause, scope, false, now); !yes {
+			continue
+		}
+		for c := range l.All() {
+			if c.Scope == scope {
+				leave = append(leave, c.Of)
+			}
+		}
 	}
-	if wait, yes := q.up.Patience(q.common.MaxPause, w.scope, first, now); yes {
-		return q.sentAwayLocked(w, before, wait, q.pausedLocked(now), now)
+	if leave == nil {
+		return
 	}
-	if c := q.up.Closing(now); w.deadline == 0 || c.Cause == upstream.Open || c.Probing {
-		return nil
+	stays := (*waiter)(nil)
+	if head := q.headLocked(now); first {
+		if _, yes := q.up.Patience(q.common.MaxPause, head.Scope, true, now); !yes {
+			stays = head
+		}
 	}
-	if at := look.startLocked(before, int(w.cost), q.line.holdsOf(w), w.scope); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
-		return q.sentAwayLocked(w, before, at.Sub(now), q.common.Errors.Deadline, now)
+	slices.SortFunc(leave, func(a, b *waiter) int { return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq)) })
+	for _, w := range leave {
+		if w == stays {
+			continue
+		}
+		wait, _ := q.up.Patience(q.common.MaxPause, w.Scope, false, now)
+		q.refused++
+		l.leave(w, refused, q.sentAwayLocked(w, 0, wait, q.pausedLocked(now), now))
 	}
-	return nil
+}
+
+// expelLateLocked sends away those whose deadlines are over before the upstream is open again and those of their own flow
+// before them have gone. All are looked at again when the closing has grown by a 64th.
+func (q *Queue) expelLateLocked(now time.Time) {
+	l, c := q.line, q.up.Closing(now)
+	opens := now.Add(c.Left)
+	if l.Count == 0 || l.deadline == 0 || c.Cause == upstream.Open || c.Probing || !opens.After(l.looked.Add(l.looked.Sub(now)/64)) {
+		return
+	}
+	l.looked, l.deadline = opens, 0
+	var late []*waiter
+	var ahead int64
+	var of string
+	for c := range l.All() { // part by part
+		w := c.Of
+		if flow, _ := c.Flow(); flow != of {
+			of, ahead = flow, 0
+		}
+		b := &backlog{all: ahead, own: ahead, key: q.key, holds: w.holds(), of: line.Newcomer{Flow: of, Prio: w.Prio, Scope: w.Scope}}
+		switch {
+		case w.deadline == 0:
+		case q.startsAfterLocked(b, w, now):
+			late = append(late, w)
+			continue
+		default:
+			l.noteDeadline(w)
+		}
+		ahead += int64(w.Cost)
+	}
+	l.looked = opens
+	for _, w := range late {
+		q.refused++
+		l.leave(w, refused, q.sentAwayLocked(w, 0, opens.Sub(now), q.common.Errors.Deadline, now))
+	}
+}
+
+// startsAfterLocked reports whether w would have its answer after its deadline, behind b.
+func (q *Queue) startsAfterLocked(b *backlog, w *waiter, now time.Time) bool {
+	at := limit.Latest(q.own.After(now.Add(q.up.Closing(now).Left), b.all, int(w.Cost)), now.Add(q.up.Closing(now).Left))
+	return at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline))
 }
 
 // planExpulsionLocked has the line looked at again when the upstream has served nobody for MaxPause. Who comes after that and
 // may stay is the next probe.
-func (q *Queue) planExpulsionLocked(l *line, now time.Time) {
+func (q *Queue) planExpulsionLocked(l *lineup, now time.Time) {
 	if l.expelAt = q.up.PatienceEnds(q.common.MaxPause, now); !l.expelAt.After(now) {
 		l.expelAt = time.Time{}
 	}

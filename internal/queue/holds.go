@@ -258,9 +258,9 @@ func (c *Call) lacksHolds() bool { return c.order.asks.attempt != c.order.attemp
 func (c *Call) Ask() *Meters {
 	o, m := &c.order, c.meters
 	o.holds, c.kept = nil, false
-	o.asks.attempt, o.asks.held, o.asks.amounts[0] = o.attempts+1, false, int(o.cost)
+	o.asks.attempt, o.asks.held, o.asks.amounts[0] = o.attempts+1, false, int(o.Cost)
 	if m.learns || len(m.each) > fewMeters {
-		o.holds = m.newHolds(int(o.cost))
+		o.holds = m.newHolds(int(o.Cost))
 	}
 	return m
 }
@@ -288,7 +288,7 @@ func (o *order) known(m *Meters) {
 	if o.holds != nil || m == nil {
 		return
 	}
-	h := m.newHolds(int(o.cost))
+	h := m.newHolds(int(o.Cost))
 	copy(h.amounts, o.asks.amounts[:])
 	if o.asks.held {
 		h.taken, h.open, o.asks.held = o.now, 1<<len(m.each)-1, false

@@ -146,7 +146,7 @@ func (q *Queue) hostTurnLocked(h *Holds, cost int32, now time.Time) (at time.Tim
 	if q.common.hosts == nil {
 		return at
 	}
-	if m, err := q.payableLocked(h, now, cost); err != nil || m.After(now) {
+	if m, err := q.dues().ready(h, now, cost); err != nil || m.After(now) {
 		return at // it would book a moment that it cannot use
 	}
 	for _, c := range q.common.hosts {

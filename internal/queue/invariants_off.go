@@ -14,4 +14,4 @@ func guardTable(*Table) {}
 func guardQueue(*Queue) {}
 func tableSize() int    { return maxKeys }
 
-func (l *line) ending(stop func()) func() { return stop }
+func (l *lineup) ending(stop func()) func() { return stop }

@@ -116,23 +116,6 @@ func (m *Meters) Find(name string) int {
 	return slices.IndexFunc(m.each, func(one Meter) bool { return one.Name == name })
 }
 
-// The methods from here on are of queues with meters and without. h is nil without.
-
-// An example for all of them: requests 1/s, paid by cost, and a meter of 100 tokens a second. A call of 1 unit holds 300
-// tokens. h.amounts is 1, 300, and the Bundle takes 1 from the first and 300 from the second. Without the meter h is nil, and
-// the Set of the requests is asked as ever.
-
-// takeLocked takes what a call pays, h and its cost, as limit.Set.TakeBy does.
-func (q *Queue) takeLocked(h *Holds, at, now time.Time, cost int32) (time.Time, error) {
-	if h == nil {
-		return q.limits().TakeBy(at, now, int(cost))
-	}
-	if h.claims != nil {
-		h.renewLocked(now)
-	}
-	return h.meters.all.TakeBy(at, now, h.amounts)
-}
-
 // payHoldsLocked is payLocked of a call that asks something of meters, and as that the whole cost of a call that need not wait.
 //
 // An example: a call asks for 1 request and 300 tokens, and 250 are there. Nothing is taken, a Holds is made of what it asks, and the call
@@ -158,50 +141,12 @@ func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
 	return true
 }
 
-// giveBackLocked undoes a takeLocked that answered at, of a call that has not started: a foreign limiter has refused it, or its
-// gate has closed meanwhile.
-func (q *Queue) giveBackLocked(h *Holds, at, now time.Time, cost int32) {
-	if h == nil {
-		q.limits().GiveBack(at, now, int(cost))
-		return
-	}
-	h.meters.all.GiveBack(at, now, h.amounts)
-}
-
-// payableLocked is when all that a call pays is ready; the error: it never is. An example: a hold of 500,000 before a meter of
-// 100/s is an error, because those behind it would wait for more than an hour.
-func (q *Queue) payableLocked(h *Holds, at time.Time, cost int32) (time.Time, error) {
-	if h == nil {
-		return q.limits().Ready(at, int(cost))
-	}
-	return h.meters.all.Ready(at, h.amounts)
-}
-
-// ownPayableLocked is payableLocked without the limiters that all keys share. A key enters the line before those once it
-// is ready by its own: one whose tokens are spent must not stand first there, and keep others from going.
-func (q *Queue) ownPayableLocked(h *Holds, at time.Time, cost int32) (time.Time, error) {
-	if h == nil {
-		return q.own.Ready(at, int(cost))
-	}
-	return h.meters.own.Ready(at, h.amounts)
-}
-
-// watch has changed called after each change of the limiters that the queue's calls pay, until stop. For a limiter that is
-// paid by cost and by a meter it is called twice, which does no harm. The limiters of a meter may be those of other keys
-// too: then a settlement there wakes the line here, which is how units that come back find who waits for them.
-func (q *Queue) watch(changed func()) (stop func()) {
-	stop = q.limits().Watch(changed)
-	if q.meters == nil {
-		return stop
-	}
-	stops := []func(){stop}
-	for _, one := range q.meters.each {
-		stops = append(stops, one.Limits.Watch(changed))
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
+// refund gives n units back to the foreign limiters. The own limiters got theirs under the lock, where other lines that wait for them
+// cannot be woken: Adjust(0) does that now. No lock is held.
+func (q *Queue) refund(n int) {
+	q.wake()
+	if n > 0 {
+		q.limits().RefundForeign(n)
 	}
 }
 
@@ -235,40 +180,12 @@ func (m *Meters) openLocked() (open int64) {
 	return open
 }
 
-// holdLocked notes that w, which wants h, stands in line; nil: it wants nothing of any meter.
-func (l *line) holdLocked(w *waiter, h *Holds) {
-	if h == nil {
-		return
-	}
-	if l.holds == nil {
-		l.holds = map[*waiter]*Holds{}
-	}
-	l.holds[w] = h
-	h.meters.waitLocked(h, 1)
-}
-
-// unholdLocked notes that w has left the line.
-func (l *line) unholdLocked(w *waiter) {
-	if h := l.holds[w]; h != nil {
-		delete(l.holds, w)
-		h.meters.waitLocked(h, -1)
-	}
-}
-
 // waitLocked keeps the sums that predictions need: it counts the holds of a call that waits, or, if by is -1, no longer does.
 func (m *Meters) waitLocked(h *Holds, by int64) {
 	for i, n := range h.amounts[1:] {
 		m.waiting[i] += by * int64(n)
 	}
 	h.waits = by > 0
-}
-
-// holdsOf is what w wants, which stands in line.
-func (l *line) holdsOf(w *waiter) *Holds {
-	if l == nil {
-		return nil
-	}
-	return l.holds[w]
 }
 
 // aheadLocked guesses how much of each meter those hold that go before a call: of all who wait the part that their costs
@@ -279,7 +196,7 @@ func (q *Queue) aheadLocked(before int64) (held []int64) {
 		return nil
 	}
 	share := 1.0
-	if all, _ := q.line.ahead(math.MinInt32, math.MaxUint64, 0); all > 0 {
+	if all := q.line.Units(); all > 0 {
 		share = min(1, float64(before)/float64(all))
 	}
 	for _, n := range m.waiting {

@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -45,8 +46,8 @@ import (
 type Queue struct {
 	common  *common
 	own     *limit.Set   // the key's alone; in a bare Queue the same
-	line    *line        // nil while nobody waits
-	foreign *foreignView // nil without foreign limiters
+	line    *lineup    // nil while nobody waits
+	asker   *asker     // of foreign limiters; nil: there are none
 	meters  *Meters      // what calls hold beside that; nil: nothing
 	up      upstream.State
 	key     string        // as observers see it; "" for a bare Queue
@@ -110,7 +111,13 @@ type common struct {
 	mu       mutex                    // guards all the queues
 	base     time.Time                // offsets count from here
 	arrivals uint64                   // of calls so far, the source of waiter.seq
-	shared   *sharedLine              // nil if no limiter is shared by all queues
+	keyed    bool                     // they are those of a Table
+	all      *pool                    // what all of them share; nil: nothing
+	stakes   [1]stake                 // theirs in it
+	payers   map[limit.Account]payer  // who waits for what else keys may share
+	dirty    []*pool                  // to be looked at, see settle
+	stirred  []*lineup                // the same
+	settling bool                     // settle is at work
 	hosts    map[string]*hostClosing  // by hostName; nil while no host is closed as a whole
 	pause    *everyPause              // of all keys; nil: none
 	brake    brake                    // of refused calls without a key
@@ -143,8 +150,12 @@ func (q *Queue) init(r *common, l Limits, met time.Duration) {
 	q.common, q.own, q.meters = r, l.Own, l.Meters
 	q.up.Init(l.All)
 	q.met = met
-	if l.All.Foreign() > 0 {
-		q.foreign = new(foreignView)
+	if l.Own.Foreign() > 0 {
+		q.asker = r.newAsker(l.Own, func(now time.Time) {
+			if q.line != nil {
+				q.line.advance(now)
+			}
+		})
 	}
 }
 
@@ -154,7 +165,8 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 		var w *waiter
 		var now time.Time
 		if want.Flow == "" && q.marks.has(crowded) {
-			w = &waiter{wake: make(chan struct{}, 1), cost: units(want.Cost), prio: want.Priority}
+			w = &waiter{Call: line.Call[waiter]{Cost: units(want.Cost), Prio: want.Priority}, q: q, wake: make(chan struct{}, 1)}
+			w.Of = w
 			now = time.Now()
 		}
 		switch l, ok := q.quick(ctx, w, want.Cost, now); {
@@ -178,7 +190,7 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 // do a share of the garbage collector's work, and all others would wait for it. And quick is kept flat:
 // a goroutine that sleeps in a call chain this short needs no more stack than it was born with, which is
 // half the cost of a waiter.
-func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (l *line, ok bool) {
+func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (l *lineup, ok bool) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
 	if q.common.drain != nil {
@@ -188,21 +200,22 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 		return nil, q.payLocked(cost, q.common.now())
 	}
 	opts := &q.common.Options
-	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.prio > l.top() || l.flows != nil ||
+	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.Prio > l.Top() || !l.Plain() ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
 		return nil, false // the long way: enter
 	}
 	q.common.arrivals++
-	w.seq, w.arrived = q.common.arrivals, now.Sub(q.common.base)
+	w.Seq, w.arrived = q.common.arrivals, now.Sub(q.common.base)
 	if d, ok := ctx.Deadline(); ok {
-		ahead, _ := l.ahead(w.prio, w.seq, 0)
-		if q.foreign != nil || !q.own.Plain(ahead == int64(l.count)) || q.own.After(now, ahead, cost).After(d) {
+		ahead, _, _ := l.Ahead(&line.Newcomer{Prio: w.Prio, Seq: w.Seq})
+		if q.asker != nil || !q.own.Plain(ahead == int64(l.Count)) || q.own.After(now, ahead, cost).After(d) {
 			return nil, false
 		}
 		w.deadline = max(1, d.Sub(q.common.base))
+		l.noteDeadline(w)
 	}
 	q.joinedLocked(w)
-	l.push(w)
+	l.Push(&w.Call, "", 1)
 	return l, false
 }
 
@@ -303,7 +316,7 @@ func (q *Queue) enter(ctx context.Context, o *order) (err error) {
 }
 
 // arrive is admitLocked with the lock.
-func (q *Queue) arrive(ctx context.Context, o *order) (*line, *waiter, error) {
+func (q *Queue) arrive(ctx context.Context, o *order) (*lineup, *waiter, error) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
 	if !q.common.staysLocked(o) {

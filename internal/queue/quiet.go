@@ -27,7 +27,7 @@ func (c *Call) measure() bool {
 	q := &c.entry.queue
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
-	if s := q.common.shared; s != nil && (s.dirty || q.changesLocked(Success)) {
+	if q.changesLocked(Success) {
 		return false
 	}
 	return q.up.Measure(time.Since(c.order.now))

@@ -1,11 +1,9 @@
 package queue
 
 import (
-	"strings"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
-	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // This file says what holds a call that waits, in the words that observers see. All of it is called with the
@@ -53,52 +51,6 @@ func (h *Held) Predicted() time.Duration { return h.wait }
 // Unwrap returns the reason.
 func (h *Held) Unwrap() error { return h.error }
 
-// heldLocked returns what holds a call like w, which wants h of the meters, back at now, and until when; zero: nobody knows.
-//
-// An example: closed for 2 s after a 429, and a Bucket that has a unit in 5 s. The call is held by the
-// limit, until then. If the gate waits for a probe's answer, it is held by the gate.
-func (q *Queue) heldLocked(w *waiter, h *Holds, now time.Time) (by string, until time.Time) {
-	if w.state == asking { // a foreign limiter, right now
-		return heldByLimit, time.Time{}
-	}
-	by, until = q.up.Held(w.scope, int(w.cost), now)
-	if by != "" && until.IsZero() {
-		return by, until
-	}
-	gated := strings.HasPrefix(by, upstream.HeldByGate)
-	if !until.After(now) {
-		by, until = heldByOrder, now
-	}
-	later := func(what string, m time.Time) {
-		if m.After(until) {
-			by, until = what, m
-		}
-	}
-	later(heldByLimitOf(q.own, heldByLimit, int(w.cost), now))
-	if s := q.common.shared; s != nil {
-		later(heldByLimitOf(s.limits, heldByShared, int(w.cost), now))
-	}
-	if h != nil {
-		for i, one := range h.meters.each {
-			later(heldByLimitOf(one.Limits, h.meters.reasons[i], h.Held(i), now))
-		}
-	}
-	if q.foreign != nil {
-		later(heldByLimit, q.foreign.next)
-	}
-	for _, c := range q.common.hosts {
-		later(upstream.HeldByReopening, c.booked[q])
-	}
-	switch {
-	case gated: // it has no use for a slot yet
-	case q.crowdedLocked(w):
-		return heldBySlot, time.Time{}
-	case by == heldByOrder:
-		return by, time.Time{}
-	}
-	return by, until
-}
-
 // heldByLimitOf is when limits are ready for n units, and what holds a call until then: what, or a store that has been
 // asked for them; zero if they never are.
 func heldByLimitOf(limits *limit.Set, what string, n int, now time.Time) (by string, until time.Time) {
@@ -116,8 +68,8 @@ func heldByLimitOf(limits *limit.Set, what string, n int, now time.Time) (by str
 // long, and is asked to come again after another time. The word is that of
 // the moment when it is ended. An example: a call waits for a Bucket, a 429 closes the gate for a minute, and its
 // caller gives up: "gate:retry-after".
-func (q *Queue) heldErrorLocked(w *waiter, h *Holds, attempts int, wait, again time.Duration, reason error, now time.Time) error {
-	by, _ := q.heldLocked(w, h, now)
+func (q *Queue) heldErrorLocked(n need, attempts int, wait, again time.Duration, reason error, now time.Time) error {
+	by, _ := q.heldLocked(n, now)
 	return q.errorOf(attempts, again, &Held{reason, by, wait})
 }
 
@@ -130,7 +82,7 @@ func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 	}
 	o.begins = new(begins)
 	if tell&TellReason != 0 {
-		o.begins.by, _ = q.heldLocked(&o.waiter, o.holds, now)
+		o.begins.by, _ = q.heldLocked(o.need(o.holds), now)
 	}
 	if tell&TellWait != 0 {
 		o.begins.wait = max(0, q.predictLocked(o, now))
@@ -140,12 +92,9 @@ func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 // headHeldLocked is heldLocked of the head of the line; "" if nobody waits. An example with a Bucket of 10/s and 100 calls in
 // line: "limit", and a moment at most 0.1 s away. When the last of them goes is for Predict to say.
 func (q *Queue) headHeldLocked(now time.Time) (by string, until time.Time) {
-	if q.line == nil || q.line.count == 0 {
+	if q.line == nil || q.line.Count == 0 {
 		return "", time.Time{}
 	}
-	w := q.line.asking
-	if w == nil {
-		w = q.headLocked(now)
-	}
-	return q.heldLocked(w, q.line.holdsOf(w), now)
+	w := q.headLocked(now)
+	return q.heldLocked(w.need(w.holds()), now)
 }

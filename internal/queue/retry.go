@@ -152,7 +152,7 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	defer c.table.common.mu.Unlock()
 	now := time.Now()
 	q := &c.entry.queue
-	c.order.scope = q.up.Scope(c.order.url)
+	c.order.Scope = q.up.Scope(c.order.url)
 	if q.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
 	}
@@ -177,7 +177,7 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 		return 0, q.common.Errors.Deadline
 	}
 	gate, at := q.up.Closing(now), now.Sub(q.common.base)
-	c.tried.held(q, c.order.scope, now)
+	c.tried.held(q, c.order.Scope, now)
 	if p.Failed && p.Most >= 0 && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
 		if !c.entry.balance.withdraw(&q.common.Budget, at, gate.Erring) {
 			return 0, q.common.Errors.Budget

@@ -45,7 +45,6 @@ import (
 //	a turn, and the end of the ctx     the waiter is granted and goes, or is refused and leaves
 //	the last one leaves, and the end   Shutdown looks at busy again: if it is empty, all is well and it returns nil
 //	a retry is decided, then over      rest and arrive look again: it is refused, and its caller gets the last answer
-//	it asks a foreign limiter, over    it stays until it has the answer, and then leaves; what it got is given back
 //	an answer comes, and Shutdown      its body is counted if KeepSlot sees the drain; otherwise it was handed out before
 //	Pause or Resume while draining     they hold the line up and let it go, as ever
 
@@ -128,9 +127,7 @@ func (r *common) endDrain(left chan struct{}, err error) error {
 	for q := range d.busy {
 		q.dismissLocked(now)
 	}
-	if r.shared != nil {
-		r.shared.settle(now)
-	}
+	r.settle(now)
 	for stop, q := range r.resters {
 		q.refused++
 		close(stop)
@@ -139,22 +136,17 @@ func (r *common) endDrain(left chan struct{}, err error) error {
 	return err
 }
 
-// dismissLocked refuses all who wait, but for one that asks a foreign limiter: that one has no answer yet. Nobody goes
-// with the units of those who leave.
+// dismissLocked refuses all who wait. Nobody goes with the units of those who leave.
 func (q *Queue) dismissLocked(now time.Time) {
 	l := q.line
 	if l == nil {
 		return
 	}
-	for _, w := range l.ordered() {
-		if w.state == waiting {
-			q.refused++
-			l.leave(w, refused, q.fail(w, q.common.Errors.Closed))
-		}
+	for _, w := range l.waiters() {
+		q.refused++
+		l.leave(w, refused, q.fail(w, q.common.Errors.Closed))
 	}
-	if l.count == 0 {
-		l.close()
-	}
+	l.close()
 }
 
 // leftLocked looks whether somebody is left in q. To call it once too often does no harm.

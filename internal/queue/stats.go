@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,7 +57,7 @@ func (q *Queue) statsLocked(now time.Time) Stats {
 		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
 	if q.line != nil {
-		s.Waiting, s.Flows = q.line.count, q.line.byName()
+		s.Waiting, s.Flows = q.line.Count, q.flowsLocked()
 		s.Reason, s.Until = q.headHeldLocked(now)
 		s.Oldest = q.oldestLocked()
 	}
@@ -67,12 +70,33 @@ func (q *Queue) statsLocked(now time.Time) Stats {
 	return s
 }
 
+// mostNamed is how many flows Stats shows apart.
+const mostNamed = 100
+
+// flowsLocked counts the waiters of each flow, the smaller ones of many together as "_other"; nil: none is named.
+func (q *Queue) flowsLocked() map[string]int {
+	all := q.line.Flows()
+	if len(all) <= mostNamed {
+		return all
+	}
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b))
+	})
+	others := 0
+	for _, name := range names[mostNamed:] {
+		others += all[name]
+		delete(all, name)
+	}
+	all["_other"] += others
+	return all
+}
+
 // oldestLocked is when the eldest of those that wait came; zero: nobody waits.
 func (q *Queue) oldestLocked() time.Time {
-	if q.line == nil || q.line.count == 0 {
+	if q.line == nil || q.line.Count == 0 {
 		return time.Time{}
 	}
-	return q.common.base.Add(q.line.eldest().arrived)
+	return q.common.base.Add(q.line.Oldest().Of.arrived)
 }
 
 // inFlightLocked counts the slots held, or without a bound the attempts that are under way.
@@ -89,7 +113,7 @@ func (q *Queue) inFlightLocked() int {
 func (q *Queue) underLocked() int {
 	n := int(q.begun-q.ended.Load()) - int(q.resting.Load())
 	if q.line != nil {
-		n -= q.line.count
+		n -= q.line.Count
 	}
 	return n
 }

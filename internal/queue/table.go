@@ -48,9 +48,10 @@ type entry struct {
 // NewTable returns a table without keys.
 func NewTable(c Config) *Table {
 	t := &Table{keys: map[string]*entry{}, most: tableSize()}
-	t.common.Config, t.common.base = c, time.Now()
+	t.common.Config, t.common.base, t.common.keyed = c, time.Now(), true
 	if c.Shared != nil || c.MaxInFlight > 0 {
-		t.common.shared = newSharedLine(c.Shared, c.MaxInFlight)
+		t.common.all = t.common.newPool(c.Shared, c.MaxInFlight)
+		t.common.stakes[0] = stake{pool: t.common.all, byCost: true}
 	}
 	guardTable(t)
 	return t

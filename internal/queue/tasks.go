@@ -7,9 +7,7 @@ import (
 )
 
 // Tasks are calls of a queue that wait in its line without a goroutine each. Where another waiter has a
-// channel, the line keeps a function for a task (line.tasks, here settledLocked), and the line's timer starts the
-// task's goroutine. With a foreign limiter, which has to be asked by somebody, one goroutine at a time plays
-// the head of the line.
+// channel, a task has a function (extra.left, here settledLocked), and the line's timer starts its goroutine.
 //
 // A task leaves the line in one of these ways, each under the lock, and is then no longer in waiting:
 //
@@ -23,8 +21,6 @@ type Tasks struct {
 
 	left    sync.WaitGroup // tasks that wait or run
 	failed  sync.Once
-	listen  sync.Once // to foreign limiters, from the first asking until Wait ends
-	stop    func()    // ends that
 	unwatch func() bool
 	waiting map[*waiter]*task // guarded by the lock of q
 }
@@ -34,7 +30,7 @@ type task struct {
 	order order
 	ctx   context.Context
 	fn    func(context.Context) error
-	line  *line           // where it waits
+	line  *lineup         // where it waits
 	waits context.Context // while it waits: ctx, or less
 	stop  func()          // ends waits, and the watch on it
 }
@@ -57,11 +53,6 @@ func (g *Tasks) Go(ctx context.Context, want *Want, fn func(context.Context) err
 func (g *Tasks) Wait() {
 	g.left.Wait()
 	g.unwatch()
-	g.listen.Do(func() {}) // nobody will begin any more
-	if g.stop != nil {
-		g.stop()
-		g.q.askAnew() // others may wait that must listen for themselves now
-	}
 }
 
 // join starts the task, refuses it, or puts it into the line.
@@ -91,11 +82,8 @@ func (g *Tasks) join(t *task) {
 	case w == nil:
 		t.stop()
 		g.start(t, nil)
-	// It waits, or its turn to ask has come at once. Otherwise settledLocked has dealt with it already.
-	case w.state <= asking:
-		if t.line == nil { // else settledLocked has set it
-			t.line = l
-		}
+	case w.state == waiting: // otherwise settledLocked has dealt with it already
+		t.line = l
 		g.waiting[w] = t
 		g.watch(t, w)
 	}
@@ -116,10 +104,6 @@ func (g *Tasks) watch(t *task, w *waiter) {
 // goroutine is all it does.
 func (g *Tasks) settledLocked(t *task, w *waiter, err error) {
 	t.line = g.q.line
-	if w.state == asking { // one asks at a time, so this is one goroutine for the whole line
-		go g.ask(t, w)
-		return
-	}
 	delete(g.waiting, w)
 	t.stop()
 	if w.state == refused {
@@ -152,21 +136,6 @@ func (g *Tasks) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }
-}
-
-// ask asks the foreign limiters for t, whose turn it is.
-//
-// Its caller holds the lock, so this runs in a goroutine of its own and takes the lock when it has an
-// answer. If that is "not yet", the goroutine ends, and the timer's next turn starts another.
-func (g *Tasks) ask(t *task, w *waiter) {
-	g.listen.Do(func() { g.stop = g.q.watchForeign() })
-	ctx, cancel := g.bound(t.waits)
-	defer cancel()
-	t.line.askFor(ctx, w, nil)
-	// leave has found the state asking, and has left it to this.
-	if ctx.Err() != nil { // it ended while w was asking, when w could not leave
-		g.leave(w, endOf(ctx))
-	}
 }
 
 // giveUp returns a grant that came when the task's ctx had ended.
@@ -205,7 +174,7 @@ func (g *Tasks) leave(w *waiter, err error) {
 func (g *Tasks) leaveAll() {
 	g.q.common.mu.Lock()
 	defer g.q.common.mu.Unlock()
-	var l *line
+	var l *lineup
 	for w, t := range g.waiting {
 		if g.leaveLocked(w, t, endOf(g.ctx)) {
 			l = t.line
@@ -216,8 +185,7 @@ func (g *Tasks) leaveAll() {
 	}
 }
 
-// leaveLocked takes t out of the line if it waits there, and reports whether it did. A task whose turn it
-// is to ask leaves when it has its answer, see ask.
+// leaveLocked takes t out of the line if it waits there, and reports whether it did.
 func (g *Tasks) leaveLocked(w *waiter, t *task, err error) bool {
 	if w.state != waiting {
 		return false

@@ -50,7 +50,7 @@ func (t *Table) Totals() Stats {
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	now := time.Now()
-	if shared := t.common.shared; shared != nil {
+	if shared := t.common.all; shared != nil {
 		s.Tokens, s.Limit = shared.limits.Available(now), shared.limits.Rate()
 		r := reading{at: now.Sub(t.common.base), units: sum.units}
 		from := shared.uses.since(r)
@@ -83,7 +83,7 @@ func (t *Table) sumUp(some []*Queue, sum *counts, s *Stats) {
 		if q.line == nil {
 			continue
 		}
-		s.Waiting += q.line.count
+		s.Waiting += q.line.Count
 		if oldest := q.oldestLocked(); s.Oldest.IsZero() || oldest.Before(s.Oldest) {
 			s.Oldest = oldest
 		}
@@ -106,7 +106,7 @@ func (t *Table) All() []*Queue {
 
 // noteShared looks at what is used of the limits that all keys share, if there are any.
 func (t *Table) noteShared() {
-	if s := t.common.shared; s != nil && s.limits.Own() > 0 {
+	if s := t.common.all; s != nil && s.limits.Own() > 0 {
 		t.Totals()
 	}
 }

@@ -12,7 +12,7 @@ import (
 //
 // # States, under the lock
 //
-//	Queue.uses, sharedLine.uses  what had been taken at two earlier looks; only looks change it
+//	Queue.uses, pool.uses  what had been taken at two earlier looks; only looks change it
 //	nil                          nobody has looked yet, so a key takes no memory for it
 //
 // # Races
@@ -89,7 +89,7 @@ func (q *Queue) appendLimitsLocked(all []limit.Stats, now time.Time) []limit.Sta
 		from = q.usesLocked().since(r)
 		all = q.own.AppendStats(all, heldByLimit, pace(from.at, r.at, from.units, r.units), now)
 	}
-	if s := q.common.shared; s != nil {
+	if s := q.common.all; s != nil {
 		all = s.limits.AppendStats(all, heldByShared, s.used, now)
 	}
 	for i, taken := range r.held {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -13,41 +14,59 @@ type waitState uint8
 
 // The states of a waiter. Only code that holds the lock changes them:
 //
-//	waiting -> granted            its turn came and the own limiters had its units
-//	waiting -> asking             its turn came and a foreign limiter has to be asked, by its own goroutine
-//	asking  -> granted | waiting  the foreign limiter's answer; refused if it returned an error
-//	waiting -> refused            the gate or a quota holds it back for longer than it may wait
+//	waiting -> granted   its turn came, and it has its units
+//	waiting -> refused   the gate or a quota holds it back for longer than it may wait, or it can never go
 //
-// A waiter whose ctx ends leaves from any of them, see line.abandon.
+// A waiter whose ctx ends leaves from any of them, see lineup.abandon.
 const (
 	waiting waitState = iota // in the line
-	asking                   // in the line; its goroutine asks a foreign limiter
 	granted                  // left the line: it may start
-	refused                  // left the line: the line keeps the reason until its goroutine asks for it
+	refused                  // left the line: extra.err says why
 )
 
-// A waiter is one call in a line. The line's lock guards its fields. Once woken, its own goroutine may
-// read them without the lock, because nobody changes a waiter that has left the line.
+// A waiter is one call in a line. The queue's lock guards its fields. Once woken, its own goroutine may read them without
+// the lock, because nobody changes a waiter that has left the line.
 //
-// 100,000 callers may wait at once, so it is kept within 80 bytes: moments are offsets from the base that
-// all queues of a lock share instead of a time.Time of 24 bytes.
+// 100,000 callers may wait at once, so it is kept within 112 bytes: moments are offsets from the base that all queues of a
+// lock share instead of a time.Time of 24 bytes, and what few have is in extra.
 type waiter struct {
-	wake     chan struct{}  // buffered by one; nil: a task, see line.tasks
-	seq      uint64         // place in the order of arrival; a retry keeps that of its call
-	arrived  time.Duration  // when its call came, as that of seq
+	line.Call[waiter]
+	q        *Queue         // in whose line it stands
+	wake     chan struct{}  // buffered by one; nil: a task, see extra.left
+	extra    *extra         // nil: nothing of it
+	arrived  time.Duration  // when its call came, as that of Seq
 	deadline time.Duration  // its ctx's; 0: none
 	taken    time.Duration  // once granted: the moment for which its units were taken
 	route    upstream.Route // of its request
-	flow     *flow          // that it has named, see flows.of; nil: none
-	prio     int32
-	index    int32  // place in its level; -1: not in a line
-	cost     int32  // units
-	reserve  uint32 // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
-	epoch    uint32 // of the gate, when it was granted
-	tries    uint8  // attempts sent before, at most 255
+	reserve  uint32         // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
+	epoch    uint32         // of the gate, when it was granted
+	tries    uint8          // attempts sent before, at most 255
 	state    waitState
 	wants    wish
-	scope    uint8 // of the advertised quotas that it falls under, see upstream.State
+}
+
+// An extra is what few waiters have.
+type extra struct {
+	holds *Holds               // of meters
+	left  func(*waiter, error) // of a task: called under the lock when it is settled
+	err   error                // why it was refused
+	owed  *pool                // where it goes before all others, because its turn has come; nil: nowhere
+}
+
+// more is w.extra, made if it is missing.
+func (w *waiter) more() *extra {
+	if w.extra == nil {
+		w.extra = new(extra)
+	}
+	return w.extra
+}
+
+// holds are what w wants of meters; nil: nothing.
+func (w *waiter) holds() *Holds {
+	if w.extra == nil {
+		return nil
+	}
+	return w.extra.holds
 }
 
 // A wish is what a waiter wants beside its units, and what is to be known of it, in bits.
@@ -57,7 +76,6 @@ const (
 	wantsSlot wish = 1 << iota // it takes an in-flight slot
 	canResend                  // its request can be sent again, so it makes a good probe
 	counted                    // its start was counted by the quotas of its scope
-	apart                      // it stands with those of its flow, see parts
 	takesTime                  // work follows its start, which must be done before its deadline
 	meetsHost                  // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
 )
@@ -93,7 +111,7 @@ type begins struct {
 
 // order is what a caller wants that has that and wishes. It asks for the flow's weight.
 func (q *Queue) order(w *Want, wishes wish) order {
-	o := order{waiter: waiter{cost: units(w.Cost), prio: w.Priority, wants: wishes}, want: w}
+	o := order{waiter: waiter{Call: line.Call[waiter]{Cost: units(w.Cost), Prio: w.Priority}, wants: wishes}, want: w}
 	o.weighFlow(&q.common.Options)
 	return o
 }
@@ -141,7 +159,7 @@ func (o *order) fill(w *waiter) {
 
 // sleep is line.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
 // less was predicted.
-func (o *order) sleep(ctx context.Context, l *line, w *waiter) error {
+func (o *order) sleep(ctx context.Context, l *lineup, w *waiter) error {
 	if o.want.MaxWait == 0 {
 		return l.sleep(ctx, w)
 	}
@@ -176,6 +194,5 @@ const (
 	grant verdict = iota // it has its units and may start
 	later                // not before decision.until
 	block                // not before something happens that calls advance: a slot, an answer
-	ask                  // its goroutine must ask a foreign limiter first
 	deny                 // never; decision.err says why
 )

@@ -1,0 +1,194 @@
+package line
+
+import "math"
+
+// A Newcomer is a call that may come: what goes before it.
+type Newcomer struct {
+	Flow   string
+	Weight float64
+	Prio   int32
+	Seq    uint64 // its place; math.MaxUint64: behind all
+	Scope  uint8
+	More   int64 // units of its flow that come before it and do not wait yet
+}
+
+// Ahead counts the units of the line that go before a newcomer, and those of them in its scope. Those of lower priorities
+// get up to every eighth turn. Example: 70 units go before a call of priority 1, and 100 of priority 0 wait too. While
+// the 70 go, up to 10 of the 100 do.
+//
+// The newcomer starts, in virtual time, where its flow will be when all of its own before it have gone. Of each other
+// flow those go before it that start earlier. That is exact if the calls of a flow cost the same.
+// own is what goes before it of its own flow, with More.
+func (l *Line[W]) Ahead(n *Newcomer) (all, mine, own int64) {
+	var higher, lower [2]int64 // of all, and of its scope
+	until, its := l.until(n)
+	for _, s := range l.stations {
+		var before, behind int64
+		for _, at := range s.lanes {
+			switch {
+			case at.prio > n.Prio:
+				before += at.units
+			case at.prio < n.Prio:
+				behind += at.units
+			case l.turns != nil:
+				before += at.beforeTurn(n, until)
+			}
+		}
+		higher[0], lower[0] = higher[0]+before, lower[0]+behind
+		if s.Scope == n.Scope {
+			higher[1], lower[1] = before, behind
+		}
+	}
+	all, mine = higher[0]+its[0], higher[1]+its[1]
+	return all + min(lower[0], all/(fairEvery-1)), mine + min(lower[1], mine/(fairEvery-1)), its[0] + n.More
+}
+
+// until is the virtual time at which the newcomer starts, and the units of its own flow before it, of all and of its scope.
+func (l *Line[W]) until(n *Newcomer) (until float64, own [2]int64) {
+	if c := l.turns[n.Prio]; c != nil {
+		until = c.now
+		if f := c.flows[ID{Name: n.Flow}]; f != nil {
+			until = max(until, f.start)
+		}
+	}
+	for _, s := range l.stations {
+		i, ok := s.find(n.Prio)
+		if !ok {
+			continue
+		}
+		units := s.lanes[i].partOf(n.Flow).beforeSeq(n.Seq)
+		if own[0] += units; s.Scope == n.Scope {
+			own[1] = units
+		}
+	}
+	return until + float64(own[0]+n.More)/n.weight(), own
+}
+
+func (n *Newcomer) weight() float64 {
+	if n.Weight == 0 {
+		return 1
+	}
+	return n.Weight
+}
+
+// partOf is the part of a flow; nil: none of its calls wait.
+func (n *lane[W]) partOf(flow string) *part[W] {
+	if flow == "" {
+		return n.plain
+	}
+	return n.named[flow]
+}
+
+func (p *part[W]) beforeSeq(seq uint64) int64 {
+	if p == nil {
+		return 0
+	}
+	return p.fifo.before(seq)
+}
+
+// beforeTurn counts the units of other flows that start before until. Of more than mostFlows some, evenly picked, stand for the others.
+func (n *lane[W]) beforeTurn(of *Newcomer, until float64) (units int64) {
+	step := 1 + len(n.ages)/mostFlows
+	for i := 0; i < len(n.ages); i += step {
+		if p := n.ages[i]; p.name != of.Flow {
+			units += unitsBefore(until, max(p.flow.class.now, p.flow.start), p.flow.weight, p.units, p.count)
+		}
+	}
+	return units * int64(step)
+}
+
+// AheadOf counts the units of the line that go before c, which is in.
+func (l *Line[W]) AheadOf(c *Call[W]) (all, mine, own int64) {
+	name, weight := c.Flow()
+	return l.Ahead(&Newcomer{Flow: name, Weight: weight, Prio: c.Prio, Seq: c.Seq, Scope: c.Scope})
+}
+
+// Units are those of all who wait.
+func (l *Line[W]) Units() int64 { return l.units }
+
+// Ones reports whether all calls cost one unit, as far as their sum shows: calls of 1, 1 and 4 units are 6 units, and
+// three calls. Calls of 0 and 2 units pass for two of 1, which is near enough.
+func (l *Line[W]) Ones() bool { return l.units == int64(l.Count) }
+
+// Top is the highest priority of those who wait. Somebody does.
+func (l *Line[W]) Top() int32 {
+	prio := int32(math.MinInt32)
+	for _, s := range l.stations {
+		prio = max(prio, s.lanes[0].prio)
+	}
+	return prio
+}
+
+// Plain reports whether nobody has named a flow, and nothing is shared.
+func (l *Line[W]) Plain() bool { return l.turns == nil && len(l.pools) == 0 }
+
+// Ahead counts the units of what is shared that go before a newcomer of that key: at least, and at most. The one counts the
+// calls that nothing else holds, the other all that wait. own is what is before it of its own flow in its key.
+func (p *Pool[W]) Ahead(key string, n *Newcomer, own int64) (least, most int64) {
+	var lower int64
+	for prio, c := range p.turns {
+		switch {
+		case prio > n.Prio:
+			least, most = least+c.sure, most+c.all
+		case prio < n.Prio:
+			lower += c.all
+		default:
+			a, b := c.ahead(key, n, own)
+			least, most = least+a, most+b
+		}
+	}
+	if p.turns[n.Prio] == nil {
+		least, most = least+own, most+own
+	}
+	return least, most + min(lower, most/(fairEvery-1))
+}
+
+// ahead is Ahead within the priority. Of many flows some stand for the others, see mostFlows.
+func (c *class[W]) ahead(key string, n *Newcomer, own int64) (least, most int64) {
+	id, weight, start := ID{Name: n.Flow}, n.weight(), c.now
+	if n.Flow == "" {
+		id = ID{key, true}
+	}
+	mine, all := own, own
+	if f := c.flows[id]; f != nil {
+		start = max(start, f.start)
+		if n.Flow != "" { // calls under other keys
+			mine, all = max(own, f.sure.units), max(own, f.all.units)
+		}
+	}
+	until, latest := start+float64(mine)/weight, start+float64(all)/weight
+	seen, a, b := 0, int64(0), int64(0)
+	for _, f := range c.flows {
+		if f.id == id || f.all.calls == 0 {
+			continue
+		}
+		if seen++; seen > mostFlows {
+			others := int64(len(c.flows) - len(c.idle))
+			a, b = a*others/mostFlows, b*others/mostFlows
+			break
+		}
+		from := max(c.now, f.start)
+		a += unitsBefore(until, from, f.weight, f.sure.units, f.sure.calls)
+		b += unitsBefore(latest, from, f.weight, f.all.units, f.all.calls)
+	}
+	return mine + a, all + b
+}
+
+// Waiting is how many units of a flow wait, in the line, and in a pool.
+func (l *Line[W]) Waiting(prio int32, id ID) (units int64) {
+	for _, s := range l.stations {
+		if i, ok := s.find(prio); ok {
+			if p := s.lanes[i].partOf(id.Name); p != nil {
+				units += p.units
+			}
+		}
+	}
+	return units
+}
+
+func (p *Pool[W]) Waiting(prio int32, id ID) int64 {
+	if c := p.turns[prio]; c != nil && c.flows[id] != nil {
+		return c.flows[id].all.units
+	}
+	return 0
+}

@@ -1,0 +1,154 @@
+package line
+
+import (
+	"cmp"
+	"container/heap"
+)
+
+// A fifo is calls in the order of arrival. Newcomers are linked to each other: to put one in, or take one out, touches two
+// others, where a heap of 100,000 reads thirty. Those who come back to an older place, as retries do, are in a heap.
+// The zero value is empty.
+//
+// An example: calls 3 and 6 have gone, and 7, 8 and 9 wait. Call 3 is throttled and comes back: it is in the heap, and
+// first.
+type fifo[W any] struct {
+	head, tail *Call[W]
+	late       places[*Call[W]] // by Seq; each knows its place
+	units      int64
+	count      int
+}
+
+// first is the one who came first; nil: there is none.
+func (f *fifo[W]) first() *Call[W] {
+	if len(f.late) > 0 && (f.head == nil || f.late[0].Seq < f.head.Seq) {
+		return f.late[0]
+	}
+	return f.head
+}
+
+// put puts c in.
+func (f *fifo[W]) put(c *Call[W]) {
+	f.count++
+	f.units += int64(c.Cost)
+	switch {
+	case f.tail == nil:
+		f.head, f.tail = c, c
+	case f.tail.Seq < c.Seq:
+		c.prev, f.tail.next, f.tail = f.tail, c, c
+	default:
+		heap.Push(&f.late, c)
+	}
+}
+
+// take takes c out, which is in.
+func (f *fifo[W]) take(c *Call[W]) {
+	f.count--
+	f.units -= int64(c.Cost)
+	if c.place > 0 {
+		heap.Remove(&f.late, int(c.place)-1)
+		return
+	}
+	if c.prev == nil {
+		f.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		f.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// before counts the units of those in f that came before seq. A newcomer is behind all of them, which needs no walk.
+func (f *fifo[W]) before(seq uint64) (units int64) {
+	for _, c := range f.late {
+		if c.Seq < seq {
+			units += int64(c.Cost)
+		}
+	}
+	if f.tail == nil || f.tail.Seq < seq {
+		units = f.units
+		for _, c := range f.late {
+			if c.Seq >= seq {
+				units -= int64(c.Cost)
+			}
+		}
+		return units
+	}
+	for c := f.head; c != nil && c.Seq < seq; c = c.next {
+		units += int64(c.Cost)
+	}
+	return units
+}
+
+// each visits all who are in, until visit says no.
+func (f *fifo[W]) each(visit func(*Call[W]) bool) bool {
+	for _, c := range f.late {
+		if !visit(c) {
+			return false
+		}
+	}
+	for c := f.head; c != nil; c = c.next {
+		if !visit(c) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Call[W]) before(o *Call[W]) bool { return c.Seq < o.Seq }
+func (c *Call[W]) at() *int32             { return &c.place }
+
+// A placed thing stands in one heap at a time, and knows where.
+type placed[T any] interface {
+	before(T) bool
+	at() *int32 // its place, counted from 1; 0: it is in none
+}
+
+// places is a heap of them, for container/heap.
+type places[T placed[T]] []T
+
+func (h places[T]) Len() int           { return len(h) }
+func (h places[T]) Less(i, j int) bool { return h[i].before(h[j]) }
+
+func (h places[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	*h[i].at(), *h[j].at() = int32(i)+1, int32(j)+1
+}
+
+func (h *places[T]) Push(x any) {
+	t := x.(T)
+	*h = append(*h, t)
+	*t.at() = int32(len(*h))
+}
+
+func (h *places[T]) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	var none T
+	*t.at(), (*h)[last], *h = 0, none, (*h)[:last]
+	return t
+}
+
+// put puts t in, or in its place if it is in already.
+func (h *places[T]) put(t T) {
+	if at := *t.at(); at > 0 {
+		heap.Fix(h, int(at)-1)
+		return
+	}
+	heap.Push(h, t)
+}
+
+// take takes t out, if it is in.
+func (h *places[T]) take(t T) {
+	if at := *t.at(); at > 0 {
+		heap.Remove(h, int(at)-1)
+	}
+}
+
+// byTurn orders by virtual time, and then by arrival.
+func byTurn(start, other float64, seq, otherSeq uint64) bool {
+	return cmp.Or(cmp.Compare(start, other), cmp.Compare(seq, otherSeq)) < 0
+}

@@ -1,0 +1,437 @@
+// Package line is the order of calls that wait: who is next.
+//
+//	fifo.go  calls in the order of arrival
+//	flow.go  how flows take turns by weight
+//	line.go  the calls of one key
+//	ahead.go what goes before a call
+//	pool.go  keys that wait for something that they share
+//
+// It is pure: it has no lock, reads no clock, and knows nothing of limits. A grant, an arrival and a departure cost
+// O(log n) in calls, flows, keys and priorities.
+package line
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+)
+
+// fairEvery: each fairEvery-th grant goes to the call that has waited longest, whatever its priority, so that nobody
+// starves. With 8, a flood of a high priority gets 7 of 8 turns.
+const fairEvery = 8
+
+// A Call is one that waits, as a part of a W. What is set before Push stays as it is until Remove.
+type Call[W any] struct {
+	Of    *W
+	Seq   uint64 // in the order of arrival; one that comes back keeps it
+	Prio  int32
+	Cost  int32 // units
+	Scope uint8
+
+	part       *part[W] // where it stands; nil: nowhere
+	prev, next *Call[W]
+	place      int32 // in fifo.late
+}
+
+// Waits reports whether the call stands in a line.
+func (c *Call[W]) Waits() bool { return c.part != nil }
+
+// A Line is the calls of one key. They fall into stations, by scope; those of a scope into lanes, by priority; those of a
+// lane into parts, by flow. A plain line has one of each. The zero value is empty and ready to use.
+type Line[W any] struct {
+	Count    int
+	stations []*Station[W] // by scope; none empty
+	turns    turns[W]      // nil until a call names a flow
+	pools    []*Pool[W]    // in which the key waits for what it shares
+	key      string        // its name there
+	served   uint32        // turns given
+	units    int64
+}
+
+// A Station is the calls of one scope: those that are held by the same things.
+type Station[W any] struct {
+	Scope uint8
+	lanes []*lane[W] // by priority, the highest first; none empty
+	line  *Line[W]
+	in    *Pool[W] // where it waits for its turn; nil: in none
+	age   uint64   // its oldest call's Seq, when it was sorted last
+	place int32    // in order.ages
+	only  *Call[W] // whose turn it is, whatever the order says; nil: nobody's
+
+	isDead, counts bool // how it has entered
+}
+
+// A lane is the calls of one scope and priority.
+type lane[W any] struct {
+	station *Station[W]
+	prio    int32
+	count   int
+	units   int64
+	plain   *part[W]            // of calls that name no flow; nil: there are none
+	named   map[string]*part[W] // nil: there are none
+	ages    places[*part[W]]    // all parts, by arrival
+	turns   places[*turn[W]]    // the same by the line's own turns, once a flow was named
+	seats   []*seat[W]          // in each pool
+}
+
+// A part is the calls of one flow in a lane.
+type part[W any] struct {
+	fifo[W]
+	lane    *lane[W]
+	name    string
+	flow    *flow[W] // of the line's own turns; nil: nobody has named a flow
+	start   float64  // the flow's, when the part was sorted last
+	age     int32    // its place in lane.ages
+	turn    int32    // its place in lane.turns
+	tickets []*ticket[W]
+}
+
+func (p *part[W]) before(o *part[W]) bool { return p.first().Seq < o.first().Seq }
+func (p *part[W]) at() *int32             { return &p.age }
+
+// A turn is a part in lane.turns.
+type turn[W any] part[W]
+
+func (p *turn[W]) before(o *turn[W]) bool {
+	return byTurn(p.start, o.start, p.first().Seq, o.first().Seq)
+}
+func (p *turn[W]) at() *int32 { return &p.turn }
+
+// Push puts c in, at the end of its flow, or at its old place. weight is the flow's from now on.
+func (l *Line[W]) Push(c *Call[W], flow string, weight float64) {
+	if flow != "" && l.turns == nil {
+		l.begin()
+	}
+	s := l.station(c.Scope)
+	p := s.lane(c.Prio).part(flow)
+	first := p.first()
+	p.put(c)
+	c.part = p
+	p.lane.count++
+	p.lane.units += int64(c.Cost)
+	l.Count++
+	l.units += int64(c.Cost)
+	if flow != "" {
+		p.weigh(weight)
+	}
+	p.add(c, 1)
+	if p.first() != first {
+		p.sort()
+		s.aged(c.Seq)
+	}
+}
+
+// Remove takes c out, which is in.
+func (l *Line[W]) Remove(c *Call[W]) {
+	p := c.part
+	n, s := p.lane, p.lane.station
+	first := p.first() == c
+	p.add(c, -1)
+	p.take(c)
+	c.part = nil
+	n.count--
+	n.units -= int64(c.Cost)
+	l.Count--
+	l.units -= int64(c.Cost)
+	if s.only == c {
+		s.only = nil
+	}
+	switch {
+	case p.count == 0:
+		n.drop(p)
+	case first:
+		p.sort()
+	}
+	if n.count == 0 {
+		for _, seat := range n.seats {
+			seat.leave()
+		}
+		i, _ := s.find(n.prio)
+		s.lanes = slices.Delete(s.lanes, i, i+1)
+	}
+	if len(s.lanes) == 0 {
+		s.Leave()
+		i, _ := l.find(s.Scope)
+		l.stations = slices.Delete(l.stations, i, i+1)
+	}
+}
+
+// Move puts c, which is in, into another scope.
+func (l *Line[W]) Move(c *Call[W], scope uint8) {
+	name, weight := c.part.name, c.part.weight()
+	l.Remove(c)
+	c.Scope = scope
+	l.Push(c, name, weight)
+}
+
+// Flow is the flow that c, which is in, has named, and its weight.
+func (c *Call[W]) Flow() (name string, weight float64) { return c.part.name, c.part.weight() }
+
+// begin has flows take turns from now on: those who wait are one.
+func (l *Line[W]) begin() {
+	l.turns = turns[W]{}
+	for _, s := range l.stations {
+		for _, n := range s.lanes {
+			n.plain.flow = l.turns.join(n.prio, ID{})
+			n.turns.put((*turn[W])(n.plain))
+		}
+	}
+}
+
+// find returns the place of a scope among the stations, and whether it is there: there are few.
+func (l *Line[W]) find(scope uint8) (int, bool) {
+	return slices.BinarySearchFunc(l.stations, scope, func(s *Station[W], scope uint8) int { return cmp.Compare(s.Scope, scope) })
+}
+
+func (l *Line[W]) station(scope uint8) *Station[W] {
+	i, ok := l.find(scope)
+	if !ok {
+		l.stations = slices.Insert(l.stations, i, &Station[W]{Scope: scope, line: l})
+	}
+	return l.stations[i]
+}
+
+// find returns the place of a priority among the lanes, and whether it is there.
+func (s *Station[W]) find(prio int32) (int, bool) {
+	return slices.BinarySearchFunc(s.lanes, prio, func(n *lane[W], prio int32) int { return cmp.Compare(prio, n.prio) })
+}
+
+func (s *Station[W]) lane(prio int32) *lane[W] {
+	i, ok := s.find(prio)
+	if !ok {
+		n := &lane[W]{station: s, prio: prio}
+		s.lanes = slices.Insert(s.lanes, i, n)
+		n.takeSeats()
+	}
+	return s.lanes[i]
+}
+
+// part returns the part of a flow, made if it is missing. One that is made is empty, and sorted once it is not.
+func (n *lane[W]) part(name string) *part[W] {
+	if name == "" && n.plain != nil {
+		return n.plain
+	}
+	p := n.named[name]
+	if p != nil {
+		return p
+	}
+	p = &part[W]{lane: n, name: name}
+	if name == "" {
+		n.plain = p
+	} else {
+		if n.named == nil {
+			n.named = map[string]*part[W]{}
+		}
+		n.named[name] = p
+	}
+	if l := n.station.line; l.turns != nil {
+		p.flow = l.turns.join(n.prio, ID{Name: name})
+	}
+	p.takeTickets()
+	return p
+}
+
+// drop forgets a part without calls.
+func (n *lane[W]) drop(p *part[W]) {
+	n.ages.take(p)
+	if p.flow != nil {
+		n.turns.take((*turn[W])(p))
+		n.station.line.turns.leave(p.flow)
+	}
+	p.returnTickets()
+	if p.name == "" {
+		n.plain = nil
+	} else {
+		delete(n.named, p.name)
+	}
+}
+
+// sort puts p, whose first call is another one, in its places.
+func (p *part[W]) sort() {
+	n := p.lane
+	n.ages.put(p)
+	if p.flow != nil {
+		p.start = p.flow.start
+		n.turns.put((*turn[W])(p))
+	}
+	for _, t := range p.tickets {
+		t.sort()
+	}
+}
+
+// oldest is the call of the lane that came first, and of the station.
+func (n *lane[W]) oldest() *Call[W] { return n.ages[0].first() }
+
+func (s *Station[W]) oldest() (c *Call[W]) {
+	for _, n := range s.lanes {
+		if o := n.oldest(); c == nil || o.Seq < c.Seq {
+			c = o
+		}
+	}
+	return c
+}
+
+// Oldest is the call of the line that came first. Somebody waits.
+func (l *Line[W]) Oldest() (c *Call[W]) {
+	for _, s := range l.stations {
+		if o := s.oldest(); c == nil || o.Seq < c.Seq {
+			c = o
+		}
+	}
+	return c
+}
+
+// next is the call of the lane whose flow is next by the line's own turns. A flow has a part in each of several scopes: when
+// it was granted in one of them, the others are sorted anew once they come to the top.
+func (n *lane[W]) next() *Call[W] {
+	if len(n.turns) == 0 {
+		return n.plain.first()
+	}
+	for {
+		p := n.turns[0]
+		if p.start >= p.flow.start {
+			return p.first()
+		}
+		p.start = p.flow.start
+		n.turns.put(p)
+	}
+}
+
+// begins is when its flow is to start.
+func (p *part[W]) begins() float64 {
+	if p.flow == nil {
+		return 0
+	}
+	return p.flow.start
+}
+
+// Next is the call whose turn it is as far as the key alone is concerned; nil: nobody waits. ready says when a scope may
+// send so many units; nil: at once. It is the first of those that may go, or the one that may go soonest: a costly call
+// blocks those behind it in its scope, and nobody else.
+//
+// An example of turns with calls of priority 5 that never end, and one of priority 0: turns 1 to 7 go to priority 5, turn
+// 8 to whoever came first of all, which is the call of priority 0 once all older ones have gone.
+func (l *Line[W]) Next(ready func(scope uint8, cost int32) time.Time, now time.Time) *Call[W] {
+	if l.oldestTurn() {
+		c := l.pick((*Station[W]).oldest, true, ready, now)
+		if c == nil || c.part.flow == nil || !c.part.flow.isAhead(int64(c.Cost)) {
+			return c
+		}
+		prio := c.Prio // its flow has had its turn: the one that is next in its priority goes in its place
+		return l.pick(func(s *Station[W]) *Call[W] {
+			if i, ok := s.find(prio); ok {
+				return s.lanes[i].next()
+			}
+			return nil
+		}, false, ready, now)
+	}
+	return l.pick(func(s *Station[W]) *Call[W] { return s.lanes[0].next() }, false, ready, now)
+}
+
+// oldestTurn reports whether the next turn is that of the call that has waited longest. Grants count, not looks: a head
+// that has to wait stays the head until it goes.
+func (l *Line[W]) oldestTurn() bool { return l.served%fairEvery == fairEvery-1 }
+
+// pick is Next among those that stand for the stations.
+func (l *Line[W]) pick(of func(*Station[W]) *Call[W], byAge bool, ready func(uint8, int32) time.Time, now time.Time) *Call[W] {
+	var best, soonest *Call[W]
+	var at time.Time
+	for _, s := range l.stations {
+		c := cmp.Or(s.only, of(s))
+		if c == nil || best != nil && !goesBefore(c, best, byAge) {
+			continue
+		}
+		if ready != nil {
+			if m := ready(s.Scope, c.Cost); m.After(now) {
+				if soonest == nil || m.Before(at) || m.Equal(at) && c.Prio > soonest.Prio {
+					soonest, at = c, m
+				}
+				continue
+			}
+		}
+		best = c
+	}
+	return cmp.Or(best, soonest)
+}
+
+// goesBefore reports whether a goes before b: by arrival alone, or by priority and flow first.
+func goesBefore[W any](a, b *Call[W], byAge bool) bool {
+	switch {
+	case byAge:
+		return a.Seq < b.Seq
+	case a.Prio != b.Prio:
+		return a.Prio > b.Prio
+	}
+	return byTurn(a.part.begins(), b.part.begins(), a.Seq, b.Seq)
+}
+
+// Granted notes that c, which is in, goes. It is called before Remove.
+func (l *Line[W]) Granted(c *Call[W]) {
+	l.served++
+	if f := c.part.flow; f != nil {
+		f.charge(int64(c.Cost), c.part.lane.next() == c)
+	}
+}
+
+// All visits all who wait, in no particular order. The line must not be changed meanwhile.
+func (l *Line[W]) All() iter.Seq[*Call[W]] {
+	return func(yield func(*Call[W]) bool) {
+		for _, s := range l.stations {
+			for _, n := range s.lanes {
+				for _, p := range n.ages {
+					if !p.each(yield) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// Scopes visits the scopes in which calls wait, with their units.
+func (l *Line[W]) Scopes() iter.Seq2[uint8, int64] {
+	return func(yield func(uint8, int64) bool) {
+		for _, s := range l.stations {
+			if !yield(s.Scope, s.units()) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Station[W]) units() (units int64) {
+	for _, n := range s.lanes {
+		units += n.units
+	}
+	return units
+}
+
+// Flows counts the calls of each flow; nil: none is named.
+func (l *Line[W]) Flows() map[string]int {
+	if l.turns == nil {
+		return nil
+	}
+	all := map[string]int{}
+	for _, s := range l.stations {
+		for _, n := range s.lanes {
+			for _, p := range n.ages {
+				all[p.name] += p.count
+			}
+		}
+	}
+	return all
+}
+
+// Stations visits those of the line. They may be left and entered meanwhile.
+func (l *Line[W]) Stations() iter.Seq[*Station[W]] { return slices.Values(l.stations) }
+
+// StationOf is where c, which is in, stands.
+func (l *Line[W]) StationOf(c *Call[W]) *Station[W] { return c.part.lane.station }
+
+// LeavePools takes all of the line's calls out of the pool that they are in.
+func (l *Line[W]) LeavePools() {
+	for _, s := range l.stations {
+		s.Leave()
+	}
+}

@@ -1,0 +1,308 @@
+package queue
+
+import (
+	"strings"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/upstream"
+)
+
+// A constraint is one thing that a call must pass before it goes. All that may hold a call is in one list: for going, for
+// waiting, for predicting, for explaining and for undoing. Units of limits are taken last, in one step for all of
+// them (dues.take), because only there may another one come first.
+//
+//	slotsOf    in-flight slots of the key
+//	upOf       the gate, advertised quotas, and a limit that is searched for
+//	limitsOf   limiters and meters that no other key waits for
+//	hostOf     the pace of a host that was closed as a whole
+//	foreignOf  limiters of other kinds
+//	stake      what several keys share, see pool
+//
+// A constraint is the queue itself in another dress, so the list costs no memory.
+type constraint interface {
+	// ready says whether n may go at now; nothing is taken. The moment is that as of which units are taken.
+	ready(n need, at, now time.Time) (time.Time, decision)
+	// start notes that n goes, and undo that it has not gone after all.
+	start(n need, at, now time.Time) wish
+	undo(n need, at, now time.Time)
+	// held is what holds n, were it alone, and until when; "": nothing does, zero: nobody knows.
+	held(n need, now time.Time) (by string, until time.Time)
+	// after is when n starts behind b, from the moment on when the gate is open; known: that is when it starts, and not
+	// the earliest that may be.
+	after(b *backlog, n need, from, now time.Time) (at time.Time, known bool)
+}
+
+// A need is what a call needs of them.
+type need struct {
+	holds *Holds // of meters; nil: nothing
+	cost  int32
+	scope uint8
+	wants wish
+	epoch uint32
+}
+
+// need is that of w, which wants h of the meters.
+func (w *waiter) need(h *Holds) need { return need{h, w.Cost, w.Scope, w.wants, w.epoch} }
+
+// The list of what a key's calls must pass alone, from the cheapest to ask to the dearest.
+type constraints [5]constraint
+
+func (q *Queue) constraints() constraints {
+	return constraints{(*slotsOf)(q), (*upOf)(q), (*limitsOf)(q), (*hostOf)(q), (*foreignOf)(q)}
+}
+
+// ready asks all of them: the first that says no decides.
+func (all constraints) ready(n need, at, now time.Time) (time.Time, decision) {
+	var d decision
+	for _, c := range all {
+		if at, d = c.ready(n, at, now); d.verdict != grant {
+			break
+		}
+	}
+	return at, d
+}
+
+// until is the decision for a moment: grant, or later.
+func until(m, now time.Time, exact bool) decision {
+	if m.After(now) {
+		return decision{verdict: later, until: m, exact: exact}
+	}
+	return decision{}
+}
+
+type (
+	slotsOf   Queue
+	upOf      Queue
+	limitsOf  Queue
+	hostOf    Queue
+	foreignOf Queue
+)
+
+func (q *slotsOf) ready(n need, at, now time.Time) (time.Time, decision) {
+	if most := q.common.Options.MaxInFlight; n.wants&wantsSlot != 0 && most > 0 && int(q.slots) >= most {
+		return at, decision{verdict: block}
+	}
+	return at, decision{}
+}
+
+func (q *slotsOf) start(n need, _, _ time.Time) wish {
+	if n.wants&wantsSlot != 0 {
+		(*Queue)(q).slotsLocked(1)
+	}
+	return 0
+}
+
+func (q *slotsOf) undo(n need, _, _ time.Time) {
+	if n.wants&wantsSlot != 0 {
+		(*Queue)(q).slotsLocked(-1)
+	}
+}
+
+func (q *slotsOf) held(n need, now time.Time) (string, time.Time) {
+	if _, d := q.ready(n, now, now); d.verdict == block {
+		return heldBySlot, time.Time{}
+	}
+	return "", now
+}
+
+// after: slots are not predicted, see turnover.
+func (q *slotsOf) after(_ *backlog, _ need, from, _ time.Time) (time.Time, bool) { return from, true }
+
+func (q *upOf) ready(n need, at, now time.Time) (time.Time, decision) {
+	m, exact, ok := q.up.Ready(n.scope, int(n.cost), at, now)
+	if !ok {
+		return at, decision{verdict: block}
+	}
+	return m, until(m, now, exact)
+}
+
+func (q *upOf) start(n need, at, now time.Time) wish {
+	if q.up.Start(n.scope, int(n.cost), at, now) {
+		return counted
+	}
+	return 0
+}
+
+func (q *upOf) undo(n need, at, now time.Time) {
+	q.up.Undo(n.epoch, n.scope, n.wants&counted != 0, int(n.cost), at, now)
+}
+
+func (q *upOf) held(n need, now time.Time) (string, time.Time) {
+	return q.up.Held(n.scope, int(n.cost), now)
+}
+
+func (q *upOf) after(b *backlog, n need, _, now time.Time) (time.Time, bool) {
+	before := upstream.Before{All: b.all + b.more, Scope: b.scope + b.more}
+	return q.up.Predict(n.scope, before, int(n.cost), now), q.up.Foreseeable(n.scope, before.All+1, now)
+}
+
+func (q *limitsOf) ready(n need, at, now time.Time) (time.Time, decision) {
+	m, err := (*Queue)(q).aloneLocked().ready(n.holds, at, n.cost)
+	if err != nil {
+		return at, decision{verdict: deny, err: err}
+	}
+	return at, until(m, now, true)
+}
+
+func (q *limitsOf) start(need, time.Time, time.Time) wish { return 0 } // taken with all others, see dues.take
+func (q *limitsOf) undo(need, time.Time, time.Time)       {}
+
+// held is the limiter or meter that is ready last.
+func (q *limitsOf) held(n need, now time.Time) (by string, until time.Time) {
+	by, until = heldByLimitOf(q.own, heldByLimit, int(n.cost), now)
+	if n.holds == nil {
+		return by, until
+	}
+	for i, one := range n.holds.meters.each {
+		if what, m := heldByLimitOf(one.Limits, n.holds.meters.reasons[i], n.holds.Held(i), now); m.After(until) {
+			by, until = what, m
+		}
+	}
+	return by, until
+}
+
+func (q *limitsOf) after(b *backlog, n need, from, _ time.Time) (at time.Time, known bool) {
+	at = q.own.After(from, b.all+b.more, int(n.cost))
+	if q.meters != nil {
+		at = limit.Latest(at, q.meters.afterLocked(from, n.holds, b.held, b.more))
+	}
+	return at, true
+}
+
+func (q *hostOf) ready(n need, at, now time.Time) (time.Time, decision) {
+	if q.common.hosts == nil {
+		return at, decision{}
+	}
+	return at, until((*Queue)(q).hostTurnLocked(n.holds, n.cost, now), now, true)
+}
+
+func (q *hostOf) start(need, time.Time, time.Time) wish {
+	if q.common.hosts != nil {
+		(*Queue)(q).countLocked()
+	}
+	return 0
+}
+
+func (q *hostOf) undo(need, time.Time, time.Time) {}
+
+func (q *hostOf) held(_ need, now time.Time) (by string, until time.Time) {
+	for _, c := range q.common.hosts {
+		if m := c.booked[(*Queue)(q)]; m.After(until) {
+			by, until = upstream.HeldByReopening, m
+		}
+	}
+	return by, until
+}
+
+func (q *hostOf) after(_ *backlog, _ need, from, _ time.Time) (time.Time, bool) { return from, true }
+
+func (q *foreignOf) ready(n need, at, now time.Time) (time.Time, decision) {
+	if q.asker == nil {
+		return at, decision{}
+	}
+	return at, q.asker.ready(int(n.cost), now)
+}
+
+func (q *foreignOf) start(n need, _, now time.Time) wish {
+	if q.asker != nil {
+		q.asker.use(int(n.cost), now)
+	}
+	return 0
+}
+
+func (q *foreignOf) undo(need, time.Time, time.Time) {} // see Queue.refund
+
+func (q *foreignOf) held(_ need, now time.Time) (string, time.Time) { return q.asker.held(heldByLimit, now) }
+
+func (q *foreignOf) after(b *backlog, _ need, from, _ time.Time) (time.Time, bool) {
+	return q.asker.after(b.all+b.more, from)
+}
+
+// dues are what a call pays: by its cost, and by what it holds of meters.
+type dues struct {
+	set    *limit.Set
+	bundle *limit.Bundle // the same with the meters; nil: the key has none
+}
+
+// dues are all of it, and aloneLocked those that no other key waits for.
+func (q *Queue) dues() dues {
+	if q.meters == nil {
+		return dues{set: q.limits()}
+	}
+	return dues{q.limits(), q.meters.all}
+}
+
+func (q *Queue) aloneLocked() dues {
+	switch {
+	case q.line != nil:
+		return q.line.alone
+	case q.meters == nil:
+		return dues{set: q.own}
+	}
+	return dues{q.own, q.meters.own}
+}
+
+// watch has changed called after each change of what is paid, until stop.
+func (d dues) watch(changed func()) (stop func()) {
+	if d.bundle != nil {
+		return d.bundle.Watch(changed)
+	}
+	return d.set.Watch(changed)
+}
+
+// take takes what a call pays, h and its cost, as limit.Set.TakeBy does. An example: requests 1/s, paid by cost, and a meter
+// of 100 tokens a second. A call of 1 unit holds 300 tokens. h.amounts is 1, 300, and the Bundle takes 1 from the first and
+// 300 from the second. Without the meter h is nil, and the Set of the requests is asked.
+func (d dues) take(h *Holds, at, now time.Time, cost int32) (time.Time, error) {
+	if h == nil {
+		return d.set.TakeBy(at, now, int(cost))
+	}
+	if h.claims != nil {
+		h.renewLocked(now)
+	}
+	return d.bundle.TakeBy(at, now, h.amounts)
+}
+
+// ready is when all of it is there; the error: it never is. An example: a hold of 500,000 before a meter of 100/s is an
+// error, because those behind it would wait for more than an hour.
+func (d dues) ready(h *Holds, at time.Time, cost int32) (time.Time, error) {
+	if h == nil {
+		return d.set.Ready(at, int(cost))
+	}
+	return d.bundle.Ready(at, h.amounts)
+}
+
+// heldLocked returns what holds a call that needs n back at now, and until when; zero: nobody knows. Of gate and limits it
+// is the one that holds the call for longest; a slot comes last, and what nobody can foresee first.
+//
+// An example: closed for 2 s after a 429, and a Bucket that has a unit in 5 s. The call is held by the limit, until then.
+// If the gate waits for a probe's answer, it is held by the gate.
+func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
+	by, until = heldByOrder, now
+	slot, gated := false, false
+	for i, c := range append(q.constraints().slice(), q.sharedLocked()...) {
+		what, m := c.held(n, now)
+		gated = gated || strings.HasPrefix(what, upstream.HeldByGate)
+		switch {
+		case what == "":
+		case what == heldBySlot:
+			slot = true
+		case m.IsZero() && i == 1: // the gate, whose end nobody knows
+			return what, m
+		case m.After(until):
+			by, until = what, m
+		}
+	}
+	switch {
+	case gated: // it has no use for a slot yet
+	case slot:
+		return heldBySlot, time.Time{}
+	case by == heldByOrder:
+		return by, time.Time{}
+	}
+	return by, until
+}
+
+func (all constraints) slice() []constraint { return all[:] }
+

@@ -1,0 +1,597 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
+)
+
+// A pool is something that the calls of several keys take: Transport.Limiter with the slots of Transport.MaxInFlight, a
+// limiter that LimiterFor has returned for several keys, or that of a meter. One rule holds for all of them.
+//
+// # Who stands in a pool
+//
+// The calls of a key stand in one pool at a time, and only while nothing else holds them: the one that holds them up. So
+// who waits for something of its own, a closed gate for instance, neither takes a turn nor delays nor counts before anybody.
+//
+//	alone      the key's own things hold its head, and its line has a timer for that
+//	standing   all of those would let it go. Its turn, or the units, of one pool are missing; the line has no timer
+//	owed       its turn came in one pool, and another one lacks its units: it goes first there
+//
+// A key begins to stand in lineup.advance, and leaves when its own things hold it again, when another pool holds it, or
+// when its line is empty. All of it is under common.mu. Nothing is taken before everything can be taken in one step.
+//
+// # Turns
+//
+// Their order is that of line.Pool: priority first, each eighth turn for who has waited longest, then flows by weight.
+// Units are saved for the call whose turn it is. While they are saved for a call that waits for another pool, others may
+// have what does not make it wait for longer.
+//
+// An example: keys a and b pay 10/s, and b's gate is closed. a's calls get every turn. The gate opens: b stands in the pool,
+// and the next turn is b's.
+//
+// # Dead keys
+//
+// A key is dead after two failures in a row, or after one if it has never succeeded, until its next success. While a live
+// key stands in the pool all dead ones together get a tenth of its units, and hold a tenth of its slots, or one. What no
+// live key wants they may have.
+//
+// An example: 5 slots, and 20 of 200 hosts are down, for 30 s a call. From each one's first failure on all of them
+// together hold one slot while others wait for one.
+//
+// # Races
+//
+//	two heads, one unit             one comes first under the lock; the other waits for its turn
+//	units come back, nobody waits   nothing
+//	a key dies, or lives again      its calls are put where they belong before anybody goes
+//	a pool's turn, another's units  the call is owed there. Two calls that hold a pool for each other: the one that came
+//	                                first at the pool it waits for decides, see lineup.go
+type pool struct {
+	line.Pool[waiter]
+	common *common
+	limits *limit.Set // nil: slots alone
+	asker  *asker     // of its limiters of other kinds; nil: there are none
+	most   int        // slots; 0: there is no bound
+	lines  int        // that may stand in it
+
+	inFlight, dead int // slots that are held, and those of them that dead keys hold
+
+	owed  []*waiter // whose turn has come at another pool
+	saved *waiter   // for which units are saved, while it is owed elsewhere
+	until time.Time // when it can go there
+
+	lived, died int64 // units that live and dead keys have got since live ones wait
+
+	timer *time.Timer
+	due   time.Time // the moment that a limiter named for the next one; zero: none
+	stop  func()    // ends the watch on the limits
+	dirty bool      // it is in common.dirty
+	asked comebacks // of refused calls of all keys
+	uses  *uses     // what the calls of all keys had taken when somebody looked
+	used  float64   // units a second, as of the last look
+}
+
+// idle reports whether nobody waits for it.
+func (p *pool) idle() bool { return p.Live()+p.Dead()+len(p.owed) == 0 && p.saved == nil }
+
+// deadShare is the part of what is shared that dead keys may have while a live one waits.
+const deadShare = 10
+
+// newPool makes the pool of limits, which may be nil, and so many slots.
+func (r *common) newPool(limits *limit.Set, most int) *pool {
+	p := &pool{common: r, limits: limits, most: most, uses: newUses(0)}
+	p.Of = p
+	if limits == nil {
+		p.limits = new(limit.Set)
+	}
+	if p.limits.Foreign() > 0 {
+		p.asker = r.newAsker(p.limits, func(time.Time) { r.stirPool(p) })
+	}
+	p.Amount = func(c *line.Call[waiter]) int64 {
+		w := c.Of
+		for i := range w.q.line.stakes {
+			if s := &w.q.line.stakes[i]; s.pool == p {
+				return int64(s.amount(w.need(w.holds())))
+			}
+		}
+		return 0
+	}
+	return p
+}
+
+// A stake is what the calls of one key take of a pool.
+type stake struct {
+	*pool
+	byCost bool   // what they cost
+	meters uint64 // and what they hold of these meters, in bits
+}
+
+// amount is how much of the pool n takes.
+func (s *stake) amount(n need) (units int) {
+	if s.byCost {
+		units = int(n.cost)
+	}
+	for i := 0; s.meters>>i != 0; i++ {
+		if s.meters>>i&1 == 1 && n.holds != nil {
+			units += n.holds.Held(i)
+		}
+	}
+	return units
+}
+
+// ready implements constraint, but for the order of those who wait.
+func (s *stake) ready(n need, at, now time.Time) (time.Time, decision) {
+	if n.wants&wantsSlot != 0 && s.most > 0 && s.inFlight >= s.most {
+		return at, decision{verdict: block}
+	}
+	m, err := s.limits.Ready(at, s.amount(n))
+	switch {
+	case err != nil:
+		return at, decision{verdict: deny, err: err}
+	case m.After(now):
+		return at, decision{verdict: later, until: m, exact: true}
+	case s.asker != nil:
+		return at, s.asker.ready(s.amount(n), now)
+	}
+	return at, decision{}
+}
+
+// spares reports whether the pool has enough for n without delaying the call for which it saves.
+func (s *stake) spares(w *waiter, n need, now time.Time) bool {
+	of := s.saved
+	if of == nil || of == w {
+		return true
+	}
+	if s.most > 0 && s.inFlight+2 > s.most {
+		return false
+	}
+	theirs := of.q.line.stakeIn(s.pool)
+	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(s.until)
+}
+
+func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
+	if s.pool != s.common.all { // by limitsOf
+		return "", now
+	}
+	if _, d := s.ready(n, now, now); d.verdict == block && s.most > 0 && s.inFlight >= s.most {
+		return heldBySlot, time.Time{}
+	}
+	if s.asker != nil {
+		return s.asker.held(heldByShared, now)
+	}
+	return heldByLimitOf(s.limits, heldByShared, s.amount(n), now)
+}
+
+// after counts those of other keys, too. It is known if those that may wait for something else as well make no difference: 5 %,
+// or a unit.
+func (s *stake) after(b *backlog, n need, from, now time.Time) (at time.Time, known bool) {
+	least, most := s.Ahead(b.key, &b.of, b.own)
+	at = s.limits.After(from, least, s.amount(n))
+	latest := s.limits.After(from, most, s.amount(n))
+	known = latest.Sub(at) <= max(at.Sub(now)/20, latest.Sub(s.limits.After(from, max(0, most-1), s.amount(n))))
+	if s.asker != nil {
+		m, sure := s.asker.after(least, from)
+		at, known = limit.Latest(at, m), known && sure
+	}
+	return at, known
+}
+
+func (s *stake) start(n need, _, now time.Time) wish {
+	if s.asker != nil {
+		s.asker.use(s.amount(n), now)
+	}
+	return 0
+}
+
+func (p *pool) undo(need, time.Time, time.Time) { p.common.stirPool(p) }
+
+// lineup: which pools the calls of a key take from.
+
+// share finds what the key's calls share with those of other keys that wait: whatever two of them pay.
+func (l *lineup) share() {
+	q, r := l.q, l.q.common
+	l.alone = q.aloneLocked()
+	if !r.keyed {
+		return
+	}
+	if r.all != nil {
+		l.take(stake{pool: r.all, byCost: true})
+	}
+	for a, s := range l.q.accounts() {
+		if r.payers == nil {
+			r.payers = map[limit.Account]payer{}
+		}
+		of := r.payers[a]
+		switch {
+		case of.pool != nil:
+			s.pool = of.pool
+			l.take(s)
+		case of.sole != nil && of.sole != l:
+			of.pool = r.newPool(limit.SetOf(a), 0)
+			of.pool.stop = of.pool.limits.Watch(of.pool.wakeUp)
+			for b, s := range of.sole.q.accounts() {
+				if a == b {
+					s.pool = of.pool
+					of.sole.take(s)
+				}
+			}
+			r.stirLine(of.sole)
+			of.sole = nil
+			s.pool = of.pool
+			l.take(s)
+		default:
+			of.sole = l
+		}
+		r.payers[a] = of
+	}
+}
+
+// A payer is who waits for an account: the line of one key, or those of several.
+type payer struct {
+	sole *lineup
+	pool *pool
+}
+
+// unshare is the reverse, for a line in which nobody waits any more.
+func (l *lineup) unshare() {
+	for i := range l.stakes {
+		l.stakes[i].pool.unused()
+	}
+	if !l.q.common.keyed {
+		return
+	}
+	payers := l.q.common.payers
+	for a := range l.q.accounts() {
+		if of := payers[a]; of.sole == l || of.pool != nil && of.pool.lines == 0 {
+			delete(payers, a)
+		}
+	}
+}
+
+// unused notes that one line less may stand in the pool.
+func (p *pool) unused() {
+	if p.lines--; p.lines > 0 {
+		return
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+	if p.asker != nil {
+		p.asker.close()
+	}
+	p.lived, p.died, p.due = 0, 0, time.Time{}
+}
+
+// take adds a stake.
+func (l *lineup) take(s stake) {
+	if s.lines++; s.lines == 1 && s.stop == nil {
+		s.stop = s.limits.Watch(s.pool.wakeUp)
+	}
+	l.stakes = append(l.stakes, s)
+	if s.pool != l.q.common.all {
+		l.alone = l.withoutPools()
+		if l.stop != nil { // the pool looks at them from now on
+			l.stop()
+			l.stop = l.ending(l.alone.watch(l.wakeUp))
+		}
+	}
+	l.Share(&s.Pool, l.q.key)
+}
+
+// withoutPools are the dues without what is in a pool.
+func (l *lineup) withoutPools() (d dues) {
+	shared := func(s *limit.Set) *limit.Set {
+		return limit.SetOf(slices.DeleteFunc(slices.Clone(s.Accounts()), func(a limit.Account) bool {
+			return slices.ContainsFunc(l.stakes, func(s stake) bool {
+				return s.pool != l.q.common.all && s.limits.Accounts()[0] == a
+			})
+		})...)
+	}
+	if d.set = shared(l.q.own); l.q.meters != nil {
+		d.bundle = new(limit.Bundle)
+		d.bundle.Add("", d.set)
+		for _, one := range l.q.meters.each {
+			d.bundle.Add(one.Name, shared(one.Limits))
+		}
+	}
+	return d
+}
+
+// accounts visits what the key pays that other keys may pay too, with what its calls take of it.
+func (q *Queue) accounts() func(func(limit.Account, stake) bool) {
+	return func(yield func(limit.Account, stake) bool) {
+		for _, a := range q.own.Accounts() {
+			if !yield(a, q.stakeOf(a)) {
+				return
+			}
+		}
+		if q.meters == nil {
+			return
+		}
+		for i, one := range q.meters.each {
+			for _, a := range one.Limits.Accounts() {
+				if s := q.stakeOf(a); !s.byCost && s.meters&(1<<i-1) == 0 && !yield(a, s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// stakeOf is what the key's calls take of an account.
+func (q *Queue) stakeOf(a limit.Account) (s stake) {
+	s.byCost = slices.Contains(q.own.Accounts(), a)
+	if q.meters != nil {
+		for i, one := range q.meters.each {
+			if slices.Contains(one.Limits.Accounts(), a) {
+				s.meters |= 1 << i
+			}
+		}
+	}
+	return s
+}
+
+// stakeIn is the line's stake in p.
+func (l *lineup) stakeIn(p *pool) *stake {
+	return &l.stakes[slices.IndexFunc(l.stakes, func(s stake) bool { return s.pool == p })]
+}
+
+// heldBy is the pool that holds w, which nothing else does: somebody stands in it, or it lacks what w takes; nil: none.
+func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
+	n := w.need(w.holds())
+	station := l.StationOf(&w.Call)
+	for i := range l.stakes {
+		s := &l.stakes[i]
+		if station.In() == &s.Pool || s.Live() > 0 || len(s.owed) > 0 || l.q.dead() && s.Dead() > 0 {
+			return s.pool
+		}
+	}
+	for i := range l.stakes {
+		if _, d := l.stakes[i].ready(n, at, now); d.verdict != grant {
+			return l.stakes[i].pool
+		}
+	}
+	return nil
+}
+
+// stand puts the calls of w's scope into p, unless they stand in a pool already, and those of other scopes that may go.
+func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
+	for s := range l.Stations() {
+		if s != l.StationOf(&w.Call) && l.q.up.ScopeReady(s.Scope, 1, now).After(now) {
+			s.Leave()
+			continue
+		}
+		in := s.In()
+		if in == nil {
+			in = &p.Pool
+		}
+		if s.Enter(in, l.q.dead(), l.sure(in)) {
+			l.q.common.stir(l.q)
+		}
+	}
+}
+
+// sure reports whether nothing but the pool will hold the line's calls, as far as is known: the key has no slower limit of its
+// own. Then those behind the first one go before newcomers too.
+func (l *lineup) sure(in *line.Pool[waiter]) bool {
+	q := l.q
+	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || !l.alone.bundle.Empty() {
+		return false
+	}
+	return l.alone.set.Own() == 0 || l.alone.set.Rate() >= in.Of.(*pool).limits.Rate()
+}
+
+// settle lets go who may go of those who wait for what is shared.
+//
+// Each grant may bring another key to its turn, and that one the next. A loop does this, not a recursion: with 60,000
+// keys whose heads go one after the other the stack would be as deep.
+func (r *common) settle(now time.Time) {
+	if r.settling {
+		return
+	}
+	r.settling = true
+	for len(r.dirty)+len(r.stirred) > 0 {
+		for len(r.dirty) > 0 {
+			p := r.dirty[0]
+			r.dirty, p.dirty = r.dirty[1:], false
+			p.advance(now)
+		}
+		for len(r.stirred) > 0 {
+			l := r.stirred[0]
+			r.stirred = r.stirred[1:]
+			if l.q.line == l {
+				l.advance(now)
+			}
+		}
+	}
+	r.settling = false
+	r.dirty, r.stirred = r.dirty[:0], nil
+}
+
+// stirPool has p looked at, stirLine a line, and stir all pools that a key takes from.
+func (r *common) stirPool(p *pool) {
+	if !p.dirty {
+		p.dirty = true
+		r.dirty = append(r.dirty, p)
+	}
+}
+
+func (r *common) stirLine(l *lineup) { r.stirred = append(r.stirred, l) }
+
+func (r *common) stir(q *Queue) {
+	if r.all != nil {
+		r.stirPool(r.all)
+	}
+	if q.line == nil {
+		return
+	}
+	for i := range q.line.stakes {
+		r.stirPool(q.line.stakes[i].pool)
+	}
+}
+
+// wakeUp is what the timer calls, and a limiter that has changed.
+func (p *pool) wakeUp() {
+	r := p.common
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stirPool(p)
+	r.settle(time.Now())
+}
+
+// advance lets go whose turn it is, and plans when to look again.
+func (p *pool) advance(now time.Time) {
+	at := asOf(p.due, now)
+	for {
+		w, inTurn := p.next(at, now)
+		if w == nil {
+			p.due = time.Time{}
+			if p.timer != nil {
+				p.timer.Stop()
+			}
+			return
+		}
+		if d := p.try(w, inTurn, at, now); d.verdict != grant {
+			plan(&p.timer, &p.due, d, now, now.Sub(at), p.wakeUp)
+			return
+		}
+	}
+}
+
+// next is the call whose turn it is; nil: nobody stands here. inTurn: its flow's turn, see line.Pool.
+func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
+	if len(p.owed) > 0 {
+		return p.owed[0], false
+	}
+	if d := p.NextDead(); d != nil {
+		s := d.Of.q.line.stakeIn(p)
+		n := d.Of.need(d.Of.holds())
+		if p.Live() == 0 {
+			p.lived, p.died = 0, 0
+			return d.Of, false
+		}
+		units := int64(max(1, s.amount(n)))
+		if (p.died+units)*deadShare <= p.lived+p.died+units && !p.deadFull(n.wants) {
+			if _, ready := s.ready(n, at, now); ready.verdict == grant {
+				return d.Of, false
+			}
+		}
+	}
+	c, inTurn := p.Next()
+	if c == nil {
+		return nil, false
+	}
+	return c.Of, inTurn
+}
+
+// deadFull reports whether dead keys hold as many slots as they may while a live one waits.
+func (p *pool) deadFull(w wish) bool {
+	return w&wantsSlot != 0 && p.most > 0 && p.dead >= max(1, p.most/deadShare)
+}
+
+// try lets w go, whose turn it is. grant: somebody has gone, or stepped aside, and the next one is to be looked at.
+func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
+	q := w.q
+	l := q.line
+	if q.lateLocked(w, now) {
+		q.refused++
+		return p.refuse(w, q.common.Errors.Deadline, now)
+	}
+	n := w.need(w.holds())
+	at, d := q.constraints().ready(n, at, now)
+	if d.verdict != grant { // it waits for something of its own, with the right to go first then
+		w.Hold()
+		l.LeavePools()
+		l.unowe(w)
+		l.advance(now)
+		return decision{}
+	}
+	s := l.stakeIn(p)
+	switch _, d := s.ready(n, at, now); {
+	case d.verdict == deny:
+		return p.refuse(w, d.err, now)
+	case d.verdict != grant:
+		return d
+	case !s.spares(w, n, now):
+		return decision{verdict: block}
+	}
+	for i := range l.stakes {
+		if other := &l.stakes[i]; other.pool != p {
+			if _, d := other.ready(n, at, now); d.verdict != grant || !other.spares(w, n, now) {
+				l.owe(w, other, d, now)
+				return decision{}
+			}
+		}
+	}
+	if d = q.goLocked(w, at, now); d.verdict == deny {
+		return p.refuse(w, d.err, now)
+	} else if d.verdict != grant {
+		return d
+	}
+	p.count(q, int64(max(1, s.amount(n))))
+	if l.StationOf(&w.Call).In() == &p.Pool && !q.dead() {
+		l.granted(w, p, inTurn)
+	} else {
+		l.granted(w, nil, false)
+	}
+	l.advance(now)
+	return d
+}
+
+// count counts what live and dead keys get.
+func (p *pool) count(q *Queue, units int64) {
+	if q.dead() {
+		p.died += units
+	} else {
+		p.lived += units
+	}
+}
+
+// refuse ends w, which does not go because of reason.
+func (p *pool) refuse(w *waiter, reason error, now time.Time) decision {
+	l := w.q.line
+	l.leave(w, refused, w.q.deniedLocked(w, reason, now))
+	l.advance(now)
+	return decision{}
+}
+
+// owe has w, whose turn it is here, go first at the pool that holds it. While it is first there, what it needs of all others is
+// saved for it.
+func (l *lineup) owe(w *waiter, s *stake, d decision, now time.Time) {
+	l.unowe(w)
+	s.owed = append(s.owed, w)
+	w.more().owed = s.pool
+	w.Hold()
+	station := l.StationOf(&w.Call)
+	station.Enter(&s.Pool, l.q.dead(), l.sure(&s.Pool))
+	if s.owed[0] == w && d.verdict == later {
+		for i := range l.stakes {
+			if other := l.stakes[i].pool; other != s.pool && other.saved == nil {
+				other.saved, other.until = w, d.until
+			}
+		}
+	}
+	l.q.common.stirPool(s.pool)
+}
+
+// unowe ends that.
+func (l *lineup) unowe(w *waiter) {
+	if w.extra == nil || w.extra.owed == nil {
+		return
+	}
+	p := w.extra.owed
+	p.owed = slices.DeleteFunc(p.owed, func(o *waiter) bool { return o == w })
+	w.extra.owed = nil
+	for i := range l.stakes {
+		if other := l.stakes[i].pool; other.saved == w {
+			other.saved = nil
+			l.q.common.stirPool(other)
+		}
+	}
+}
