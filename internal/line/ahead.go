@@ -18,8 +18,7 @@ type Newcomer struct {
 //
 // The newcomer starts, in virtual time, where its flow will be when all of its own before it have gone. Of each other
 // flow those go before it that start earlier. That is exact if the calls of a flow cost the same.
-// own is what goes before it of its own flow, with More.
-func (l *Line[W]) Ahead(n *Newcomer) (all, mine, own int64) {
+func (l *Line[W]) Ahead(n *Newcomer) (all, mine int64) {
 	var higher, lower [2]int64 // of all, and of its scope
 	until, its := l.until(n)
 	for _, s := range l.stations {
@@ -40,7 +39,7 @@ func (l *Line[W]) Ahead(n *Newcomer) (all, mine, own int64) {
 		}
 	}
 	all, mine = higher[0]+its[0], higher[1]+its[1]
-	return all + min(lower[0], all/(fairEvery-1)), mine + min(lower[1], mine/(fairEvery-1)), its[0] + n.More
+	return all + min(lower[0], all/(fairEvery-1)), mine + min(lower[1], mine/(fairEvery-1))
 }
 
 // until is the virtual time at which the newcomer starts, and the units of its own flow before it, of all and of its scope.
@@ -98,7 +97,7 @@ func (n *lane[W]) beforeTurn(of *Newcomer, until float64) (units int64) {
 }
 
 // AheadOf counts the units of the line that go before c, which is in.
-func (l *Line[W]) AheadOf(c *Call[W]) (all, mine, own int64) {
+func (l *Line[W]) AheadOf(c *Call[W]) (all, mine int64) {
 	name, weight := c.Flow()
 	return l.Ahead(&Newcomer{Flow: name, Weight: weight, Prio: c.Prio, Seq: c.Seq, Scope: c.Scope})
 }
@@ -123,9 +122,11 @@ func (l *Line[W]) Top() int32 {
 func (l *Line[W]) Plain() bool { return l.turns == nil && len(l.pools) == 0 }
 
 // Ahead counts the units of what is shared that go before a newcomer of that key: at least, and at most. The one counts the
-// calls that nothing else holds, the other all that wait. own is what is before it of its own flow in its key.
-func (p *Pool[W]) Ahead(key string, n *Newcomer, own int64) (least, most int64) {
+// calls that nothing else holds and those that stand first, the other all that wait. more is what comes before it of its
+// own flow; old: it comes back to an older place, and what goes before it is not known.
+func (p *Pool[W]) Ahead(key string, n *Newcomer, more int64, old bool) (least, most int64) {
 	var lower int64
+	least, most = more, more
 	for prio, c := range p.turns {
 		switch {
 		case prio > n.Prio:
@@ -133,30 +134,33 @@ func (p *Pool[W]) Ahead(key string, n *Newcomer, own int64) (least, most int64) 
 		case prio < n.Prio:
 			lower += c.all
 		default:
-			a, b := c.ahead(key, n, own)
+			a, b := c.ahead(key, n, more, old)
 			least, most = least+a, most+b
 		}
 	}
-	if p.turns[n.Prio] == nil {
-		least, most = least+own, most+own
+	if !old {
+		least = min(most, least+int64(p.others))
 	}
 	return least, most + min(lower, most/(fairEvery-1))
 }
 
-// ahead is Ahead within the priority. Of many flows some stand for the others, see mostFlows.
-func (c *class[W]) ahead(key string, n *Newcomer, own int64) (least, most int64) {
+// ahead is Ahead within the priority, without more. Of many flows some stand for the others, see mostFlows.
+func (c *class[W]) ahead(key string, n *Newcomer, more int64, old bool) (least, most int64) {
 	id, weight, start := ID{Name: n.Flow}, n.weight(), c.now
 	if n.Flow == "" {
 		id = ID{key, true}
 	}
-	mine, all := own, own
+	var mine, all int64
 	if f := c.flows[id]; f != nil {
 		start = max(start, f.start)
-		if n.Flow != "" { // calls under other keys
-			mine, all = max(own, f.sure.units), max(own, f.all.units)
+		if mine, all = f.sure.units, f.all.units; n.Flow == "" {
+			mine = all
 		}
 	}
-	until, latest := start+float64(mine)/weight, start+float64(all)/weight
+	if old {
+		mine = 0
+	}
+	until, latest := start+float64(mine+more)/weight, start+float64(all+more)/weight
 	seen, a, b := 0, int64(0), int64(0)
 	for _, f := range c.flows {
 		if f.id == id || f.all.calls == 0 {

@@ -40,6 +40,7 @@ type Pool[W any] struct {
 	live    places[*Station[W]]
 	dead    places[*Station[W]]
 	served  uint32
+	others  int // live stations whose calls other things will hold, too
 }
 
 // A seat is a lane in a pool.
@@ -261,6 +262,9 @@ func (s *Station[W]) Enter(p *Pool[W], dead, counts bool) bool {
 		return true
 	}
 	p.live.put(s)
+	if !counts {
+		p.others++
+	}
 	for _, n := range s.lanes {
 		n.seat(p).enter()
 	}
@@ -279,6 +283,9 @@ func (s *Station[W]) Leave() {
 		p.dead.take(s)
 	} else {
 		p.live.take(s)
+		if !s.counts {
+			p.others--
+		}
 		for _, n := range s.lanes {
 			n.seat(p).leave()
 		}

@@ -79,7 +79,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 			}
 		}
 	}
-	now = time.Now()                                                 // with the wall clock, because deadlines are compared with it
+	now = time.Now()                                                // with the wall clock, because deadlines are compared with it
 	if _, err := q.dues().ready(o.holds, now, o.Cost); err != nil { // its cost can never be paid: say so at once
 		return nil, nil, q.errorOf(o.attempts, 0, err)
 	}

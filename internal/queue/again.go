@@ -156,7 +156,7 @@ func (q *Queue) againLocked(o *order, b *backlog, wait time.Duration, now time.T
 	ofAll := -1 // the place of the flow at what all share
 	if s != nil {
 		mineOfAll, theirs, at := s.asked.of(flow, o.Prio, weight, &s.Pool, now)
-		b.own, ofAll = b.own+theirs+max(0, mineOfAll-mine), at
+		b.more, ofAll = b.more+theirs+max(0, mineOfAll-mine), at
 	}
 	p := q.foreseeLocked(b, n, againSteps, now)
 	turn := limit.Latest(start, p.start())
@@ -169,7 +169,7 @@ func (q *Queue) againLocked(o *order, b *backlog, wait time.Duration, now time.T
 	}
 	c := q.up.Closing(now)
 	closed := c.Cause != upstream.Open && !c.Over
-	switch paced := p.known || q.limits().Pace(now) < rate.Inf; {
+	switch paced := p.latest != never || q.limits().Pace(now) < rate.Inf; {
 	case closed && !c.Probing && !paced:
 		turn = start
 		if q.refused > 0 { // the first one comes back at the end
@@ -263,7 +263,7 @@ func (q *Queue) sentAwayLocked(w *waiter, before int64, wait time.Duration, reas
 func (q *Queue) leavesLocked(w *waiter, before int64, wait time.Duration, now time.Time) time.Duration {
 	o := order{waiter: *w, want: new(Want), holds: w.holds()}
 	o.want.Flow, o.weight = w.Flow()
-	b := &backlog{all: before, scope: before, own: before, key: q.key, holds: o.holds, held: q.aheadLocked(before)}
+	b := &backlog{all: before, scope: before, old: true, key: q.key, holds: o.holds, held: q.aheadLocked(before)}
 	b.of = line.Newcomer{Flow: o.want.Flow, Weight: o.weight, Prio: w.Prio, Seq: w.Seq, Scope: w.Scope}
 	return q.againLocked(&o, b, wait, now)
 }
@@ -271,7 +271,7 @@ func (q *Queue) leavesLocked(w *waiter, before int64, wait time.Duration, now ti
 // lateErrorLocked is the error of w, which is in line and was held by that: its turn has come too late, or not within the
 // time that it may wait. It comes back behind those who were before it, and not behind all: they may leave as it does.
 func (q *Queue) lateErrorLocked(w *waiter, reason error, by string, now time.Time) error {
-	before, _, _ := q.line.AheadOf(&w.Call)
+	before, _ := q.line.AheadOf(&w.Call)
 	again := q.leavesLocked(w, before, 0, now)
 	return q.errorOf(int(w.tries), again, &Held{reason, by, 0})
 }

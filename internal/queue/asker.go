@@ -231,11 +231,13 @@ func (a *asker) held(by string, now time.Time) (string, time.Time) {
 
 // after is when a call starts with so many units before it. gap is in seconds per unit: with 0.2, five units ahead are
 // 1 s after the next asking.
-func (a *asker) after(ahead int64, from time.Time) (at time.Time, known bool) {
+func (a *asker) after(ahead int64, from time.Time) (at, latest time.Time) {
 	if a == nil {
-		return from, true
+		return from, from
 	}
 	gaps := time.Duration(min(float64(ahead)*a.gap*1e9, float64(limit.Forever)))
-	return limit.Latest(from, a.next).Add(gaps), a.gap > 0
+	if at = limit.Latest(from, a.next).Add(gaps); a.gap == 0 {
+		return at, never
+	}
+	return at, at
 }
-

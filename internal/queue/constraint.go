@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -28,9 +29,9 @@ type constraint interface {
 	undo(n need, at, now time.Time)
 	// held is what holds n, were it alone, and until when; "": nothing does, zero: nobody knows.
 	held(n need, now time.Time) (by string, until time.Time)
-	// after is when n starts behind b, from the moment on when the gate is open; known: that is when it starts, and not
-	// the earliest that may be.
-	after(b *backlog, n need, from, now time.Time) (at time.Time, known bool)
+	// after is when n starts behind b, from the moment on when the gate is open: at the earliest, and at the latest;
+	// never: nobody knows.
+	after(b *backlog, n need, from, now time.Time) (at, latest time.Time)
 }
 
 // A need is what a call needs of them.
@@ -107,7 +108,9 @@ func (q *slotsOf) held(n need, now time.Time) (string, time.Time) {
 }
 
 // after: slots are not predicted, see turnover.
-func (q *slotsOf) after(_ *backlog, _ need, from, _ time.Time) (time.Time, bool) { return from, true }
+func (q *slotsOf) after(_ *backlog, _ need, from, _ time.Time) (at, latest time.Time) {
+	return from, from
+}
 
 func (q *upOf) ready(n need, at, now time.Time) (time.Time, decision) {
 	m, exact, ok := q.up.Ready(n.scope, int(n.cost), at, now)
@@ -132,9 +135,13 @@ func (q *upOf) held(n need, now time.Time) (string, time.Time) {
 	return q.up.Held(n.scope, int(n.cost), now)
 }
 
-func (q *upOf) after(b *backlog, n need, _, now time.Time) (time.Time, bool) {
+func (q *upOf) after(b *backlog, n need, _, now time.Time) (at, latest time.Time) {
 	before := upstream.Before{All: b.all + b.more, Scope: b.scope + b.more}
-	return q.up.Predict(n.scope, before, int(n.cost), now), q.up.Foreseeable(n.scope, before.All+1, now)
+	at = q.up.Predict(n.scope, before, int(n.cost), now)
+	if !q.up.Foreseeable(n.scope, before.All+1, now) {
+		return at, never
+	}
+	return at, at
 }
 
 func (q *limitsOf) ready(n need, at, now time.Time) (time.Time, decision) {
@@ -162,12 +169,15 @@ func (q *limitsOf) held(n need, now time.Time) (by string, until time.Time) {
 	return by, until
 }
 
-func (q *limitsOf) after(b *backlog, n need, from, _ time.Time) (at time.Time, known bool) {
+func (q *limitsOf) after(b *backlog, n need, from, _ time.Time) (at, latest time.Time) {
 	at = q.own.After(from, b.all+b.more, int(n.cost))
 	if q.meters != nil {
 		at = limit.Latest(at, q.meters.afterLocked(from, n.holds, b.held, b.more))
+		if n.holds == nil && slices.Contains(q.meters.usual, 0) {
+			return at, never
+		}
 	}
-	return at, true
+	return at, at
 }
 
 func (q *hostOf) ready(n need, at, now time.Time) (time.Time, decision) {
@@ -195,7 +205,9 @@ func (q *hostOf) held(_ need, now time.Time) (by string, until time.Time) {
 	return by, until
 }
 
-func (q *hostOf) after(_ *backlog, _ need, from, _ time.Time) (time.Time, bool) { return from, true }
+func (q *hostOf) after(_ *backlog, _ need, from, _ time.Time) (at, latest time.Time) {
+	return from, from
+}
 
 func (q *foreignOf) ready(n need, at, now time.Time) (time.Time, decision) {
 	if q.asker == nil {
@@ -213,9 +225,11 @@ func (q *foreignOf) start(n need, _, now time.Time) wish {
 
 func (q *foreignOf) undo(need, time.Time, time.Time) {} // see Queue.refund
 
-func (q *foreignOf) held(_ need, now time.Time) (string, time.Time) { return q.asker.held(heldByLimit, now) }
+func (q *foreignOf) held(_ need, now time.Time) (string, time.Time) {
+	return q.asker.held(heldByLimit, now)
+}
 
-func (q *foreignOf) after(b *backlog, _ need, from, _ time.Time) (time.Time, bool) {
+func (q *foreignOf) after(b *backlog, _ need, from, _ time.Time) (at, latest time.Time) {
 	return q.asker.after(b.all+b.more, from)
 }
 
@@ -305,4 +319,3 @@ func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
 }
 
 func (all constraints) slice() []constraint { return all[:] }
-

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
-	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
 
@@ -77,37 +76,34 @@ func (q *Queue) expelLateLocked(now time.Time) {
 	if l.Count == 0 || l.deadline == 0 || c.Cause == upstream.Open || c.Probing || !opens.After(l.looked.Add(l.looked.Sub(now)/64)) {
 		return
 	}
-	l.looked, l.deadline = opens, 0
-	var late []*waiter
+	l.deadline = 0
+	type late struct {
+		w     *waiter
+		ahead int64
+		at    time.Time
+	}
+	var leave []late
 	var ahead int64
-	var of string
+	of := ""
 	for c := range l.All() { // part by part
 		w := c.Of
 		if flow, _ := c.Flow(); flow != of {
 			of, ahead = flow, 0
 		}
-		b := &backlog{all: ahead, own: ahead, key: q.key, holds: w.holds(), of: line.Newcomer{Flow: of, Prio: w.Prio, Scope: w.Scope}}
-		switch {
-		case w.deadline == 0:
-		case q.startsAfterLocked(b, w, now):
-			late = append(late, w)
-			continue
-		default:
+		if w.deadline != 0 {
+			if at := limit.Latest(opens, q.own.After(opens, ahead, int(w.Cost))); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
+				leave = append(leave, late{w, ahead, at})
+				continue
+			}
 			l.noteDeadline(w)
 		}
 		ahead += int64(w.Cost)
 	}
 	l.looked = opens
-	for _, w := range late {
+	for _, its := range leave {
 		q.refused++
-		l.leave(w, refused, q.sentAwayLocked(w, 0, opens.Sub(now), q.common.Errors.Deadline, now))
+		l.leave(its.w, refused, q.sentAwayLocked(its.w, its.ahead, its.at.Sub(now), q.common.Errors.Deadline, now))
 	}
-}
-
-// startsAfterLocked reports whether w would have its answer after its deadline, behind b.
-func (q *Queue) startsAfterLocked(b *backlog, w *waiter, now time.Time) bool {
-	at := limit.Latest(q.own.After(now.Add(q.up.Closing(now).Left), b.all, int(w.Cost)), now.Add(q.up.Closing(now).Left))
-	return at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline))
 }
 
 // planExpulsionLocked has the line looked at again when the upstream has served nobody for MaxPause. Who comes after that and

@@ -129,7 +129,6 @@ func (l *lineup) join(w *waiter, o *order) {
 	l.Push(&w.Call, o.want.Flow, cmp.Or(o.weight, 1))
 }
 
-
 // noteDeadline keeps the earliest deadline.
 func (l *lineup) noteDeadline(w *waiter) {
 	if w.deadline != 0 && (l.deadline == 0 || w.deadline < l.deadline) {

@@ -138,4 +138,3 @@ func (q *Queue) undoLocked(w *waiter, now time.Time) {
 	q.common.stir(q)
 	q.advanceLocked(now)
 }
-

@@ -104,8 +104,9 @@ func (r *common) newPool(limits *limit.Set, most int) *pool {
 // A stake is what the calls of one key take of a pool.
 type stake struct {
 	*pool
-	byCost bool   // what they cost
-	meters uint64 // and what they hold of these meters, in bits
+	byCost bool    // what they cost
+	meters uint64  // and what they hold of these meters, in bits
+	of     *Meters // those
 }
 
 // amount is how much of the pool n takes.
@@ -114,8 +115,12 @@ func (s *stake) amount(n need) (units int) {
 		units = int(n.cost)
 	}
 	for i := 0; s.meters>>i != 0; i++ {
-		if s.meters>>i&1 == 1 && n.holds != nil {
+		switch {
+		case s.meters>>i&1 == 0:
+		case n.holds != nil:
 			units += n.holds.Held(i)
+		default: // of a call that may come, the usual
+			units += int(s.of.usual[i])
 		}
 	}
 	return units
@@ -164,18 +169,16 @@ func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
 	return heldByLimitOf(s.limits, heldByShared, s.amount(n), now)
 }
 
-// after counts those of other keys, too. It is known if those that may wait for something else as well make no difference: 5 %,
-// or a unit.
-func (s *stake) after(b *backlog, n need, from, now time.Time) (at time.Time, known bool) {
-	least, most := s.Ahead(b.key, &b.of, b.own)
-	at = s.limits.After(from, least, s.amount(n))
-	latest := s.limits.After(from, most, s.amount(n))
-	known = latest.Sub(at) <= max(at.Sub(now)/20, latest.Sub(s.limits.After(from, max(0, most-1), s.amount(n))))
-	if s.asker != nil {
-		m, sure := s.asker.after(least, from)
-		at, known = limit.Latest(at, m), known && sure
+// after counts those of other keys, too.
+func (s *stake) after(b *backlog, n need, from, _ time.Time) (at, latest time.Time) {
+	each := s.amount(n) // what comes before it is taken to be like it
+	least, most := s.Ahead(b.key, &b.of, b.more*int64(each)/int64(max(1, n.cost)), b.old)
+	at, latest = s.limits.After(from, least, each), s.limits.After(from, most, each)
+	if s.Dead() > 0 {
+		latest = never
 	}
-	return at, known
+	m, until := s.asker.after(least, from)
+	return limit.Latest(at, m), limit.Latest(latest, until)
 }
 
 func (s *stake) start(n need, _, now time.Time) wish {
@@ -199,33 +202,35 @@ func (l *lineup) share() {
 	if r.all != nil {
 		l.take(stake{pool: r.all, byCost: true})
 	}
-	for a, s := range l.q.accounts() {
-		if r.payers == nil {
+	for a, s := range q.accounts() {
+		switch of, waited := r.payers[a]; {
+		case waited:
+			s.pool = r.poolOf(a, of)
+			l.take(s)
+		case r.payers == nil:
 			r.payers = map[limit.Account]payer{}
-		}
-		of := r.payers[a]
-		switch {
-		case of.pool != nil:
-			s.pool = of.pool
-			l.take(s)
-		case of.sole != nil && of.sole != l:
-			of.pool = r.newPool(limit.SetOf(a), 0)
-			of.pool.stop = of.pool.limits.Watch(of.pool.wakeUp)
-			for b, s := range of.sole.q.accounts() {
-				if a == b {
-					s.pool = of.pool
-					of.sole.take(s)
-				}
-			}
-			r.stirLine(of.sole)
-			of.sole = nil
-			s.pool = of.pool
-			l.take(s)
+			fallthrough
 		default:
-			of.sole = l
+			r.payers[a] = payer{sole: l}
 		}
-		r.payers[a] = of
 	}
+}
+
+// poolOf is the pool of an account that a line waits for, made if only that one has done so.
+func (r *common) poolOf(a limit.Account, of payer) *pool {
+	if of.pool != nil {
+		return of.pool
+	}
+	p := r.newPool(limit.SetOf(a), 0)
+	r.payers[a] = payer{pool: p}
+	for b, s := range of.sole.q.accounts() {
+		if a == b {
+			s.pool = p
+			of.sole.take(s)
+		}
+	}
+	r.stirLine(of.sole)
+	return p
 }
 
 // A payer is who waits for an account: the line of one key, or those of several.
@@ -327,7 +332,7 @@ func (q *Queue) accounts() func(func(limit.Account, stake) bool) {
 // stakeOf is what the key's calls take of an account.
 func (q *Queue) stakeOf(a limit.Account) (s stake) {
 	s.byCost = slices.Contains(q.own.Accounts(), a)
-	if q.meters != nil {
+	if s.of = q.meters; q.meters != nil {
 		for i, one := range q.meters.each {
 			if slices.Contains(one.Limits.Accounts(), a) {
 				s.meters |= 1 << i

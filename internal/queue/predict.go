@@ -33,10 +33,18 @@ const (
 
 // A prospect is a prediction, made under the lock and finished without it: not before at, nor before any of the runs says.
 type prospect struct {
-	at    time.Time
-	known bool // otherwise the start is the earliest that may be
-	runs  []run
-	slots turnover // if somebody asks for the prospect
+	at, latest time.Time // latest: as far as is known; never: nobody knows
+	runs       []run
+	slots      turnover      // if somebody asks for the prospect
+	unit       time.Duration // how long one unit takes
+}
+
+// never is later than all that is foretold.
+var never = time.Unix(1<<40, 0)
+
+// known reports whether a call starts at that moment, but for 5 % or a unit.
+func (p *prospect) known(at, now time.Time) bool {
+	return !p.latest.After(at.Add(max(p.unit, at.Sub(now)/20)))
 }
 
 // A run is a part of a prospect that takes some work, and needs no lock.
@@ -63,8 +71,9 @@ func (q *Queue) Predict(n int) (wait time.Duration, known bool) {
 		return 0, true
 	}
 	p, now := q.foresee(min(int64(n), 1<<40) - 1)
-	wait = p.start().Sub(now)
-	return max(0, wait), p.known && wait < limit.Forever/2 && p.slots.suffices(wait)
+	at := p.start()
+	wait = at.Sub(now)
+	return max(0, wait), p.known(at, now) && wait < limit.Forever/2 && p.slots.suffices(wait)
 }
 
 // foresee is foreseeLocked, with the lock, of a call of one unit with so many more before it.
@@ -72,9 +81,11 @@ func (q *Queue) foresee(more int64) (p prospect, now time.Time) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
 	now = time.Now()
+	q.sharedLocked() // what has not been a pool is one from now on, and its key stands there
+	q.common.settle(now)
 	o := order{waiter: waiter{Call: line.Call[waiter]{Seq: math.MaxUint64, Scope: q.usualScopeLocked(), Cost: 1}}, want: new(Want)}
 	p = q.foreseeLocked(q.beforeLocked(&o, more), o.need(nil), predictSteps, now)
-	p.slots = q.turnoverLocked(more+1, now)
+	p.slots, p.unit = q.turnoverLocked(more+1, now), limit.UnitTime(1, q.limits().Rate())
 	return p, now
 }
 
@@ -104,7 +115,7 @@ func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 type backlog struct {
 	all, scope int64         // units of those in its line who go before it, and of those of its scope
 	more       int64         // then so many calls of one unit each
-	own        int64         // of all and more, those of its own flow
+	old        bool          // it comes back to an older place
 	of         line.Newcomer // the call
 	key        string
 	held       []int64 // of each meter, what those before it hold; nil: nothing
@@ -113,10 +124,10 @@ type backlog struct {
 
 // beforeLocked counts what goes before a newcomer.
 func (q *Queue) beforeLocked(o *order, more int64) *backlog {
-	b := &backlog{more: more, own: more, holds: o.holds, key: q.key}
+	b := &backlog{more: more, old: o.retry, holds: o.holds, key: q.key}
 	b.of = line.Newcomer{Flow: o.want.Flow, Weight: o.weight, Prio: o.Prio, Seq: o.Seq, Scope: o.Scope, More: more}
 	if q.line != nil {
-		b.all, b.scope, b.own = q.line.Ahead(&b.of)
+		b.all, b.scope = q.line.Ahead(&b.of)
 	}
 	b.held = q.aheadLocked(b.all)
 	return b
@@ -129,10 +140,10 @@ func (q *Queue) beforeLocked(o *order, more int64) *backlog {
 // opens.
 func (q *Queue) foreseeLocked(b *backlog, n need, steps int, now time.Time) (p prospect) {
 	from := now.Add(q.up.Closing(now).Left)
-	p.at, p.known = from, true
+	p.at, p.latest = from, from
 	for _, c := range append(q.constraints().slice(), q.sharedLocked()...) {
-		at, known := c.after(b, n, from, now)
-		p.at, p.known = limit.Latest(p.at, at), p.known && known
+		at, latest := c.after(b, n, from, now)
+		p.at, p.latest = limit.Latest(p.at, at), limit.Latest(p.latest, latest)
 	}
 	if !q.plainLocked() {
 		q.runsLocked(&p, b, int(n.cost), steps, from)
@@ -140,17 +151,26 @@ func (q *Queue) foreseeLocked(b *backlog, n need, steps int, now time.Time) (p p
 	return p
 }
 
-// sharedLocked are the constraints that several keys share. Of a key in whose line nobody waits those are what all keys share.
+// sharedLocked are the constraints that several keys share. A key in whose line nobody waits has none but what all keys
+// share, until somebody waits for what it pays.
 func (q *Queue) sharedLocked() (all []constraint) {
-	stakes := q.common.stakes[:]
-	switch {
-	case q.line != nil:
-		stakes = q.line.stakes
-	case q.common.all == nil:
-		return nil
+	r := q.common
+	if q.line != nil {
+		for i := range q.line.stakes {
+			all = append(all, &q.line.stakes[i])
+		}
+		return all
 	}
-	for i := range stakes {
-		all = append(all, &stakes[i])
+	if r.all != nil {
+		all = append(all, &r.stakes[0])
+	}
+	if len(r.payers) > 0 {
+		for a, s := range q.accounts() {
+			if of, waited := r.payers[a]; waited {
+				s.pool = r.poolOf(a, of)
+				all = append(all, &s)
+			}
+		}
 	}
 	return all
 }
@@ -176,7 +196,7 @@ func (q *Queue) runsLocked(p *prospect, b *backlog, n, steps int, from time.Time
 	own, shared, ahead := q.own.Copies(), []limit.Part(nil), b.all
 	if all := q.common.all; all != nil {
 		shared = all.limits.Copies()
-		ahead, _ = all.Ahead(b.key, &b.of, b.own)
+		ahead, _ = all.Ahead(b.key, &b.of, b.more, b.old)
 		ahead -= b.more
 	}
 	var costs []int32

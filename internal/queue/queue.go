@@ -45,10 +45,10 @@ import (
 // whose names end in Locked are called with the lock held; the others take it themselves if they need it.
 type Queue struct {
 	common  *common
-	own     *limit.Set   // the key's alone; in a bare Queue the same
+	own     *limit.Set // the key's alone; in a bare Queue the same
 	line    *lineup    // nil while nobody waits
 	asker   *asker     // of foreign limiters; nil: there are none
-	meters  *Meters      // what calls hold beside that; nil: nothing
+	meters  *Meters    // what calls hold beside that; nil: nothing
 	up      upstream.State
 	key     string        // as observers see it; "" for a bare Queue
 	begun   uint64        // calls
@@ -207,15 +207,15 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	q.common.arrivals++
 	w.Seq, w.arrived = q.common.arrivals, now.Sub(q.common.base)
 	if d, ok := ctx.Deadline(); ok {
-		ahead, _, _ := l.Ahead(&line.Newcomer{Prio: w.Prio, Seq: w.Seq})
+		ahead, _ := l.Ahead(&line.Newcomer{Prio: w.Prio, Seq: w.Seq})
 		if q.asker != nil || !q.own.Plain(ahead == int64(l.Count)) || q.own.After(now, ahead, cost).After(d) {
 			return nil, false
 		}
 		w.deadline = max(1, d.Sub(q.common.base))
 		l.noteDeadline(w)
 	}
-	q.joinedLocked(w)
 	l.Push(&w.Call, "", 1)
+	q.joinedLocked(w)
 	return l, false
 }
 

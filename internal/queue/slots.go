@@ -165,4 +165,3 @@ func (t turnover) suffices(wait time.Duration) bool {
 	}
 	return float64(t.calls)*float64(t.trip) <= float64(t.free)*float64(wait)
 }
-
