@@ -143,14 +143,12 @@ func (s *stake) ready(n need, at, now time.Time) (time.Time, decision) {
 	return at, decision{}
 }
 
-// spares reports whether the pool has enough for n without delaying the call for which it saves.
+// spares reports whether the pool has enough units for n without delaying the call for which it saves. Slots are not saved:
+// nobody knows when the next one comes back.
 func (s *stake) spares(w *waiter, n need, now time.Time) bool {
 	of := s.saved
 	if of == nil || of == w {
 		return true
-	}
-	if s.most > 0 && s.inFlight+2 > s.most {
-		return false
 	}
 	theirs := of.q.line.stakeIn(s.pool)
 	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(s.until)
