@@ -3,9 +3,9 @@
 //
 //	go test -c -o before.test .
 //	go test -c -o after.test .
-//	go run ./bench/cmd/pair -bench 'RoundTrip/throttle$|QueueWait' before.test after.test
+//	go run ./bench/cmd/pair -bench 'RoundTrip/throttle$|QueueWait' ./before.test ./after.test
 //
-// On a busy machine a number of iterations is better (-benchtime 2000000x, one benchmark): then the row "all" compares the
+// On a busy machine a number of iterations is better (-cpu 1 -benchtime 2000000x, one benchmark): then the row "all" compares the
 // processor time of the whole run.
 package main
 
