@@ -140,10 +140,9 @@ func (f *flow[W]) charge(cost int64, inTurn bool) {
 	f.start += f.share(cost)
 }
 
-// isAhead reports whether the flow has had its turn already: its call of that cost, even if it is the oldest of all, must
-// not go out of turn now. Example with now = 500 and calls of one unit: flow a has gone at 500 and starts at 501, so it
-// is ahead. Flow b starts at 500.5, because its weight is 2 and it has gone once: it may go out of turn.
-func (f *flow[W]) isAhead(cost int64) bool { return f.start+1e-9 >= f.class.now+f.share(cost) }
+// isAhead reports whether the flow has had its turn already: its oldest call, even if it is the oldest of all, must not go
+// out of turn now. Then no flow gets more than its share but for the call that is its turn and the one before.
+func (f *flow[W]) isAhead() bool { return f.start > f.class.now+1e-9 }
 
 func (f *flow[W]) at() *int32 { return &f.place }
 

@@ -315,7 +315,7 @@ func (p *part[W]) begins() float64 {
 func (l *Line[W]) Next(ready func(scope uint8, cost int32) time.Time, now time.Time) *Call[W] {
 	if l.oldestTurn() {
 		c := l.pick((*Station[W]).oldest, true, ready, now)
-		if c == nil || c.part.flow == nil || !c.part.flow.isAhead(int64(c.Cost)) {
+		if c == nil || c.part.flow == nil || !c.part.flow.isAhead() {
 			return c
 		}
 		prio := c.Prio // its flow has had its turn: the one that is next in its priority goes in its place

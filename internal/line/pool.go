@@ -353,7 +353,7 @@ func (p *Pool[W]) Next() (c *Call[W], inTurn bool) {
 	}
 	if p.served%fairEvery == fairEvery-1 {
 		c = oldestOf(p.live)
-		if t := c.ticket(p); !t.flow.isAhead(p.Amount(c)) {
+		if !c.ticket(p).flow.isAhead() {
 			return c, false
 		}
 		i, _ := p.find(c.Prio)
@@ -450,6 +450,11 @@ func (s *seat[W]) consider(f *flow[W]) {
 // Granted notes that c, which is in the pool, goes, in turn or not. It is called before Line.Remove.
 func (p *Pool[W]) Granted(c *Call[W], inTurn bool) {
 	p.served++
+	p.Charge(c, inTurn)
+}
+
+// Charge notes that c takes of p, where others wait: its flow has had a turn.
+func (p *Pool[W]) Charge(c *Call[W], inTurn bool) {
 	f := c.ticket(p).flow
 	f.charge(p.Amount(c), inTurn)
 	if len(f.tickets) > 0 {

@@ -113,8 +113,13 @@ func (l *lineup) granted(w *waiter, p *pool, inTurn bool) {
 	if l.Count == 1 {
 		l.q.up.LineEmpty(time.Now())
 	}
-	if p != nil {
-		p.Granted(&w.Call, inTurn)
+	for i := range l.stakes {
+		switch s := &l.stakes[i]; {
+		case s.pool == p:
+			p.Granted(&w.Call, inTurn)
+		case s.Live() > 0:
+			s.Charge(&w.Call, false)
+		}
 	}
 	l.Granted(&w.Call)
 	l.leave(w, granted, nil)

@@ -62,7 +62,7 @@ type pool struct {
 	saved *waiter   // for which units are saved, while it is owed elsewhere
 	until time.Time // when it can go there
 
-	lived, died int64 // units that live and dead keys have got since live ones wait
+	share float64 // units that dead keys may have, of what live ones have got since one waits
 
 	timer *time.Timer
 	due   time.Time // the moment that a limiter named for the next one; zero: none
@@ -268,7 +268,7 @@ func (p *pool) unused() {
 	if p.asker != nil {
 		p.asker.close()
 	}
-	p.lived, p.died, p.due = 0, 0, time.Time{}
+	p.due = time.Time{}
 }
 
 // take adds a stake.
@@ -370,24 +370,33 @@ func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
 			s.Leave()
 			continue
 		}
-		in := s.In()
-		if in == nil {
-			in = &p.Pool
+		in := p
+		if at := s.In(); at != nil {
+			in = at.Of.(*pool)
 		}
-		if s.Enter(in, l.q.dead(), l.sure(in)) {
-			l.q.common.stir(l.q)
-		}
+		l.enter(s, in)
+	}
+}
+
+// enter puts the calls of a scope into p, or in another place there.
+func (l *lineup) enter(s *line.Station[waiter], p *pool) {
+	dead := l.q.dead()
+	if !dead && p.Live() == 0 {
+		p.share = 0
+	}
+	if s.Enter(&p.Pool, dead, l.sure(p)) {
+		l.q.common.stirPool(p)
 	}
 }
 
 // sure reports whether nothing but the pool will hold the line's calls, as far as is known: the key has no slower limit of its
 // own. Then those behind the first one go before newcomers too.
-func (l *lineup) sure(in *line.Pool[waiter]) bool {
+func (l *lineup) sure(p *pool) bool {
 	q := l.q
 	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || !l.alone.bundle.Empty() {
 		return false
 	}
-	return l.alone.set.Own() == 0 || l.alone.set.Rate() >= in.Of.(*pool).limits.Rate()
+	return l.alone.set.Own() == 0 || l.alone.set.Rate() >= p.limits.Rate()
 }
 
 // settle lets go who may go of those who wait for what is shared.
@@ -476,11 +485,10 @@ func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
 		s := d.Of.q.line.stakeIn(p)
 		n := d.Of.need(d.Of.holds())
 		if p.Live() == 0 {
-			p.lived, p.died = 0, 0
 			return d.Of, false
 		}
-		units := int64(max(1, s.amount(n)))
-		if (p.died+units)*deadShare <= p.lived+p.died+units && !p.deadFull(n.wants) {
+		units := float64(max(1, s.amount(n)))
+		if p.share = min(p.share, units); p.share == units && !p.deadFull(n.wants) {
 			if _, ready := s.ready(n, at, now); ready.verdict == grant {
 				return d.Of, false
 			}
@@ -537,7 +545,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	} else if d.verdict != grant {
 		return d
 	}
-	p.count(q, int64(max(1, s.amount(n))))
+	p.count(q, float64(max(1, s.amount(n))))
 	if l.StationOf(&w.Call).In() == &p.Pool && !q.dead() {
 		l.granted(w, p, inTurn)
 	} else {
@@ -548,11 +556,11 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 }
 
 // count counts what live and dead keys get.
-func (p *pool) count(q *Queue, units int64) {
+func (p *pool) count(q *Queue, units float64) {
 	if q.dead() {
-		p.died += units
+		p.share = max(0, p.share-units)
 	} else {
-		p.lived += units
+		p.share += units / (deadShare - 1)
 	}
 }
 
@@ -571,8 +579,7 @@ func (l *lineup) owe(w *waiter, s *stake, d decision, now time.Time) {
 	s.owed = append(s.owed, w)
 	w.more().owed = s.pool
 	w.Hold()
-	station := l.StationOf(&w.Call)
-	station.Enter(&s.Pool, l.q.dead(), l.sure(&s.Pool))
+	l.enter(l.StationOf(&w.Call), s.pool)
 	if s.owed[0] == w && d.verdict == later {
 		for i := range l.stakes {
 			if other := l.stakes[i].pool; other != s.pool && other.saved == nil {
