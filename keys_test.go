@@ -627,6 +627,7 @@ func TestPredictionsBesideFlowsAndKeys(t *testing.T) {
 							w.crowd(w.ctx, n-1, key)
 							switch took := w.takes(w.ctx, key); {
 							case said == -1 && key == "b" && strings.Contains(limit, "meter"): // what its calls hold is not known
+							case said == -1 && mix == "costs": // nor whose turn comes before
 							case (said - took).Abs() > slack(took):
 								t.Errorf("%d calls of %s were to take %v, and took %v", n, key, said, took)
 							}

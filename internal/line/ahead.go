@@ -109,6 +109,11 @@ func (l *Line[W]) Units() int64 { return l.units }
 // three calls. Calls of 0 and 2 units pass for two of 1, which is near enough.
 func (l *Line[W]) Ones() bool { return l.units == int64(l.Count) }
 
+// Even reports whether calls cost the same, or there is one order for them: that of arrival.
+func (l *Line[W]) Even() bool {
+	return l.Count == 0 || l.units%int64(l.Count) == 0 && l.Ones() || l.turns == nil && len(l.stations) == 1 && len(l.stations[0].lanes) == 1
+}
+
 // Top is the highest priority of those who wait. Somebody does.
 func (l *Line[W]) Top() int32 {
 	prio := int32(math.MinInt32)
@@ -138,8 +143,8 @@ func (p *Pool[W]) Ahead(key string, n *Newcomer, more int64, old bool) (least, m
 			least, most = least+a, most+b
 		}
 	}
-	if !old {
-		least = min(most, least+int64(p.others))
+	if p.mixed { // whose turn comes before depends on which call costs what
+		most += p.largest
 	}
 	return least, most + min(lower, most/(fairEvery-1))
 }
@@ -172,7 +177,11 @@ func (c *class[W]) ahead(key string, n *Newcomer, more int64, old bool) (least, 
 			break
 		}
 		from := max(c.now, f.start)
-		a += unitsBefore(until, from, f.weight, f.sure.units, f.sure.calls)
+		sure := f.sure
+		if f.heads > 0 {
+			sure.add(int64(f.heads)*f.all.units/int64(f.all.calls), f.heads)
+		}
+		a += unitsBefore(until, from, f.weight, sure.units, sure.calls)
 		b += unitsBefore(latest, from, f.weight, f.all.units, f.all.calls)
 	}
 	return mine + a, all + b

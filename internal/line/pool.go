@@ -40,7 +40,9 @@ type Pool[W any] struct {
 	live    places[*Station[W]]
 	dead    places[*Station[W]]
 	served  uint32
-	others  int // live stations whose calls other things will hold, too
+	calls   int   // that wait, here or elsewhere
+	largest int64 // of the amounts of those who have waited since nobody did
+	mixed   bool  // they differ
 }
 
 // A seat is a lane in a pool.
@@ -206,7 +208,10 @@ func (p *part[W]) returnTickets() {
 		} else if t.place > 0 {
 			t.unkeep()
 		}
-		t.seat.pool.turns.leave(t.flow)
+		pool := t.seat.pool
+		if pool.turns.leave(t.flow); len(pool.turns) == 0 {
+			pool.mixed, pool.largest = false, 0
+		}
 	}
 	p.tickets = nil
 }
@@ -262,9 +267,6 @@ func (s *Station[W]) Enter(p *Pool[W], dead, counts bool) bool {
 		return true
 	}
 	p.live.put(s)
-	if !counts {
-		p.others++
-	}
 	for _, n := range s.lanes {
 		n.seat(p).enter()
 	}
@@ -283,9 +285,6 @@ func (s *Station[W]) Leave() {
 		p.dead.take(s)
 	} else {
 		p.live.take(s)
-		if !s.counts {
-			p.others--
-		}
 		for _, n := range s.lanes {
 			n.seat(p).leave()
 		}
@@ -296,13 +295,19 @@ func (s *Station[W]) Leave() {
 // In is the pool that the station is in; nil: none.
 func (s *Station[W]) In() *Pool[W] { return s.in }
 
-// count adds the units of a station that counts to those of its flows, or takes them out.
+// count adds the calls of a station to those of its flows that go before newcomers, or takes them out: all, or the first one.
 func (s *Station[W]) count(sign int64) {
-	if !s.counts || s.isDead {
+	if s.isDead {
 		return
 	}
 	at := slices.Index(s.line.pools, s.in)
 	for _, n := range s.lanes {
+		if !s.counts {
+			if len(n.ages) == 1 { // of many flows it is not known whose turn is next
+				n.ages[0].tickets[at].flow.heads += int(sign)
+			}
+			continue
+		}
 		for _, p := range n.ages {
 			t := p.tickets[at]
 			t.flow.sure.add(sign*t.units, int(sign)*p.count)
@@ -319,7 +324,13 @@ func (p *part[W]) add(c *Call[W], sign int64) {
 }
 
 func (t *ticket[W]) add(c *Call[W], sign int64) {
-	n := sign * t.seat.pool.Amount(c)
+	p := t.seat.pool
+	n := p.Amount(c)
+	if sign > 0 && n != p.largest {
+		p.mixed, p.largest = p.mixed || p.largest > 0, max(p.largest, n)
+	}
+	p.calls += int(sign)
+	n *= sign
 	t.units += n
 	t.flow.all.add(n, int(sign))
 	t.flow.class.all += n
@@ -341,6 +352,9 @@ func (s *Station[W]) aged(seq uint64) {
 		s.in.live.put(s)
 	}
 }
+
+// Calls counts those that wait for what is shared, or will.
+func (p *Pool[W]) Calls() int { return p.calls }
 
 // Live and Dead count the stations that are in.
 func (p *Pool[W]) Live() int { return len(p.live) }

@@ -205,6 +205,16 @@ func (q *Queue) aheadLocked(before int64) (held []int64) {
 	return held
 }
 
+// even reports whether so many calls that wait hold the same of each meter, and as much as h, as far as their sums show.
+func (m *Meters) even(h *Holds, calls int) bool {
+	for i, n := range m.waiting {
+		if each := n / int64(calls); each*int64(calls) != n || h != nil && each != int64(h.Held(i)) {
+			return false
+		}
+	}
+	return true
+}
+
 // afterLocked is when the meters let a call start that wants h, or the usual if that is nil, behind calls that hold so much
 // of each (nil: nobody), and more calls of the usual. It takes each meter to be busy all the time, so the call may start
 // later, and never sooner, than it says.

@@ -111,6 +111,16 @@ func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 	return p.start().Sub(now)
 }
 
+// foretoldLocked is predictLocked for observers; 0: nobody knows.
+func (q *Queue) foretoldLocked(o *order, now time.Time) time.Duration {
+	p := q.foreseeLocked(q.beforeLocked(o, 0), o.need(o.holds), arrivalSteps, now)
+	p.unit = limit.UnitTime(1, q.limits().Rate())
+	if at := p.start(); p.known(at, now) && q.turnoverLocked(1, now).suffices(at.Sub(now)) {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
 // A backlog is what goes before a call.
 type backlog struct {
 	all, scope int64         // units of those in its line who go before it, and of those of its scope

@@ -85,7 +85,7 @@ func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 		o.begins.by, _ = q.heldLocked(o.need(o.holds), now)
 	}
 	if tell&TellWait != 0 {
-		o.begins.wait = max(0, q.predictLocked(o, now))
+		o.begins.wait = q.foretoldLocked(o, now)
 	}
 }
 
@@ -96,5 +96,13 @@ func (q *Queue) headHeldLocked(now time.Time) (by string, until time.Time) {
 		return "", time.Time{}
 	}
 	w := q.headLocked(now)
-	return q.heldLocked(w.need(w.holds()), now)
+	by, until = q.heldLocked(w.need(w.holds()), now)
+	in := q.line.StationOf(&w.Call).In()
+	for i := range q.line.stakes { // it may be another key's turn
+		s := &q.line.stakes[i]
+		if next, _ := s.next(now, now); next != nil && next != w && (in != nil || s.Live() > 0) {
+			until = time.Time{}
+		}
+	}
+	return by, until
 }

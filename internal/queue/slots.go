@@ -147,7 +147,11 @@ func (q *Queue) turnoverLocked(more int64, now time.Time) turnover {
 	if all != nil && all.most > 0 {
 		t.free = min(t.free, int64(all.most-all.inFlight))
 	}
-	if q.line != nil && t.free < math.MaxInt64 {
+	switch {
+	case t.free == math.MaxInt64:
+	case all != nil && all.most > 0:
+		t.calls += int64(all.Calls())
+	case q.line != nil:
 		t.calls += int64(q.line.Count)
 	}
 	return t
