@@ -151,7 +151,7 @@ func (s *stake) spares(w *waiter, n need, now time.Time) bool {
 		return true
 	}
 	theirs := of.q.line.stakeIn(s.pool)
-	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(s.until)
+	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(limit.Latest(s.until, now))
 }
 
 func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
