@@ -29,31 +29,39 @@ const (
 // TestUnknownExpress: a window of one second, advertised in four dialects. Each is spent at once, so the
 // fourth hundred goes after three windows; 60 ms are for its calls.
 func TestUnknownExpress(t *testing.T) {
+	t.Parallel()
 	dir := installExpress(t)
+	var all sync.WaitGroup
+	defer all.Wait()
 	for _, dialect := range []string{"draft-6", "draft-7", "draft-8", "legacy"} {
-		t.Run(dialect, func(t *testing.T) {
-			run := callUnknown(t, startExpress(t, dir, dialect))
-			run.log(t, 3060*time.Millisecond, 1.1)
-			if most := expressRefusals + run.late; run.refused > most {
-				t.Errorf("the server refused %d attempts, want at most %d", run.refused, most)
-			}
+		all.Go(func() {
+			t.Run(dialect, func(t *testing.T) {
+				run := callUnknown(t, startExpress(t, dir, dialect))
+				run.log(t, 3060*time.Millisecond, 1.1)
+				if most := expressRefusals + run.late; run.refused > most {
+					t.Errorf("the server refused %d attempts, want at most %d", run.refused, most)
+				}
+			})
 		})
 	}
 }
 
 func TestUnknownNginx(t *testing.T) {
+	t.Parallel()
 	run := callUnknown(t, startNginx(t))
 	run.log(t, idealTime(nginxBurst+1), 1.3)
 	run.checkAttempts(t)
 }
 
 func TestUnknownHAProxy(t *testing.T) {
+	t.Parallel()
 	run := callUnknown(t, startHAProxy(t))
 	run.log(t, idealTime(serverLimit), 1.6)
 	run.checkAttempts(t)
 }
 
 func TestUnknownGCRA(t *testing.T) {
+	t.Parallel()
 	upstream := &gcraServer{}
 	server := httptest.NewServer(upstream)
 	defer server.Close()
