@@ -110,8 +110,8 @@ func TestRandomThrottlingUnderOpenLoad(t *testing.T) {
 func TestRandomThrottlingIsSeenAtOnce(t *testing.T) {
 	for share, least := range map[float64]float64{0.01: 0.6, 0.05: 0.25} {
 		t.Run(fmt.Sprint(share), func(t *testing.T) {
-			const d, runs = 10 * time.Second, 8
-			used := 0.0
+			const d = 10 * time.Second
+			runs, used := race.Pick(3, 8), 0.0
 			for _, seed := range simSeeds(runs) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newSim(caseTrip, seed)
@@ -134,7 +134,7 @@ func TestBurstIsNotTakenForRandom(t *testing.T) {
 		most           float64 // throttled
 	}{{100, 55, 0.045}, {200, 120, 0.06}} {
 		t.Run(fmt.Sprint(c.workers), func(t *testing.T) {
-			r := overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+			r := overSeeds(t, race.Pick(1, 4), func(t *testing.T, seed uint64) result {
 				s := newSim(caseTrip, seed, throttletest.Limit{Kind: throttletest.Bucket, N: 20, Per: time.Second, Burst: c.burst})
 				s.Latency = throttletest.Span{Max: 20 * time.Millisecond}
 				s.Work = throttletest.Span{Min: 100 * time.Millisecond}
@@ -160,7 +160,7 @@ func TestSlowLimitIsSearchedForSlowly(t *testing.T) {
 	} {
 		l := c.limit
 		t.Run(fmt.Sprintf("%s/%d/%v", l.Kind, l.N, l.Per), func(t *testing.T) {
-			r := overSeeds(t, 8, func(t *testing.T, seed uint64) result {
+			r := overSeeds(t, race.Pick(3, 8), func(t *testing.T, seed uint64) result {
 				s := newSim(caseTrip, seed, l)
 				s.run(t, 15*time.Minute, 8, s.client(0))
 				return s.result(0, 15*time.Minute)
@@ -191,7 +191,7 @@ func TestRampOfLongTrips(t *testing.T) {
 // a search is put aside that is needed. With a third more calls than a sliding window admits, 46 % were throttled.
 func TestBacklogGoesInNoRush(t *testing.T) {
 	const d = 20 * time.Minute
-	r := overSeeds(t, 8, func(t *testing.T, seed uint64) result {
+	r := overSeeds(t, race.Pick(2, 8), func(t *testing.T, seed uint64) result {
 		s := newSim(caseTrip, seed, throttletest.Limit{Kind: throttletest.Sliding, N: 450, Per: 5 * time.Minute})
 		s.RetryAfter = throttletest.Exact
 		s.arrive(t, s.client(0), 2, d)
@@ -291,7 +291,7 @@ func TestTenfoldLimitIsFound(t *testing.T) {
 func TestResumeAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const outage, resumed, seen = time.Minute, 2 * time.Minute, 5 * time.Minute
-		s := newSim(caseTrip, 1, throttletest.Limit{N: 30, Burst: 10, Changes: []throttletest.Change{{At: outage, N: 300}}})
+		s := newSim(caseTrip, 1, throttletest.Limit{N: 10, Burst: 10, Changes: []throttletest.Change{{At: outage, N: 100}}})
 		s.Faults = []throttletest.Fault{{From: outage, To: resumed, Status: http.StatusTooManyRequests, RetryAfter: 24 * time.Hour}}
 		c := s.client(0)
 		time.AfterFunc(resumed, func() { c.(*throttle.Transport).Resume("") })

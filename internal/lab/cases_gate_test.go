@@ -59,7 +59,7 @@ func (s *sim) openLoad(t *testing.T, rt http.RoundTripper, calls int, every, tim
 
 // Where every 20th answer is a 529, whoever asks, 8 workers get more than half of what is possible.
 func TestOverloadedNowAndThen(t *testing.T) {
-	const d = 5 * time.Minute
+	d := race.Pick(time.Minute, 5*time.Minute)
 	for _, seed := range simSeeds(1) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSim(trip{20 * time.Millisecond, 20 * time.Millisecond}, seed)

@@ -300,7 +300,7 @@ func TestTooMuchAdvertisedNowAndThen(t *testing.T) {
 		{throttletest.Limit{Kind: throttletest.Sliding, N: 10, Per: 10 * time.Second}, 0.75, 0.09},
 	} {
 		t.Run(string(c.limit.Kind), func(t *testing.T) {
-			overSeeds(t, 4, func(t *testing.T, seed uint64) result {
+			overSeeds(t, race.Pick(2, 4), func(t *testing.T, seed uint64) result {
 				s := newSim(advertisedTrip, seed, c.limit)
 				s.Advertise.Dialect, s.Advertise.Every = throttletest.Draft08, 30
 				s.Advertise.Edit = func(st throttletest.State) throttletest.State {
@@ -367,7 +367,7 @@ func TestJobInAnHour(t *testing.T) {
 // A job of four hours uses the whole quota, is never throttled, and leaves something for calls beside it.
 func TestCallsBesideALongJob(t *testing.T) {
 	hours := race.Pick(1, 3) // and one that is not full
-	for prio, most := range map[int]time.Duration{0: time.Minute, 1: 5 * time.Second} {
+	for prio, most := range race.Pick([]time.Duration{time.Minute}, []time.Duration{time.Minute, 5 * time.Second}) {
 		synctest.Test(t, func(t *testing.T) {
 			s := hourly(1)
 			client := s.client(0)

@@ -191,10 +191,7 @@ func (r *knownRow) String() string {
 
 // short tells whether the row is in every test run.
 func (r *knownRow) short() bool {
-	if r.knownLoad != knownLoads[0] || r.client.name == "oracle" {
-		return false
-	}
-	return r.limit.N == 10 || r.client.name == "exact-burst-1"
+	return r.limit.N == 10 && r.knownLoad == knownLoads[0] && (r.client.name == "exact-burst-1" || r.client.name == "none")
 }
 
 // knownSeeds are the seeds of a row. They are not those with which constants were chosen, which begin at 501.

@@ -272,8 +272,9 @@ func longestBelow(client, oracle []time.Duration, until time.Duration) (longest 
 
 // A client that sends what the oracle sends, when it does, is served as much and never throttled for the limit.
 func TestOracleIsRight(t *testing.T) {
+	race.Long(t)
 	kinds := make(map[string]int)
-	for seed := uint64(1); seed <= race.Pick(uint64(40), 80); seed++ {
+	for seed := uint64(1); seed <= 80; seed++ {
 		u := newRandomUpstream(seed)
 		if u.calls = min(u.calls, 1500); u.kind == string(throttletest.InFlight) {
 			if len(u.limit.Changes) > 0 { // what is in flight when a limit falls may be throttled
@@ -291,8 +292,9 @@ func TestOracleIsRight(t *testing.T) {
 
 // The same in each situation, and the client's own limit holds what is sent. There are enough calls after an outage.
 func TestOracleIsRightInSituations(t *testing.T) {
+	race.Long(t)
 	for _, situation := range situations {
-		for seed := uint64(1); seed <= race.Pick(uint64(8), 80); seed++ {
+		for seed := uint64(1); seed <= 80; seed++ {
 			u := newSituation(situation, seed)
 			o := u.replay(t)
 			if n := len(u.outages); n > 0 {

@@ -202,9 +202,10 @@ func TestRandomSituations(t *testing.T) {
 // A client that knows the limit, but not how long the next request will be on its way, is within the bounds of all that
 // newSituation draws. So the bounds ask for nothing that nobody can do.
 func TestSituationsCanBeKept(t *testing.T) {
+	race.Long(t)
 	for _, s := range situations {
 		var all []verdict
-		for _, u := range randomUpstreams(race.Pick(2, 30), 200, func(seed uint64) *randomUpstream { return newSituation(s, seed) }) {
+		for _, u := range randomUpstreams(30, 200, func(seed uint64) *randomUpstream { return newSituation(s, seed) }) {
 			all = append(all, u.run(t, u.knowing))
 		}
 		report(t, all)
@@ -295,6 +296,7 @@ func TestRandomUpstreamsOfBoth(t *testing.T) {
 
 // Clients that are known to be bad are found to be so: one that never waits, and one that waits too long.
 func TestBadClientsAreFound(t *testing.T) {
+	race.Long(t)
 	limit := throttletest.Limit{Kind: throttletest.Sliding, N: 100, Per: 10 * time.Second}
 	u := &randomUpstream{seed: 1, kind: "sliding", limit: limit, way: throttletest.Span{Min: 10 * time.Millisecond},
 		retryAfter: time.Second, advert: "never", workers: 8, until: 20 * time.Minute, calls: 20000}
