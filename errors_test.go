@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 func TestErrorText(t *testing.T) {
@@ -228,6 +229,9 @@ func TestEachIsAskedBackAtATimeOfItsOwn(t *testing.T) {
 		{name: "an advertised time", jobs: 1000, retry: outage, calls: 4000, took: 120 * sec, answer: until(100 * sec)},
 	} {
 		t.Run(h.name, func(t *testing.T) {
+			if h.calls >= 40_000 {
+				race.Long(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				calls, took := h.run(t)
 				t.Logf("%6d calls, %7v", calls, took.Round(ms))
