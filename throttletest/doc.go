@@ -33,8 +33,7 @@
 // the truth or a lie.
 //
 // What a request costs may be known only afterwards, as tokens are: a Limit with Settle holds its Cost at the arrival, and
-// corrects that when the work is done or while the answer streams. A [Model] stands for an API of a language model, with
-// limits of requests and of tokens that hold and count as those of providers do, and answers them.
+// corrects that when the work is done or while the answer streams.
 //
 // Requests are judged in the order of their arrival, and of those that arrive at the same moment in the order in which
 // they were sent, whichever goroutine runs first. So with the same Seed, the same requests have the same fate.

@@ -64,16 +64,6 @@ func (l Ledger) Tally() (t Tally) {
 	return t
 }
 
-// Series counts the arrivals in each stretch of a length, such as a second, from the start until a moment.
-// An example: Series(time.Second, time.Minute) has 60 tallies, and the largest Throttled of them shows
-// the worst second.
-func (l Ledger) Series(length, until time.Duration) (series []Tally) {
-	for from := time.Duration(0); from < until && length > 0; from += length {
-		series = append(series, l.Between(from, from+length).Tally())
-	}
-	return series
-}
-
 // Between returns the arrivals at from and later, and before to. It shares the memory of l.
 // Two binary searches find it, because a Ledger is in order of At.
 func (l Ledger) Between(from, to time.Duration) Ledger {
@@ -100,25 +90,12 @@ func (l Ledger) Where(keep func(Arrival) bool) (kept Ledger) {
 // An example: arrivals at 0, 0.9, 1.0 and 1.1 s. Within a second the most are 3, those from 0.9 s on;
 // the one at 0 and the one at 1.0 s are in no stretch of a second together.
 func (l Ledger) Peak(length time.Duration) int {
-	return l.peak(length, func(*Arrival) int { return 1 })
-}
-
-// PeakUnits is the most units that the Limit with an index has charged for arrivals within any stretch of a length.
-func (l Ledger) PeakUnits(limit int, length time.Duration) int {
-	return l.peak(length, func(a *Arrival) int { return a.Units[limit] })
-}
-
-// peak lets a window slide over the arrivals: first is the first one in it, sum what is in it.
-// Each arrival enters once and leaves once, so the time grows with the number of arrivals, whatever the
-// length.
-func (l Ledger) peak(length time.Duration, units func(*Arrival) int) (most int) {
-	first, sum := 0, 0
+	first, most := 0, 0
 	for i := range l {
-		for ; l[first].At <= l[i].At-max(length, 1); first++ {
-			sum -= units(&l[first])
+		for l[first].At <= l[i].At-max(length, 1) {
+			first++ // has left the stretch that ends with i
 		}
-		sum += units(&l[i])
-		most = max(most, sum)
+		most = max(most, i-first+1)
 	}
 	return most
 }
@@ -142,32 +119,3 @@ func (l Ledger) Used(limit Limit, from, to time.Duration) float64 {
 // An example: 100 calls made 130 arrivals: 1.3 attempts per call. Arrivals without a Call count in
 // neither figure.
 func (l Ledger) Calls() int { return len(l.Where(func(a Arrival) bool { return a.Attempt == 1 })) }
-
-// Jain is Jain's index of how evenly clients were admitted: 1 if all were equally often, 1/n if only one of n was. The
-// clients are those named, or all in the ledger if none is named. It is 0 if nobody was admitted.
-//
-// The formula is (Σx)² ÷ (n Σx²), by R. Jain and others, 1984. An example: three clients were admitted
-// 10, 10 and 4 times: 24² ÷ (3 × 216) = 0.89. Name the clients if one may have got nothing at all: who
-// is in no arrival cannot be counted otherwise.
-func (l Ledger) Jain(clients ...string) float64 {
-	admitted := make(map[string]float64)
-	for _, c := range clients {
-		admitted[c] = 0
-	}
-	for i := range l {
-		if _, ok := admitted[l[i].Client]; ok || len(clients) == 0 {
-			if admitted[l[i].Client] += 0; l[i].Verdict == Admitted {
-				admitted[l[i].Client]++
-			}
-		}
-	}
-	var sum, squares float64
-	for _, x := range admitted {
-		sum += x
-		squares += x * x
-	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / (float64(len(admitted)) * squares)
-}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // A Kind is how a Limit counts. Choose the one that the upstream documents.
@@ -55,6 +57,15 @@ type Limit struct {
 type Change struct {
 	At time.Duration // since the Server's start
 	N  int           // from then on
+}
+
+// account returns one of the limit that has not been used.
+func (l Limit) account() *account.Account {
+	a := account.Limit{Kind: account.Kind(l.Kind), N: l.N, Per: l.Per, Burst: l.Burst, Phase: l.Phase}
+	for _, c := range l.Changes {
+		a.Changes = append(a.Changes, account.Change(c))
+	}
+	return account.New(a)
 }
 
 // check says what is wrong with the limit.

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+const ms = time.Millisecond
+
 // What many draws of each kind of time have in common: their least, their greatest and their mean.
 func TestSpan(t *testing.T) {
 	for name, c := range map[string]struct {

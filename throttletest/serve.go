@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // RoundTrip is the Server as an http.RoundTripper. It lets Latency and Work pass in the caller's goroutine: virtual
@@ -84,7 +86,7 @@ func read(req *http.Request) (x *exchange, err error) {
 // Each function finds the body whole, whatever the one before has read of it.
 func (x *exchange) request() *http.Request {
 	if !x.copied {
-		x.req, x.copied = x.req.WithContext(context.WithValue(x.req.Context(), exchangeKey{}, x)), true
+		x.req, x.copied = x.req.WithContext(context.WithValue(x.req.Context(), account.Number{}, &x.number)), true
 		x.req.Method, x.req.Host = x.Method, x.Host
 	}
 	x.req.Body = http.NoBody

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
 )
 
 // Exact as Server.RetryAfter stands for the time until the limits would admit the request; 1 s if an InFlight limit
@@ -52,7 +54,7 @@ type Server struct {
 	launched uint64    // requests
 	err      error     // what is wrong with the fields
 	rng      *rand.Rand
-	accounts []*Account
+	accounts []*counter
 	due      []*exchange   // what is on its way here or at work, the next one last
 	streams  []*exchange   // what is at work and charged meanwhile
 	streamed time.Duration // until when
@@ -126,7 +128,7 @@ func (s *Server) enforceLocked() {
 	s.accounts, s.err = nil, s.check()
 	for _, l := range s.Limits {
 		if l.check() == nil {
-			s.accounts = append(s.accounts, NewAccount(l))
+			s.accounts = append(s.accounts, &counter{l, l.account()})
 		}
 	}
 }
@@ -171,9 +173,15 @@ type exchange struct {
 	states  []State // to be advertised
 }
 
+// A counter is a limit in force, and what has been used of it.
+type counter struct {
+	limit Limit
+	*account.Account
+}
+
 // A charge is what a request costs in one of the limits.
 type charge struct {
-	*Account
+	*counter
 	index int // of the Limit
 	key   string
 	units int
@@ -193,7 +201,7 @@ func (c charge) lasts() bool { return c.flies() || c.settles() }
 // of sending is read after them, under the lock: the order in which Sent grows is the order in which
 // random ways are drawn.
 func (s *Server) launch(x *exchange) (err error) {
-	var accounts []*Account
+	var accounts []*counter
 	s.locked(func() {
 		err, accounts, x.faults = s.beginLocked(), s.accounts, slices.Clone(s.Faults)
 		s.launched++
@@ -204,7 +212,7 @@ func (s *Server) launch(x *exchange) (err error) {
 	}
 	x.Units, x.charges = make([]int, len(accounts)), make([]charge, 0, len(accounts))
 	for i, a := range accounts {
-		l, c := &a.limit, charge{Account: a, index: i, units: 1}
+		l, c := &a.limit, charge{counter: a, index: i, units: 1}
 		if l.Match != nil && !l.Match(x.request()) {
 			continue
 		}
@@ -301,7 +309,7 @@ func (s *Server) askLocked(x *exchange) {
 	ready := x.At
 	for _, c := range x.charges {
 		if n := c.wants(); n > 0 {
-			if r := c.of(x.At, c.key).ready(x.At, n); r > ready {
+			if r := c.Of(x.At, c.key).Ready(x.At, n); r > ready {
 				ready, x.Limit = r, c.index
 			}
 		}
@@ -312,7 +320,7 @@ func (s *Server) askLocked(x *exchange) {
 		x.Done = x.At + x.work
 	case s.RetryAfter >= 0:
 		x.RetryAfter = s.RetryAfter
-	case ready == Never:
+	case ready == account.Never:
 		x.RetryAfter = time.Second
 	default:
 		x.RetryAfter = ready - x.At
@@ -322,14 +330,13 @@ func (s *Server) askLocked(x *exchange) {
 	}
 	advertise := s.Advertise.due(x.Verdict, len(s.ledger))
 	for _, c := range x.charges {
-		l := c.of(x.At, c.key)
+		l := c.Of(x.At, c.key)
 		if x.Verdict == Admitted || c.limit.CountThrottled && !c.flies() {
 			x.Units[c.index] = c.units
-			l.take(x.At, c.units)
+			l.Take(x.At, c.units)
 		}
-		if st := l.state(x.At); advertise && st.Window > 0 {
-			st.Name, st.Unit = c.limit.Name, c.limit.Unit
-			x.states = append(x.states, st)
+		if st := l.State(x.At); advertise && st.Window > 0 {
+			x.states = append(x.states, State{c.limit.Name, c.limit.Unit, st.Limit, st.Remaining, st.Window, st.Reset})
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (x *exchange) correctLocked(at time.Duration) {
 		}
 		if more := c.due(at, x.Arrival) - c.corrected; more != 0 {
 			c.corrected += more
-			c.of(at, c.key).settle(at, x.At, more)
+			c.Of(at, c.key).Settle(at, x.At, more)
 			x.Units = slices.Clone(x.Units)
 			x.Units[c.index] += more
 		}
@@ -76,7 +76,7 @@ func (s *Server) doneLocked(x *exchange) {
 	x.correctLocked(x.Done)
 	s.streams = slices.DeleteFunc(s.streams, func(y *exchange) bool { return x == y })
 	for _, c := range x.charges {
-		c.done(x.Done, c.key, c.units)
+		c.Done(x.Done, c.key, c.units)
 	}
 }
 
@@ -98,59 +98,4 @@ func (s *Server) streamLocked(at time.Duration) {
 			x.correctLocked(s.streamed)
 		}
 	}
-}
-
-// settle is take, of units that may be negative: a bucket is never fuller than its burst.
-func (b *bucket) settle(at, _ time.Duration, n int) { b.take(at, n) }
-
-// settle gives back to the window that has been charged. If that is over nobody asks about it any more. More is charged to
-// the window of now.
-//
-// An example of a Fixed limit of a minute: 500 units were held at 50 s, and 200 were used at 70 s. The window of 0 to 60 s is over,
-// so nothing changes. If 700 were used, 200 are charged to the window of 60 to 120 s.
-func (w *window) settle(at, charged time.Duration, n int) {
-	w.turn(at)
-	switch {
-	case n > 0:
-		w.take(at, n)
-	case charged >= w.began:
-		w.now = max(0, w.now+n)
-	case charged >= w.began-w.per && w.slides:
-		w.before = max(0, w.before+n)
-	}
-}
-
-// settle gives back what still counts of the moment of the charge. More counts from now on.
-//
-// An example: 500 units stand in the log at 50 s. At 70 s 200 were used: the entry becomes 200 and leaves the log at 110 s, as
-// before.
-func (s *sliding) settle(at, charged time.Duration, n int) {
-	if n > 0 {
-		s.take(at, n)
-		return
-	}
-	s.turn(at)
-	for i := range s.log {
-		if e := &s.log[i]; e.at == charged && n < 0 {
-			back := min(e.n, -n)
-			e.n, s.used, n = e.n-back, s.used-back, n+back
-		}
-	}
-}
-
-// settle does nothing: what is at work is counted by itself.
-func (f *flight) settle(_, _ time.Duration, _ int) {}
-
-// Charged is how many units a Limit with an index has charged for the requests whose work was done at from and later, and before
-// to. Divided by what the limit allows in that time it is the limit's use, if the calls are as long all the time.
-//
-// An example: 1,000 calls of 30 s were done within 10 minutes, at 120 tokens each. Charged is 120,000; of a limit of
-// 15,000 a minute that is 80 %.
-func (l Ledger) Charged(limit int, from, to time.Duration) (units int) {
-	for i := range l {
-		if a := &l[i]; a.Verdict == Admitted && from <= a.Done && a.Done < to {
-			units += a.Units[limit]
-		}
-	}
-	return units
 }

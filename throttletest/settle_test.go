@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
 )
@@ -73,7 +74,7 @@ func TestCostsKnownAfterwards(t *testing.T) {
 			want(t, name, times, c.times)
 			want(t, name+": charged at 5 s", after, c.after)
 			want(t, name+": charged at the end", end, c.end)
-			if got, want := l.Charged(0, 0, time.Hour), len(c.times)*slices.Max(c.end); got != want {
+			if got, want := lab.Charged(l, 0, 0, time.Hour), len(c.times)*slices.Max(c.end); got != want {
 				t.Errorf("%s: charged %d in all, want %d", name, got, want)
 			}
 		})
@@ -93,7 +94,7 @@ func TestStream(t *testing.T) {
 		"whole":     {"/v1/chat/completions", whole, []time.Duration{3020 * ms, 3020 * ms, 3020 * ms}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			model := &throttletest.Model{Parts: 2}
+			model := &lab.Model{Parts: 2}
 			s := throttletest.NewServer(model.CountsOutput(1000))
 			s.Handler, s.Stream = model, true
 			s.Latency, s.Work = throttletest.Span{Min: 10 * ms}, throttletest.Span{Min: 3 * time.Second}
@@ -124,7 +125,7 @@ func TestStream(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	newServer := func(work time.Duration) *throttletest.Server {
 		s := throttletest.NewServer()
-		s.Handler, s.Stream, s.Work = &throttletest.Model{}, true, throttletest.Span{Min: work}
+		s.Handler, s.Stream, s.Work = &lab.Model{}, true, throttletest.Span{Min: work}
 		return s
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -154,71 +155,5 @@ func TestStreamEnds(t *testing.T) {
 		if sse := strings.HasPrefix(string(text), "data: "); err != nil || !strings.Contains(string(text), "word") || sse != (body != "{}") {
 			t.Errorf("%s: %.100q, %v", body, text, err)
 		}
-	}
-}
-
-// Outputs are lognormal, the same for the same seed, and within their bound. Ten thousand of them have a median and a mean, which
-// is e^½ of that, within a few per cent.
-func TestModelOutputs(t *testing.T) {
-	outputs := func(seed uint64, body string, n int) (all []int) {
-		m := &throttletest.Model{Median: 500, Seed: seed, Longest: 1 << 20}
-		s := throttletest.NewServer(m.CountsOutput(1 << 30))
-		for range n {
-			req, _ := http.NewRequestWithContext(t.Context(), "POST", s.URL(), strings.NewReader(body))
-			if _, err := s.RoundTrip(req); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, a := range s.Ledger() {
-			all = append(all, a.Units[0])
-		}
-		return all
-	}
-	a, sum := outputs(1, "{}", 10_000), 0
-	for _, n := range a {
-		sum += n
-	}
-	want(t, "the same seed", outputs(1, "{}", 100), a[:100])
-	if slices.Equal(outputs(2, "{}", 100), a[:100]) {
-		t.Error("another seed gives the same")
-	}
-	if got := slices.Max(outputs(1, `{"max_tokens":600}`, 100)); got != 600 {
-		t.Errorf("%d tokens, bound 600", got)
-	}
-	slices.Sort(a)
-	if median, mean := a[len(a)/2], sum/len(a); median < 475 || median > 525 || mean < 784 || mean > 864 {
-		t.Errorf("median %d, mean %d, want about 500 and 824", median, mean)
-	}
-}
-
-// What each limit of a Model holds and counts, of 4,000 bytes with a bound of 500, and of a bound of 2,000.
-func TestModelLimits(t *testing.T) {
-	m := &throttletest.Model{Median: 100, Sigma: 1e-9}
-	for name, c := range map[string]struct {
-		limit        throttletest.Limit
-		held, counts []int
-	}{
-		"bound":  {m.HoldsBound(9999), []int{1000, 2000}, []int{1100, 1100}},
-		"sum":    {m.HoldsSum(9999, 5), []int{1500, 3000}, []int{1500, 1500}},
-		"end":    {m.CountsAtEnd(9999), []int{0, 0}, []int{1100, 1100}},
-		"output": {m.CountsOutput(9999), []int{0, 0}, []int{100, 100}},
-		"input":  {m.CountsInput(9999), []int{1000, 1000}, []int{1000, 1000}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := throttletest.NewServer(c.limit)
-			s.Work = throttletest.Span{Min: time.Second}
-			var calls sync.WaitGroup
-			for _, bound := range []string{`{"max_tokens":500`, `{"max_output_tokens":2000`} {
-				body := bound + `,"input":"` + strings.Repeat("x", 4000-len(bound)-12) + `"}`
-				req, _ := http.NewRequestWithContext(t.Context(), "POST", s.URL(), strings.NewReader(body))
-				calls.Go(func() { s.RoundTrip(req) })
-				synctest.Wait()
-			}
-			before := s.Ledger()
-			calls.Wait()
-			after := s.Ledger()
-			want(t, name+" holds", []int{before[0].Units[0], before[1].Units[0]}, c.held)
-			want(t, name+" counts", []int{after[0].Units[0], after[1].Units[0]}, c.counts)
-		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -80,7 +81,7 @@ func jain(l throttletest.Ledger, n int) float64 {
 	for i := range callers {
 		callers[i] = strconv.Itoa(i)
 	}
-	if index := l.Jain(callers...); index > 0 {
+	if index := lab.Jain(l, callers...); index > 0 {
 		return index
 	}
 	return math.NaN()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/bench/client"
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
 )
@@ -29,7 +30,7 @@ const (
 type metered struct {
 	name, title, about string
 	law                usage.Law
-	limit              func(m *throttletest.Model, n int) throttletest.Limit
+	limit              func(m *lab.Model, n int) throttletest.Limit
 	tell               throttletest.Dialect
 	path               string
 	cost               int // of a call, on average
@@ -45,15 +46,15 @@ func meters() (all []Scenario) {
 	const chat, messages = "/v1/chat/completions", "/v1/messages"
 	for _, m := range []metered{
 		{"hold", "held at the start", "The limit holds the most that the output may have until the answer has ended, as OpenAI's does.",
-			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 64, 0},
+			usage.OpenAI(), (*lab.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 64, 0},
 		{"small", "held at the start, little", "The limit holds the most that the output may have until the answer has ended, and is so small that one call holds a quarter of it.",
-			usage.OpenAI(), (*throttletest.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 16, 0},
+			usage.OpenAI(), (*lab.Model).HoldsBound, throttletest.OpenAI, chat, asked + average, 16, 0},
 		{"end", "counted at the end", "The limit holds nothing, and counts input and output when the answer has ended, as Groq's may.",
-			usage.Groq(), (*throttletest.Model).CountsAtEnd, throttletest.OpenAI, chat, asked + average, 64, 0},
+			usage.Groq(), (*lab.Model).CountsAtEnd, throttletest.OpenAI, chat, asked + average, 64, 0},
 		{"stream", "counted as they stream", "The limit holds nothing, and counts output while it streams, as Anthropic's does.",
-			output, (*throttletest.Model).CountsOutput, throttletest.Anthropic, messages, average, 64, 0},
+			output, (*lab.Model).CountsOutput, throttletest.Anthropic, messages, average, 64, 0},
 		{"input", "of the input alone", "The limit counts the input alone, and nothing is advertised, as with Gemini.",
-			usage.Gemini(), (*throttletest.Model).CountsInput, nil, chat, asked, 64, 0},
+			usage.Gemini(), (*lab.Model).CountsInput, nil, chat, asked, 64, 0},
 	} {
 		for _, m.work = range []time.Duration{5 * second, 30 * second} {
 			if m.name == "small" && m.work < 30*second {
@@ -81,7 +82,7 @@ func (m metered) run(ctx context.Context, c client.Client, o Options) (r Result,
 		to = from + 12*m.work
 	}
 	perMinute := int(float64(m.busy()*m.cost) / m.work.Minutes())
-	model := &throttletest.Model{Median: middle, Seed: uint64(o.Seed)}
+	model := &lab.Model{Median: middle, Seed: uint64(o.Seed)}
 	config := config{
 		limits: []throttletest.Limit{m.limit(model, perMinute)}, model: model, tell: m.tell, retry: throttletest.Exact,
 		latency: throttletest.Span{Min: 20 * time.Millisecond}, work: throttletest.Span{Min: m.work / 2, Max: m.work * 3 / 2},
@@ -107,7 +108,7 @@ func (m metered) run(ctx context.Context, c client.Client, o Options) (r Result,
 	slices.Sort(waits)
 	later := l.Between(from, to)
 	r.Values = map[string]float64{
-		"used":      100 * float64(l.Charged(0, from, to)) / (to - from).Minutes() / float64(perMinute),
+		"used":      100 * float64(lab.Charged(l, 0, from, to)) / (to - from).Minutes() / float64(perMinute),
 		"throttled": percent(later.Tally().Throttled, len(later)),
 		"wait_p50":  waits[len(waits)/2],
 		"wait_p99":  waits[len(waits)*99/100],

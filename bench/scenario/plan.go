@@ -3,6 +3,7 @@ package scenario
 import (
 	"time"
 
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -13,7 +14,7 @@ type config struct {
 	latency throttletest.Span    // each way
 	work    throttletest.Span
 
-	model *throttletest.Model // which answers, in a stream; nil: 200 without a body
+	model *lab.Model // which answers, in a stream; nil: 200 without a body
 	tell  throttletest.Dialect
 	retry time.Duration // as throttletest.Server.RetryAfter
 }
@@ -44,7 +45,7 @@ func (c config) up(at time.Duration) time.Duration {
 // their mean.
 type planner struct {
 	config
-	accounts []*throttletest.Account
+	accounts []lab.Account
 	ends     []time.Duration // when calls in flight will be done
 	mean     time.Duration   // of the work
 }
@@ -53,7 +54,7 @@ type planner struct {
 func (c config) planner() *planner {
 	p := &planner{config: c, mean: (c.work.Min + max(c.work.Min, c.work.Max)) / 2}
 	for _, l := range c.limits {
-		p.accounts = append(p.accounts, throttletest.NewAccount(l))
+		p.accounts = append(p.accounts, lab.NewAccount(l))
 	}
 	return p
 }
@@ -67,7 +68,7 @@ func (p *planner) next(at time.Duration) time.Duration {
 		ready := at
 		for i, a := range p.accounts {
 			r := a.Ready(at)
-			if r == throttletest.Never && p.limits[i].Kind == throttletest.InFlight {
+			if r == lab.Never && p.limits[i].Kind == throttletest.InFlight {
 				r = p.ends[0]
 			}
 			for _, c := range p.limits[i].Changes {

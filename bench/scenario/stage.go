@@ -151,12 +151,14 @@ const bin = 100 * time.Millisecond
 // traffic draws a ledger in bins, until a moment.
 func traffic(config config, l throttletest.Ledger, until time.Duration) *Traffic {
 	t := &Traffic{Bin: bin}
-	for i, tally := range l.Series(bin, until) {
+	for i := range int((until + bin - 1) / bin) {
+		from := time.Duration(i) * bin
+		tally := l.Between(from, from+bin).Tally()
 		t.Accepted = append(t.Accepted, tally.Admitted)
 		t.Refused = append(t.Refused, tally.Throttled)
 		t.Failed = append(t.Failed, tally.Failed)
 		if len(config.limits) > 0 {
-			t.Limit = append(t.Limit, config.rateAt(time.Duration(i)*bin+bin/2)*bin.Seconds())
+			t.Limit = append(t.Limit, config.rateAt(from+bin/2)*bin.Seconds())
 		}
 	}
 	return t

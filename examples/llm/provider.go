@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/calls"
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
 )
@@ -22,14 +23,14 @@ type provider struct {
 	sdk    string
 	models [2]string // share the pool
 	law    usage.Law // of the limit that binds, which is the fake's first
-	limits func(m *throttletest.Model, pool int) []throttletest.Limit
+	limits func(m *lab.Model, pool int) []throttletest.Limit
 	say    throttletest.Dialect
 	ask    func(client *http.Client, retries int) func(ctx context.Context, model, question string, streams bool) error
 }
 
 var ofOpenAI = provider{
 	sdk: "openai-go", models: [2]string{"gpt-4o", "gpt-4o-mini"}, law: usage.OpenAI(),
-	limits: func(m *throttletest.Model, pool int) []throttletest.Limit {
+	limits: func(m *lab.Model, pool int) []throttletest.Limit {
 		return []throttletest.Limit{m.HoldsBound(pool)}
 	},
 	say: throttletest.OpenAI,
@@ -43,7 +44,7 @@ var ofOpenAI = provider{
 
 var ofAnthropic = provider{
 	sdk: "anthropic", models: [2]string{"claude-opus-4-1", "claude-opus-4-0"}, law: inputLaw(),
-	limits: func(m *throttletest.Model, pool int) []throttletest.Limit {
+	limits: func(m *lab.Model, pool int) []throttletest.Limit {
 		return []throttletest.Limit{m.CountsInput(pool), m.CountsOutput(pool)}
 	},
 	say: throttletest.Anthropic,
@@ -63,7 +64,7 @@ func inputLaw() usage.Law {
 
 // upstream is a fake of the provider, with that pool and minutes of that length.
 func (p provider) upstream(cfg config) *throttletest.Server {
-	model := &throttletest.Model{Median: 200}
+	model := &lab.Model{Median: 200}
 	limits := p.limits(model, cfg.pool)
 	for i := range limits {
 		limits[i].Per = cfg.minute
@@ -108,7 +109,7 @@ func (p provider) run(ctx context.Context, cfg config, with bool, step func()) r
 	})
 	r.wall, r.delivered = time.Since(start), int(delivered.Load())
 	ledger := upstream.Ledger()
-	r.tokens, r.throttled = ledger.Charged(0, 0, upstream.Elapsed()+1), ledger.Tally().Throttled
+	r.tokens, r.throttled = lab.Charged(ledger, 0, 0, upstream.Elapsed()+1), ledger.Tally().Throttled
 	r.used = float64(r.tokens) / (float64(cfg.pool) * (1 + r.wall.Seconds()/cfg.minute.Seconds()))
 	return r
 }

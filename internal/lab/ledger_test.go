@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -138,7 +139,7 @@ func (s *sim) jain(n int, from, to time.Duration) float64 {
 	for i := range names {
 		names[i] = strconv.Itoa(i)
 	}
-	return s.Ledger().Between(from, to).Jain(names...)
+	return lab.Jain(s.Ledger().Between(from, to), names...)
 }
 
 func (r result) String() string {

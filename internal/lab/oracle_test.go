@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
@@ -29,7 +30,7 @@ import (
 type schedule struct {
 	u        *randomUpstream
 	rng      *rand.Rand
-	accounts []*throttletest.Account
+	accounts []lab.Account
 	due      attempts
 	head     *attempt   // waits for a unit, in due
 	line     []*attempt // wait behind it
@@ -109,7 +110,7 @@ func (u *randomUpstream) advertised() throttletest.Limit {
 }
 
 func (o *schedule) account(l throttletest.Limit) {
-	o.accounts = append(o.accounts, throttletest.NewAccount(l))
+	o.accounts = append(o.accounts, lab.NewAccount(l))
 }
 
 // send lets a call want to be sent at a moment. Under a limit by concurrency the moment of sending decides, so the
@@ -304,7 +305,7 @@ func TestOracleIsRightInSituations(t *testing.T) {
 				}
 			}
 			if u.ownLimit.N > 0 {
-				own := throttletest.NewAccount(u.ownLimit)
+				own := lab.NewAccount(u.ownLimit)
 				for _, a := range o.sent {
 					if own.Ready(a.at) > a.at {
 						t.Fatalf("%v: what arrives at %v breaks the client's own limit", u, a.at)

@@ -1,12 +1,14 @@
 package lab_test
 
 import (
+	"math"
 	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 )
@@ -113,5 +115,23 @@ func TestSimCost(t *testing.T) {
 				t.Logf("%v for each of %d requests", time.Since(began)/time.Duration(n), n)
 			})
 		}
+	}
+}
+
+func TestJain(t *testing.T) {
+	l := throttletest.Ledger{
+		{Client: "a", Verdict: throttletest.Admitted}, {Client: "a", Verdict: throttletest.Throttled}, {Client: "b", Verdict: throttletest.Admitted},
+		{Verdict: throttletest.Failed}, // its client is ""
+	}
+	for _, c := range []struct {
+		clients []string
+		want    float64
+	}{{[]string{"a", "b"}, 1}, {[]string{"a"}, 1}, {[]string{"a", "b", "c", "d"}, 0.5}, {[]string{"c"}, 0}, {nil, 2. / 3}} {
+		if got := lab.Jain(l, c.clients...); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("Jain's index of %q is %v, want %v", c.clients, got, c.want)
+		}
+	}
+	if got := lab.Jain(nil); got != 0 {
+		t.Errorf("Jain's index of nobody is %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package throttletest_test
+package lab_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
@@ -27,11 +28,11 @@ func TestSmallAdvertisedLimitIsUsed(t *testing.T) {
 	mean := 0.0 // one run differs from another by one or two hundredths
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
-			model := &throttletest.Model{Median: 200, Seed: seed}
+			model := &lab.Model{Median: 200, Seed: seed}
 			s := newModelServer(model, 30*time.Second, throttletest.OpenAI, model.HoldsBound(perMinute))
 			s.Work.Min, s.Work.Max = 15*time.Second, 45*time.Second
 			load{body: question(2000), workers: 16, until: length}.run(t, metered(s, usage.OpenAI(), perMinute), s.URL())
-			used, n := float64(s.Ledger().Charged(0, length/6, length))/(length-length/6).Minutes()/perMinute, s.Ledger().Tally()
+			used, n := float64(lab.Charged(s.Ledger(), 0, length/6, length))/(length-length/6).Minutes()/perMinute, s.Ledger().Tally()
 			t.Logf("%+v, %.3f of the limit used", n, used)
 			if mean += used / float64(seeds); n.Throttled > n.Total()/1000 {
 				t.Errorf("%+v, want no more than a thousandth throttled", n)
@@ -71,7 +72,7 @@ func newTokenWorld(seed uint64) tokenWorld {
 // run makes its calls, under the true limit, and returns what share of it is used, and what became of the calls.
 func (w tokenWorld) run(t *testing.T, advertised bool) (share float64, n throttletest.Tally) {
 	synctest.Test(t, func(t *testing.T) {
-		model := &throttletest.Model{Median: w.median, Seed: w.seed}
+		model := &lab.Model{Median: w.median, Seed: w.seed}
 		limit, law, length := model.HoldsBound(w.perMinute), usage.OpenAI(), max(15*time.Minute, 40*w.work)
 		if w.sum {
 			limit, law = model.HoldsSum(w.perMinute, 1), usage.Bedrock(1)
@@ -87,7 +88,7 @@ func (w tokenWorld) run(t *testing.T, advertised bool) (share float64, n throttl
 			body = strings.Replace(body, "true", "null", 1)
 		}
 		load{body: body, workers: w.workers, until: length}.run(t, rt, s.URL())
-		share = float64(s.Ledger().Charged(0, length/3, length)) / (length - length/3).Minutes() / float64(w.perMinute)
+		share = float64(lab.Charged(s.Ledger(), 0, length/3, length)) / (length - length/3).Minutes() / float64(w.perMinute)
 		n = s.Ledger().Between(length/3, length).Tally()
 	})
 	return share, n

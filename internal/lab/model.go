@@ -1,4 +1,4 @@
-package throttletest
+package lab
 
 import (
 	"cmp"
@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/account"
+	"github.com/go-throttle/throttle/throttletest"
 )
 
 // A Model is a language model behind an API: it says what a request uses, limits that, and answers. Its Limits need a Server whose
@@ -17,7 +20,7 @@ import (
 //
 // An example: calls of 500 tokens of input, answers of 300 tokens in the middle that take 30 s, and OpenAI's law.
 //
-//	model := &throttletest.Model{Median: 300}
+//	model := &lab.Model{Median: 300}
 //	upstream := throttletest.NewServer(model.HoldsBound(100_000), throttletest.Limit{Name: "requests", N: 500, Per: time.Minute})
 //	upstream.Handler, upstream.Stream = model, true
 //	upstream.Work = throttletest.Span{Min: 30 * time.Second}
@@ -45,7 +48,7 @@ func (m *Model) Output(r *http.Request) int { return m.read(r).output }
 
 // HoldsBound returns a limit of n tokens a minute as OpenAI's: it holds the bound of the output, or the input if that is more,
 // and corrects that to what was used when the answer has ended.
-func (m *Model) HoldsBound(n int) Limit {
+func (m *Model) HoldsBound(n int) throttletest.Limit {
 	l := tokens("tokens", n)
 	l.Cost = func(r *http.Request) int { q := m.read(r); return max(q.input, q.bound) }
 	l.Settle = func(r *http.Request) int { q := m.read(r); return q.input + q.output }
@@ -54,7 +57,7 @@ func (m *Model) HoldsBound(n int) Limit {
 
 // HoldsSum returns a limit for a fake of Amazon Bedrock: it holds the input and the bound of the output, and in the end each token
 // of the output counts burndown times.
-func (m *Model) HoldsSum(n, burndown int) Limit {
+func (m *Model) HoldsSum(n, burndown int) throttletest.Limit {
 	l := tokens("tokens", n)
 	l.Cost = func(r *http.Request) int { q := m.read(r); return q.input + q.bound }
 	l.Settle = func(r *http.Request) int { q := m.read(r); return q.input + burndown*q.output }
@@ -62,21 +65,21 @@ func (m *Model) HoldsSum(n, burndown int) Limit {
 }
 
 // CountsAtEnd returns a limit that holds nothing, and counts input and output when the answer has ended.
-func (m *Model) CountsAtEnd(n int) Limit {
+func (m *Model) CountsAtEnd(n int) throttletest.Limit {
 	l := m.HoldsBound(n)
 	l.Cost = func(*http.Request) int { return 0 }
 	return l
 }
 
 // CountsOutput returns a limit as Anthropic's of output tokens: they count while they stream, and the bound does not matter.
-func (m *Model) CountsOutput(n int) Limit {
+func (m *Model) CountsOutput(n int) throttletest.Limit {
 	l := tokens("output-tokens", n)
 	l.Cost, l.Settle, l.Streams = func(*http.Request) int { return 0 }, m.Output, true
 	return l
 }
 
 // CountsInput returns a limit of the input alone, for a fake of Gemini, or of Anthropic's input tokens.
-func (m *Model) CountsInput(n int) Limit {
+func (m *Model) CountsInput(n int) throttletest.Limit {
 	l := tokens("input-tokens", n)
 	l.Cost = m.Input
 	return l
@@ -84,8 +87,8 @@ func (m *Model) CountsInput(n int) Limit {
 
 // tokens returns a limit of n tokens a minute: a bucket that begins full, as providers describe theirs. Change its Kind, Per and
 // Burst for another one: Azure's counts in windows of a minute, and Bedrock has a limit of tokens a day beside this.
-func tokens(name string, n int) Limit {
-	return Limit{Name: name, Unit: "tokens", N: n, Per: time.Minute}
+func tokens(name string, n int) throttletest.Limit {
+	return throttletest.Limit{Name: name, Unit: "tokens", N: n, Per: time.Minute}
 }
 
 // A question is what the Model reads in a request.
@@ -120,9 +123,6 @@ func (m *Model) read(r *http.Request) (q question) {
 	return q
 }
 
-// An exchangeKey is the key of the exchange in the context of the requests that functions are asked about.
-type exchangeKey struct{}
-
 // draw returns the random length of the answer to a request: the n-th of a Server has the n-th of them. The generator is one of its
 // own. So a retry, which is another request, has another length, and all that a Server draws besides
 // stays as it is.
@@ -131,8 +131,8 @@ type exchangeKey struct{}
 // is one of 740, gives 4,017. So 16 of 100 answers are longer than 544, and the mean is e^½ medians, 330.
 func (m *Model) draw(r *http.Request) int {
 	n := uint64(0)
-	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
-		n = x.number
+	if number, ok := r.Context().Value(account.Number{}).(*uint64); ok {
+		n = *number
 	}
 	normal := rand.New(rand.NewPCG(m.Seed, n)).NormFloat64()
 	return max(1, int(math.Round(float64(cmp.Or(m.Median, 200))*math.Exp(normal*cmp.Or(m.Sigma, 1)))))

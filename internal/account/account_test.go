@@ -1,8 +1,9 @@
-package throttletest
+package account
 
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,8 +23,8 @@ func TestKinds(t *testing.T) {
 		"late phase":    {Limit{Kind: Fixed, N: 1, Phase: 2300 * ms}, []int{0, 299, 300, 1299, 1300}, []int{0, 300, 1300}},
 		"fixed-first":   {Limit{Kind: FixedFirst, N: 1}, []int{900, 1899, 1900, 2950, 3900, 3950}, []int{900, 1900, 2950, 3950}},
 		"sliding":       {Limit{Kind: Sliding, N: 2}, []int{0, 600, 999, 1000, 1001, 1600}, []int{0, 600, 1000, 1600}},
-		"sliding count": {Limit{Kind: Sliding, N: 2, CountThrottled: true}, []int{0, 600, 999, 1000, 1600, 2000}, []int{0, 600, 2000}},
-		"fixed count":   {Limit{Kind: Fixed, N: 1, CountThrottled: true}, []int{0, 1, 999, 1000}, []int{0, 1000}},
+		"sliding count": {Limit{Kind: Sliding, N: 2}, []int{0, 600, 999, 1000, 1600, 2000}, []int{0, 600, 2000}},
+		"fixed count":   {Limit{Kind: Fixed, N: 1}, []int{0, 1, 999, 1000}, []int{0, 1000}},
 		// Half of the two of the first window count in the middle of the second.
 		"sliding-counter": {Limit{Kind: SlidingCounter, N: 2}, []int{0, 999, 999, 1000, 1499, 1500, 1999, 2000, 2001, 2999, 3000}, []int{0, 999, 1500, 2000, 3000}},
 		"counter, idle":   {Limit{Kind: SlidingCounter, N: 2}, []int{0, 1, 3000, 3001, 3002}, []int{0, 1, 3000, 3001}},
@@ -31,15 +32,15 @@ func TestKinds(t *testing.T) {
 		"nothing":         {Limit{Burst: 5}, []int{0, 1000}, nil},
 		"later":           {Limit{Changes: []Change{{At: 500 * ms, N: 2}}}, []int{0, 499, 500, 501, 502}, []int{500, 501}},
 	} {
-		a := NewAccount(c.limit)
+		a := New(c.limit)
 		var got []int
 		for _, at := range c.at {
 			at := time.Duration(at) * ms
-			if a.Ready(at) == at {
-				a.Take(at)
+			if a.Of(at, "").Ready(at, 1) == at {
+				a.Of(at, "").Take(at, 1)
 				got = append(got, int(at/ms))
-			} else if c.limit.CountThrottled {
-				a.Take(at)
+			} else if strings.HasSuffix(name, " count") { // what is throttled is charged too
+				a.Of(at, "").Take(at, 1)
 			}
 		}
 		if !slices.Equal(got, c.admit) {
@@ -58,27 +59,27 @@ var everyKind = []Limit{
 func TestReadyIsExact(t *testing.T) {
 	for _, l := range everyKind {
 		r := rand.New(rand.NewPCG(1, 2))
-		law := NewAccount(l).of(0, "")
+		law := New(l).Of(0, "")
 		at, waits := time.Duration(0), 0
 		for range 1000 {
 			n := 1 + r.IntN(4)
-			if ready := law.ready(at, n); ready != at {
+			if ready := law.Ready(at, n); ready != at {
 				waits++
-				if early := law.ready(ready-1, n); early != ready {
+				if early := law.Ready(ready-1, n); early != ready {
 					t.Fatalf("%s: %d units are free at %v, a nanosecond earlier at %v", l.Kind, n, ready, early)
 				}
-				if again := law.ready(ready, n); again != ready {
+				if again := law.Ready(ready, n); again != ready {
 					t.Fatalf("%s: %d units were to be free at %v, then at %v", l.Kind, n, ready, again)
 				}
 				at = ready
 			}
-			law.take(at, n)
+			law.Take(at, n)
 			at += time.Duration(r.IntN(int(300 * ms)))
 		}
 		if waits < 100 {
 			t.Errorf("%s: %d waits", l.Kind, waits)
 		}
-		if ready := law.ready(at, 6); ready != Never {
+		if ready := law.Ready(at, 6); ready != Never {
 			t.Errorf("%s: 6 units at %v, want never", l.Kind, ready)
 		}
 	}
@@ -124,22 +125,22 @@ func FuzzAccounts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		for _, l := range everyKind {
-			law, at := NewAccount(l).of(0, ""), time.Duration(0)
+			law, at := New(l).Of(0, ""), time.Duration(0)
 			var log []taken
 			for i := 0; i+1 < len(in); i += 2 {
 				at += time.Duration(in[i]) * time.Duration(in[i]) * 10 * time.Microsecond
 				n := 1 + int(in[i+1]%4)
-				before := law.state(at)
-				ready := law.ready(at, n)
+				before := law.State(at)
+				ready := law.Ready(at, n)
 				if ready < at || (ready == at) != (n <= before.Remaining) {
 					t.Fatalf("%s at %v: %d units are free at %v, with %d remaining", l.Kind, at, n, ready, before.Remaining)
 				}
 				if ready > at {
 					continue
 				}
-				law.take(at, n)
+				law.Take(at, n)
 				log = append(log, taken{at, n})
-				if after := law.state(at); after.Remaining != before.Remaining-n || after.Reset < 0 || after.Limit != before.Limit {
+				if after := law.State(at); after.Remaining != before.Remaining-n || after.Reset < 0 || after.Limit != before.Limit {
 					t.Fatalf("%s at %v: %+v, and %+v after %d units", l.Kind, at, before, after, n)
 				}
 			}
@@ -158,21 +159,21 @@ func TestStates(t *testing.T) {
 		Bucket:         {Limit: 10, Remaining: 7, Reset: 2800 * ms, Window: 10 * time.Second},
 		InFlight:       {Limit: 10, Remaining: 7},
 	} {
-		law := NewAccount(Limit{Kind: k, N: 10, Per: 10 * time.Second}).of(0, "")
+		law := New(Limit{Kind: k, N: 10, Per: 10 * time.Second}).Of(0, "")
 		for _, at := range []time.Duration{4200, 4300, 4400} {
-			law.take(at*ms, 1)
+			law.Take(at*ms, 1)
 		}
-		if got := law.state(4400 * ms); got != want {
+		if got := law.State(4400 * ms); got != want {
 			t.Errorf("%s says %+v, want %+v", k, got, want)
 		}
 	}
-	if got := NewAccount(Limit{}).of(0, "").state(0); got != (State{}) {
+	if got := New(Limit{}).Of(0, "").State(0); got != (State{}) {
 		t.Errorf("a limit of nothing says %+v", got)
 	}
 	for _, k := range []Kind{Bucket, Fixed, FixedFirst, Sliding} { // to the nanosecond
-		law := NewAccount(Limit{Kind: k, N: 10, Burst: 1}).of(0, "")
-		law.take(0, 1)
-		before, then := law.state(time.Second-1), law.state(time.Second)
+		law := New(Limit{Kind: k, N: 10, Burst: 1}).Of(0, "")
+		law.Take(0, 1)
+		before, then := law.State(time.Second-1), law.State(time.Second)
 		if k != Bucket && before.Remaining != 9 || then.Remaining != then.Limit {
 			t.Errorf("%s says %+v, and a nanosecond later %+v", k, before, then)
 		}
@@ -181,55 +182,46 @@ func TestStates(t *testing.T) {
 
 // A change of the rate leaves as many units missing as before, for every key.
 func TestChange(t *testing.T) {
-	a := NewAccount(Limit{N: 10, Burst: 1, Changes: []Change{{50 * ms, 5}, {1000 * ms, 0}, {2000 * ms, 10}}})
-	a.Take(0)
-	a.of(0, "other").take(0, 1)
+	a := New(Limit{N: 10, Burst: 1, Changes: []Change{{50 * ms, 5}, {1000 * ms, 0}, {2000 * ms, 10}}})
+	a.Of(0, "").Take(0, 1)
+	a.Of(0, "other").Take(0, 1)
 	for _, at := range []time.Duration{50 * ms, 60 * ms} { // half a unit is missing: 100 ms at 5/s
-		if got := a.Ready(at); got != 150*ms {
+		if got := a.Of(at, "").Ready(at, 1); got != 150*ms {
 			t.Errorf("ready at %v, want 150ms", got)
 		}
-		if got := a.of(at, "other").ready(at, 1); got != 150*ms {
+		if got := a.Of(at, "other").Ready(at, 1); got != 150*ms {
 			t.Errorf("the other key is ready at %v, want 150ms", got)
 		}
 	}
-	if got := a.Ready(1000 * ms); got != Never {
+	if got := a.Of(1000*ms, "").Ready(1000*ms, 1); got != Never {
 		t.Errorf("without a rate ready at %v", got)
 	}
-	a.Take(1000 * ms)
-	if got := a.Ready(2000 * ms); got != 2000*ms {
+	a.Of(1000*ms, "").Take(1000*ms, 1)
+	if got := a.Of(2000*ms, "").Ready(2000*ms, 1); got != 2000*ms {
 		t.Errorf("with a rate again ready at %v", got)
 	}
 }
 
-func TestNoAccountOfNonsense(t *testing.T) {
-	defer func() {
-		if got := recover(); got != `throttletest: NewAccount: there is no Kind "leaky"` {
-			t.Error(got)
-		}
-	}()
-	NewAccount(Limit{Kind: "leaky"})
-}
-
 func TestInFlightAccount(t *testing.T) {
-	a := NewAccount(Limit{Kind: InFlight, N: 2, Changes: []Change{{At: 9, N: 1}}})
-	a.Take(0)
-	a.Take(0)
-	if a.Ready(0) != Never {
+	a := New(Limit{Kind: InFlight, N: 2, Changes: []Change{{At: 9, N: 1}}})
+	a.Of(0, "").Take(0, 1)
+	a.Of(0, "").Take(0, 1)
+	if a.Of(0, "").Ready(0, 1) != Never {
 		t.Error("a third at once")
 	}
-	if a.Done(5); a.Ready(5) != 5 {
+	if a.Done(5, "", 1); a.Of(5, "").Ready(5, 1) != 5 {
 		t.Error("not free again")
 	}
-	if a.Ready(9) != Never {
+	if a.Of(9, "").Ready(9, 1) != Never {
 		t.Error("a second after the change")
 	}
 }
 
 // Long windows with many units do not overflow.
 func TestLargeNumbers(t *testing.T) {
-	l := NewAccount(Limit{Kind: SlidingCounter, N: 1 << 40, Per: 365 * 24 * time.Hour}).of(0, "")
-	l.take(0, 1<<40)
-	if got, want := l.ready(0, 1<<39), (365+365/2)*24*time.Hour+12*time.Hour; got != want {
+	l := New(Limit{Kind: SlidingCounter, N: 1 << 40, Per: 365 * 24 * time.Hour}).Of(0, "")
+	l.Take(0, 1<<40)
+	if got, want := l.Ready(0, 1<<39), (365+365/2)*24*time.Hour+12*time.Hour; got != want {
 		t.Errorf("half is free after %v, want %v", got, want)
 	}
 }

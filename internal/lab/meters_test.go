@@ -1,4 +1,4 @@
-package throttletest_test
+package lab_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/lab"
 	"github.com/go-throttle/throttle/internal/race"
 	"github.com/go-throttle/throttle/throttletest"
 	"github.com/go-throttle/throttle/usage"
@@ -56,10 +57,10 @@ func (l load) run(t *testing.T, rt http.RoundTripper, url string) {
 }
 
 // newModelServer is an upstream of these limits that streams what the model answers, for a time each.
-func newModelServer(model *throttletest.Model, work time.Duration, dialect throttletest.Dialect, limits ...throttletest.Limit) *throttletest.Server {
+func newModelServer(model *lab.Model, work time.Duration, dialect throttletest.Dialect, limits ...throttletest.Limit) *throttletest.Server {
 	s := throttletest.NewServer(limits...)
 	s.Handler, s.Stream, s.Advertise.Dialect, s.RetryAfter = model, true, dialect, throttletest.Exact
-	s.Latency, s.Work = throttletest.Span{Min: 20 * ms}, throttletest.Span{Min: work}
+	s.Latency, s.Work = throttletest.Span{Min: 20 * time.Millisecond}, throttletest.Span{Min: work}
 	return s
 }
 
@@ -94,7 +95,7 @@ func TestAdvertisedTokensMirrorTheMeter(t *testing.T) {
 		var throttled, used float64
 		for seed := range uint64(runs) {
 			synctest.Test(t, func(t *testing.T) {
-				model := &throttletest.Model{Bytes: 0.8, Median: 100, Seed: seed}
+				model := &lab.Model{Bytes: 0.8, Median: 100, Seed: seed}
 				s := newModelServer(model, 5*time.Second, test.dialect, model.HoldsBound(perMinute))
 				var all sync.WaitGroup
 				all.Go(func() { // 1,000 tokens each 2 s
@@ -108,7 +109,7 @@ func TestAdvertisedTokensMirrorTheMeter(t *testing.T) {
 				all.Wait()
 				ours := s.Ledger().Where(func(a throttletest.Arrival) bool { return a.Client == "ours" }).Tally()
 				throttled += float64(ours.Throttled) / float64(ours.Total()) / float64(runs)
-				used += float64(s.Ledger().Charged(0, length/2, length)) / (length / 2).Minutes() / perMinute / float64(runs)
+				used += float64(lab.Charged(s.Ledger(), 0, length/2, length)) / (length / 2).Minutes() / perMinute / float64(runs)
 			})
 		}
 		t.Logf("%s: %.4f throttled, %.3f of the limit used", test.name, throttled, used)
@@ -123,7 +124,7 @@ func TestTwoClientsShareAdvertisedTokens(t *testing.T) {
 	const perMinute, length = 60_000, 8 * time.Minute
 	for seed := range uint64(2) {
 		synctest.Test(t, func(t *testing.T) {
-			model := &throttletest.Model{Bytes: 0.8, Median: 100, Seed: seed}
+			model := &lab.Model{Bytes: 0.8, Median: 100, Seed: seed}
 			s := newModelServer(model, 5*time.Second, throttletest.OpenAI, model.HoldsBound(perMinute))
 			var all sync.WaitGroup
 			for _, name := range []string{"a", "b"} {
@@ -133,10 +134,10 @@ func TestTwoClientsShareAdvertisedTokens(t *testing.T) {
 			}
 			all.Wait()
 			late := s.Ledger().Between(length/2, length)
-			used := float64(s.Ledger().Charged(0, length/2, length)) / (length / 2).Minutes() / perMinute
-			t.Logf("%+v, %.3f of the limit used, evenly to %.3f", late.Tally(), used, late.Jain())
-			if used < 0.8 || late.Jain() < 0.6 || late.Tally().Throttled > late.Tally().Total()/10 {
-				t.Errorf("%+v, %.3f of the limit used, evenly to %.3f", late.Tally(), used, late.Jain())
+			used := float64(lab.Charged(s.Ledger(), 0, length/2, length)) / (length / 2).Minutes() / perMinute
+			t.Logf("%+v, %.3f of the limit used, evenly to %.3f", late.Tally(), used, lab.Jain(late))
+			if used < 0.8 || lab.Jain(late) < 0.6 || late.Tally().Throttled > late.Tally().Total()/10 {
+				t.Errorf("%+v, %.3f of the limit used, evenly to %.3f", late.Tally(), used, lab.Jain(late))
 			}
 		})
 	}
@@ -191,7 +192,7 @@ func (c lawCase) check(t *testing.T, name string, throttled func(n int) int) {
 }
 
 // lawModel is the upstream of these tests. Its outputs are 141 tokens on average if they are bounded at 500, and 157 at 1,000.
-var lawModel = &throttletest.Model{Bytes: 4, Median: 100, Seed: 1}
+var lawModel = &lab.Model{Bytes: 4, Median: 100, Seed: 1}
 
 // The laws that hold what is known beforehand: no call is throttled, and what is used is what can be. A limit of a minute, calls of T
 // seconds that hold h and cost a, and units that come back at their end allow min(1, (1 + 60/T)·a/h), or more.

@@ -1,4 +1,4 @@
-package throttletest
+package account
 
 import (
 	"cmp"
@@ -6,94 +6,6 @@ import (
 	"math/bits"
 	"time"
 )
-
-// Never is a moment that does not come: what [Account.Ready] returns if no unit gets free.
-const Never = time.Duration(math.MaxInt64)
-
-// An Account is what has been used of a Limit, asked by itself and one unit at a time. A Server has its own accounts.
-// This one serves clients that know all about a limit, to compare others with. Its moments are counted from the
-// Server's start and must come in order of time. It is not safe for concurrent use.
-//
-// An example: Limit{N: 10} begins with 10 units, so ten calls of Take at 0 leave none, and Ready(0) is
-// 100 ms. A scheduler that knows the limit waits until Ready, and takes. What it needs for 100 units, 9
-// s, is the time that no client can beat.
-type Account struct {
-	limit Limit
-	laws  map[string]law // by key
-}
-
-// A law is how one key of a Limit is counted.
-type law interface {
-	ready(at time.Duration, n int) time.Duration // the first moment, at or later, at which n units are free
-	take(at time.Duration, n int)                // charges n units, whether they are free or not
-	settle(at, charged time.Duration, n int)     // charges n units more, or -n less, for what was charged at that moment
-	set(at time.Duration, n int)                 // from now on the limit is n
-	state(at time.Duration) State
-}
-
-// NewAccount returns an account that has not been used. It panics if the limit is nonsense, such as a negative N.
-func NewAccount(l Limit) *Account {
-	if err := l.check(); err != nil {
-		panic("throttletest: NewAccount: " + err.Error())
-	}
-	l.Per, l.Burst = cmp.Or(l.Per, time.Second), cmp.Or(l.Burst, l.N)
-	return &Account{l, make(map[string]law)}
-}
-
-// Ready is the first moment, at or later, at which a unit is free, if nobody else comes and the limit does not change;
-// Never if there is none. An InFlight limit says at or Never, because it cannot know when work will be done.
-func (a *Account) Ready(at time.Duration) time.Duration { return a.of(at, "").ready(at, 1) }
-
-// Take charges a unit, whether one is free or not. Call it when [Account.Ready] has come.
-func (a *Account) Take(at time.Duration) { a.of(at, "").take(at, 1) }
-
-// Done ends the work on a unit of an InFlight limit, which is free for the next one from then on. Other limits have no
-// use for it.
-func (a *Account) Done(at time.Duration) { a.done(at, "", 1) }
-
-func (a *Account) done(at time.Duration, key string, n int) {
-	if f, ok := a.of(at, key).(*flight); ok {
-		f.flying -= n
-	}
-}
-
-// of returns the law of a key, after the changes that are due.
-//
-// Changes take effect at their own moment, even if nobody comes until much later. An example: N is 10
-// and becomes 5 at 60 s. Somebody who comes at 62 s finds the 2 s since then counted at 5/s.
-func (a *Account) of(at time.Duration, key string) law {
-	for c := &a.limit.Changes; len(*c) > 0 && (*c)[0].At <= at; *c = (*c)[1:] {
-		a.limit.N = (*c)[0].N
-		for _, l := range a.laws {
-			l.set((*c)[0].At, a.limit.N)
-		}
-	}
-	l, ok := a.laws[key]
-	if !ok {
-		l = a.limit.law()
-		a.laws[key] = l
-	}
-	return l
-}
-
-// law returns a fresh law. The limit must have its defaults.
-func (l Limit) law() law {
-	switch l.Kind {
-	case Fixed, FixedFirst, SlidingCounter:
-		// A window ago, so that turn finds the first one: with Phase 70 s and Per 60 s, windows begin
-		// at -50 s, 10 s, 70 s and so on. A FixedFirst window is over at once, and the first request
-		// begins the next.
-		began := l.Phase%l.Per - l.Per
-		return &window{n: l.N, per: l.Per, began: began, first: l.Kind == FixedFirst, slides: l.Kind == SlidingCounter}
-	case Sliding:
-		return &sliding{n: l.N, per: l.Per}
-	case InFlight:
-		return &flight{n: l.N}
-	}
-	b := &bucket{per: l.Per, burst: l.Burst}
-	b.set(0, l.N)
-	return b
-}
 
 // A bucket is kept as one moment, full, at which all that was taken will have come back. This is GCRA's theoretical
 // arrival time: n units fit as long as full is no further ahead than the time in which burst - n units come back.
@@ -120,7 +32,7 @@ func (b *bucket) set(at time.Duration, n int) {
 }
 
 // More than the burst never fits: no rest makes a bucket larger.
-func (b *bucket) ready(at time.Duration, n int) time.Duration {
+func (b *bucket) Ready(at time.Duration, n int) time.Duration {
 	if n > b.burst || b.unit == 0 {
 		return Never
 	}
@@ -131,14 +43,14 @@ func (b *bucket) ready(at time.Duration, n int) time.Duration {
 	return time.Duration(math.Ceil(first - 0.5))
 }
 
-func (b *bucket) take(at time.Duration, n int) {
+func (b *bucket) Take(at time.Duration, n int) {
 	b.full = max(b.full, float64(at)) + float64(n)*b.unit
 }
 
 // In the example above, right after the fourth request, at 100 ms: the debt is 300 ms, so 0 of 3 units
 // remain, and Reset is 300 ms. At 250 ms the debt is 150 ms, which is 1.5 units: 1 remains, rounded
 // down.
-func (b *bucket) state(at time.Duration) State {
+func (b *bucket) State(at time.Duration) State {
 	if b.unit == 0 {
 		return State{Limit: b.burst}
 	}
@@ -199,7 +111,7 @@ func (w *window) left(before, free int) time.Duration {
 
 // If this window is too full by itself, the next one must come first. There this window is the one
 // before, and the same formula says how much of it must be forgotten.
-func (w *window) ready(at time.Duration, n int) time.Duration {
+func (w *window) Ready(at time.Duration, n int) time.Duration {
 	w.turn(at)
 	end := w.began + w.per
 	switch free := w.n - n - w.now; {
@@ -215,14 +127,14 @@ func (w *window) ready(at time.Duration, n int) time.Duration {
 
 // A FixedFirst window that is over begins anew with this unit: one at 75 s makes it 75 s to 135 s, if
 // Per is 60 s.
-func (w *window) take(at time.Duration, n int) {
+func (w *window) Take(at time.Duration, n int) {
 	if w.turn(at); w.first && at >= w.began+w.per {
 		w.began = at
 	}
 	w.now += n
 }
 
-func (w *window) state(at time.Duration) State {
+func (w *window) State(at time.Duration) State {
 	w.turn(at)
 	left := max(0, w.began+w.per-at)
 	used := float64(w.now) + float64(w.before)*float64(left)/float64(w.per)
@@ -257,7 +169,7 @@ func (s *sliding) turn(at time.Duration) {
 
 // With CountThrottled or after a Change more may have been charged than N. An example: N 3, 5 in the
 // log, and 1 wanted. 5 + 1 − 3 = 3 must leave, so it is the third entry that counts.
-func (s *sliding) ready(at time.Duration, n int) time.Duration {
+func (s *sliding) Ready(at time.Duration, n int) time.Duration {
 	if s.turn(at); n > s.n {
 		return Never
 	}
@@ -268,12 +180,12 @@ func (s *sliding) ready(at time.Duration, n int) time.Duration {
 	return at
 }
 
-func (s *sliding) take(at time.Duration, n int) {
+func (s *sliding) Take(at time.Duration, n int) {
 	s.turn(at)
 	s.log, s.used = append(s.log, taken{at, n}), s.used+n
 }
 
-func (s *sliding) state(at time.Duration) State {
+func (s *sliding) State(at time.Duration) State {
 	s.turn(at)
 	st := State{Limit: s.n, Remaining: max(0, s.n-s.used), Window: s.per}
 	if len(s.log) > 0 {
@@ -286,18 +198,59 @@ func (s *sliding) state(at time.Duration) State {
 type flight struct{ n, flying int }
 
 func (f *flight) set(_ time.Duration, n int)  { f.n = n }
-func (f *flight) take(_ time.Duration, n int) { f.flying += n }
+func (f *flight) Take(_ time.Duration, n int) { f.flying += n }
 
 // An example with N 2 and Work 1 s: requests at 0 and 0.4 s are at work, and one at 0.5 s is throttled.
 // From 1 s on there is a place. The account cannot say so, because it does not know the work.
-func (f *flight) ready(at time.Duration, n int) time.Duration {
+func (f *flight) Ready(at time.Duration, n int) time.Duration {
 	if f.flying+n > f.n {
 		return Never
 	}
 	return at
 }
 
-// state has no Window, so it is not advertised: there is no time in which units come back.
-func (f *flight) state(time.Duration) State {
+// State has no Window, so it is not advertised: there is no time in which units come back.
+func (f *flight) State(time.Duration) State {
 	return State{Limit: f.n, Remaining: max(0, f.n-f.flying)}
 }
+
+// Settle is take, of units that may be negative: a bucket is never fuller than its burst.
+func (b *bucket) Settle(at, _ time.Duration, n int) { b.Take(at, n) }
+
+// Settle gives back to the window that has been charged. If that is over nobody asks about it any more. More is charged to
+// the window of now.
+//
+// An example of a Fixed limit of a minute: 500 units were held at 50 s, and 200 were used at 70 s. The window of 0 to 60 s is over,
+// so nothing changes. If 700 were used, 200 are charged to the window of 60 to 120 s.
+func (w *window) Settle(at, charged time.Duration, n int) {
+	w.turn(at)
+	switch {
+	case n > 0:
+		w.Take(at, n)
+	case charged >= w.began:
+		w.now = max(0, w.now+n)
+	case charged >= w.began-w.per && w.slides:
+		w.before = max(0, w.before+n)
+	}
+}
+
+// Settle gives back what still counts of the moment of the charge. More counts from now on.
+//
+// An example: 500 units stand in the log at 50 s. At 70 s 200 were used: the entry becomes 200 and leaves the log at 110 s, as
+// before.
+func (s *sliding) Settle(at, charged time.Duration, n int) {
+	if n > 0 {
+		s.Take(at, n)
+		return
+	}
+	s.turn(at)
+	for i := range s.log {
+		if e := &s.log[i]; e.at == charged && n < 0 {
+			back := min(e.n, -n)
+			e.n, s.used, n = e.n-back, s.used-back, n+back
+		}
+	}
+}
+
+// Settle does nothing: what is at work is counted by itself.
+func (f *flight) Settle(_, _ time.Duration, _ int) {}
