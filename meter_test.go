@@ -693,7 +693,7 @@ func (k *bookkeeper) call(held int) {
 // in the end nothing is held. THROTTLE_ENDINGS=1000000 makes a million calls.
 func TestMetersAreConserved(t *testing.T) {
 	const each = 5000 // by one Transport: the rate that it finds after its 429s makes later calls wait
-	n := race.Pick(10_000, 100_000)
+	n := race.Pick(5_000, 100_000)
 	if given, err := strconv.Atoi(os.Getenv("THROTTLE_ENDINGS")); err == nil {
 		n = given
 	}

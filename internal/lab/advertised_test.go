@@ -144,7 +144,7 @@ func advertisedCells() (cells []advertisedCell) {
 func TestAdvertised(t *testing.T) {
 	for _, c := range advertisedCells() {
 		t.Run(c.name(), func(t *testing.T) {
-			if c.dialect != "draft-08" && c.dialect != "x-epoch" || c.limit.Per > time.Second {
+			if c.dialect != "draft-08" || c.limit.Per > time.Second {
 				race.Long(t)
 			}
 			r := overSeeds(t, 1, c.run)

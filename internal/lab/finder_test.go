@@ -60,7 +60,7 @@ func (c finderCell) sim(seed uint64) *sim {
 	return s
 }
 
-// finderCells is the table of what is to be reached, in the default run without the cells that take long: of those with
+// finderCells is the table of what is to be reached. Without THROTTLE_FULL cells that take long are left out: of those with
 // 100 a second half, of those with 1,000 one, and it for a minute only.
 func finderCells() (cells []finderCell) {
 	for _, n := range []int{10, 100, 1000} {
@@ -100,11 +100,9 @@ func finderCells() (cells []finderCell) {
 }
 
 func TestFinder(t *testing.T) {
+	race.Long(t)
 	for _, c := range finderCells() {
 		t.Run(c.name(), func(t *testing.T) {
-			if c.limit.N > 10 || c.trip != shortTrip || c.retryAfter > 0 || c.limit.Kind != throttletest.Bucket || c.limit.Burst == 1 {
-				race.Long(t)
-			}
 			seeds := 1
 			if c.limit.N <= 100 { // few calls, so that one run tells little
 				seeds = 4 + 80/c.limit.N

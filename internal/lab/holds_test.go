@@ -97,8 +97,9 @@ func (w tokenWorld) run(t *testing.T, advertised bool) (share float64, n throttl
 // Random limits that hold what calls may cost are used as well if they are advertised as if they are not, and next to nothing is
 // throttled, although what remains says nothing of what has come back since. THROTTLE_SEEDS=300 tries so many.
 func TestAdvertisedHoldsAreUsed(t *testing.T) {
+	race.Long(t)
 	seeds, _ := strconv.Atoi(os.Getenv("THROTTLE_SEEDS"))
-	seeds = max(seeds, race.Pick(1, 24))
+	seeds = max(seeds, 24)
 	var with, without, throttled, total, least = 0.0, 0.0, 0, 0, 1.0
 	worst := ""
 	for seed := range uint64(seeds) {
