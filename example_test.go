@@ -151,14 +151,14 @@ func ExampleTransport_Explain() {
 		s, _ := t.Explain("api.example.com")
 		fmt.Printf("%d calls wait for %q, the first one for %v more\n", s.Waiting, s.Reason, time.Until(s.Until))
 		for _, l := range s.Limits {
-			fmt.Printf("%s: %.1f of %.0f are ready, %.0f %% used\n", l.Reason, l.Available, l.Size, 100*l.Utilization)
+			fmt.Printf("%s: %.1f of %.0f are ready, %d taken\n", l.Reason, l.Available, l.Size, l.Taken)
 		}
 		calls.Wait()
 	})
 	// Output:
 	// 4 calls wait for "limit", the first one for 500ms more
-	// limit: 0.5 of 4 are ready, 60 % used
-	// limit:shared: 94.0 of 100 are ready, 6 % used
+	// limit: 0.5 of 4 are ready, 6 taken
+	// limit:shared: 94.0 of 100 are ready, 6 taken
 }
 
 // A call that cannot start before its deadline fails at once. Its error says how long it would have waited.

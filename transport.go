@@ -237,12 +237,24 @@ type KeyStats struct {
 
 // LimitStats is a snapshot of one limit. Calls wait for it while less is Available than they take.
 type LimitStats struct {
-	Reason      string        // of the calls that wait for it, see Event: "limit", "limit:shared", "meter:tokens"
-	Limit       rate.Limit    // units per second in the long run
-	Size        float64       // units that it has if none is used: a bucket's burst, a window's units
-	Window      time.Duration // a window's length; 0: it is a bucket
-	Available   float64       // units ready now; negative: a debt
-	Utilization float64       // share that is used; 1: all. Of a bucket: by calls of the key ("limit:shared": of all keys), over 10 s or longer
+	Reason    string        // of the calls that wait for it, see Event: "limit", "limit:shared", "meter:tokens"
+	Limit     rate.Limit    // units per second in the long run
+	Size      float64       // units that it has if none is used: a bucket's burst, a window's units
+	Window    time.Duration // a window's length; 0: it is a bucket
+	Available float64       // units ready now; negative: a debt
+	Taken     int64         // units that calls of the key have taken since it was made; "limit:shared": those of all keys
+}
+
+// Utilization returns which share of the limit is used; 1: all. Of a window it is what is taken of it; of a bucket what calls have
+// taken since an earlier look, at which Taken was before, that long ago. 10 s or more are enough not to count single calls.
+func (l LimitStats) Utilization(before int64, ago time.Duration) float64 {
+	switch {
+	case l.Window > 0:
+		return (l.Size - l.Available) / l.Size
+	case l.Limit <= 0 || ago <= 0:
+		return 0
+	}
+	return max(0, float64(l.Taken-before)) / ago.Seconds() / float64(l.Limit)
 }
 
 // snapshot is what observers see of a key.

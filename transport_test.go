@@ -862,9 +862,9 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v %+v", ok, s)
 		}
 		want := []throttle.LimitStats{
-			{Reason: "limit", Limit: 2, Size: 4, Available: 0.2, Utilization: 0.2}, // 4 units in 10 s
-			{Reason: "limit:shared", Limit: 100. / 60, Size: 100, Window: time.Minute, Available: 95, Utilization: 0.05},
-			{Reason: "meter:tokens", Limit: 50, Size: 500, Available: 105, Utilization: 0.8},
+			{Reason: "limit", Limit: 2, Size: 4, Available: 0.2, Taken: 4},
+			{Reason: "limit:shared", Limit: 100. / 60, Size: 100, Window: time.Minute, Available: 95, Taken: 5},
+			{Reason: "meter:tokens", Limit: 50, Size: 500, Available: 105, Taken: 400},
 		}
 		if got := rounded(s.Limits); !slices.Equal(got, rounded(want)) {
 			t.Errorf("the limits are\n%+v, want\n%+v", got, want)
@@ -877,47 +877,45 @@ func TestExplain(t *testing.T) {
 func rounded(all []throttle.LimitStats) []throttle.LimitStats {
 	all = slices.Clone(all)
 	for i := range all {
-		for _, x := range []*float64{&all[i].Available, &all[i].Utilization, (*float64)(&all[i].Limit)} {
+		for _, x := range []*float64{&all[i].Available, (*float64)(&all[i].Limit)} {
 			*x = math.Round(*x*1e6) / 1e6
 		}
 	}
 	return all
 }
 
-// Utilization is what calls take of a limit, whoever looks how often: a call each second of 5 units is a quarter of 20/s, and
-// one of two keys takes half of what both share.
+// Two looks show how much of a limit calls take: a call each second of 5 units is a quarter of 20/s, and one of two keys takes half of
+// what both share.
 func TestUtilization(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &throttle.Transport{
 			Base: answers(200), Limiter: throttle.NewBucket(20, 20),
-			LimiterFor: func(string) throttle.Limiter { return throttle.All(throttle.NewBucket(20, 20), throttle.NewLeaky(50)) },
-			Cost:       func(*http.Request) int { return 5 },
+			LimiterFor: func(string) throttle.Limiter {
+				return throttle.All(throttle.NewBucket(20, 20), throttle.NewLeaky(50), throttle.NewFixedWindow(200, time.Hour))
+			},
+			Cost: func(*http.Request) int { return 5 },
 		}
-		look := func() string { s, _ := tr.Explain("a"); return fmt.Sprintf("%.2f", utilization(s)) }
-		for second := range 100 {
+		var before throttle.KeyStats
+		for second := range 30 {
+			if second%10 == 0 {
+				before, _ = tr.Explain("a")
+			}
 			status(tr, t.Context(), "http://a/")
 			status(tr, t.Context(), "http://b/")
 			time.Sleep(time.Second)
-			if got := look(); second%10 == 9 && got != "[0.25 0.10 0.50]" {
-				t.Errorf("after %d s the utilization is %s", second+1, got)
-			}
 		}
-		for range 25 {
-			time.Sleep(time.Second)
-			look()
+		now, _ := tr.Explain("a")
+		var got []string
+		for i, l := range now.Limits {
+			got = append(got, fmt.Sprintf("%.2f", l.Utilization(before.Limits[i].Taken, 10*time.Second)))
 		}
-		if got := look(); got != "[0.00 0.00 0.00]" {
-			t.Errorf("after 25 s without calls the utilization is %s", got)
+		if want := []string{"0.75", "0.25", "0.10", "0.50"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if l := now.Limits[1]; l.Utilization(l.Taken, time.Second) != 0 || l.Utilization(0, 0) != 0 || l.Utilization(l.Taken+1, time.Second) != 0 {
+			t.Errorf("%+v: nothing was taken since", l)
 		}
 	})
-}
-
-// utilization is that of each limit.
-func utilization(s throttle.KeyStats) (of []float64) {
-	for _, l := range s.Limits {
-		of = append(of, l.Utilization)
-	}
-	return of
 }
 
 // Totals count what keys have done that were dropped.

@@ -23,6 +23,7 @@ const (
 //   - streams: a stream adds itself when it opens and takes itself away when it ends.
 //   - last: the newest sample of a tick, made by the first stream that wakes; dropped with the last stream, so that
 //     10,000 keys are not kept in memory for nobody.
+//   - marks: what was taken of all limits at two earlier samples; dropped as last is.
 //
 // There is no goroutine that samples. All streams wake at the same moments, at whole intervals of the clock; the first
 // one that gets the lock reads all keys, and the others find its sample, which is younger than half an interval.
@@ -39,6 +40,7 @@ type board struct {
 	mu      sync.Mutex
 	streams int
 	last    *sample
+	marks   marks
 	size    int // keys of the newest sample, to make the next one in one piece
 }
 
@@ -64,7 +66,7 @@ func (b *board) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.streams--; b.streams == 0 {
-		b.last = nil
+		b.last, b.marks = nil, marks{}
 	}
 }
 
@@ -93,6 +95,8 @@ func (b *board) tick() *sample {
 type row struct {
 	name string
 	throttle.KeyStats
+	since *mark         // what limits are compared with; nil: nothing
+	ago   time.Duration // when that was
 }
 
 // found is the rate that was found because the upstream throttles, in units per second; 0: none was.
@@ -156,6 +160,7 @@ type totals struct{ keys, waiting, inFlight, closed int }
 // after the other, so calls pass in between.
 func (b *board) readLocked() *sample {
 	s := &sample{at: time.Now(), names: b.names, rows: make([]row, 0, b.size+b.size/8), fleets: map[string]fleet.Stats{}}
+	since, now := b.marks.since(s.at), &mark{at: s.at, taken: map[limitID]int64{}}
 	for _, name := range b.names {
 		t := b.transports[name]
 		if t == nil {
@@ -163,13 +168,21 @@ func (b *board) readLocked() *sample {
 			continue
 		}
 		for stats := range t.Stats() {
-			s.add(row{name, stats})
+			r := row{name: name, KeyStats: stats}
+			if since != nil {
+				r.since, r.ago = since, s.at.Sub(since.at)
+			}
+			now.note(&r)
+			s.add(r)
 		}
 		if l, ok := t.Limiter.(*fleet.Limiter); ok && l != nil {
 			s.fleets[name] = l.Stats()
 		}
 	}
 	b.size = len(s.rows)
+	if b.streams > 0 {
+		b.marks.add(now)
+	}
 	return s
 }
 

@@ -65,6 +65,55 @@ func TestShare(t *testing.T) {
 	})
 }
 
+// Who looks again sees how much of each bucket was used in between: of a key's own, and of one that all share by all keys. A key that has
+// come since has used its own since then.
+func TestUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &throttle.Transport{
+			Base: always{}, Limiter: throttle.NewBucket(100, 100),
+			LimiterFor: func(string) throttle.Limiter { return throttle.NewBucket(10, 50) },
+		}
+		b := newBoard(map[string]*throttle.Transport{"api": tr})
+		b.join()
+		used := func() (cells []string) {
+			s := b.tick()
+			v := view{sort: "used"}
+			rows, _ := v.rows(s, 10)
+			for _, r := range rows {
+				lines := limits(r)
+				cells = append(cells, r.Key+" "+lines[0][3]+" "+lines[1][3])
+			}
+			return cells
+		}
+		call := func(host string, n int) {
+			for range n {
+				req, _ := http.NewRequest("GET", "http://"+host+"/", nil)
+				tr.RoundTrip(req)
+			}
+		}
+		call("a", 3)
+		if got, want := used(), []string{"a – –"}; !slices.Equal(got, want) {
+			t.Errorf("at the first look %q, want %q", got, want)
+		}
+		for second := range 25 {
+			call("a", 5)
+			if second == 19 {
+				call("b", 5)
+			}
+			time.Sleep(time.Second)
+			if got, want := used(), []string{"a 50 % 5 %"}; second < 19 && !slices.Equal(got, want) {
+				t.Errorf("after %d s %q, want %q", second+1, got, want)
+			}
+		}
+		if got, want := used(), []string{"a 50 % 5 %", "b 3 % 5 %"}; !slices.Equal(got, want) {
+			t.Errorf("at last %q, want %q", got, want)
+		}
+		if b.leave(); b.marks != (marks{}) {
+			t.Error("the marks are kept for nobody")
+		}
+	})
+}
+
 // Whichever way the first rows are found, they are those of a full sort, of any column.
 func TestFirstRows(t *testing.T) {
 	b := newBoard(map[string]*throttle.Transport{"a": full(t, 700), "b": full(t, 800)})

@@ -31,9 +31,9 @@
 //	limit=10           at most 10 keys; in state.json only, the others show at most 100
 //
 // The columns are name (the Transport's), key, waiting, oldest, in_flight, sent, throttled, retried, refused, tokens,
-// limit, used, gate and held: those of throttle.KeyStats. used is the largest Utilization of its limits; the
-// details have it of each limit. Counts are since the key was made, so those of a key that was dropped begin anew; the
-// total of a Transport in state.json does not.
+// limit, used, gate and held: those of throttle.KeyStats. used is the largest Utilization of its limits, of
+// buckets from the second event on; the details have it of each limit. Counts are since the key was made, so those of
+// a key that was dropped begin anew; the total of a Transport in state.json does not.
 //
 // # state.json
 //
@@ -42,7 +42,7 @@
 //	    {"key": "api.github.com", "waiting": 3, "sent": 4180, "tokens": 0.4, "limit": 10,
 //	     "reason": "limit", "until": "2026-05-04T12:00:00.56Z",
 //	     "learned": [{"source": "X-Ratelimit-Limit", "limit": 5000, "remaining": 820, "reset": 1740}],
-//	     "limits": [{"reason": "limit", "limit": 10, "size": 5, "available": 0.4, "utilization": 0.98}]}]}]}
+//	     "limits": [{"reason": "limit", "limit": 10, "size": 5, "available": 0.4, "taken": 4180}]}]}]}
 //
 // Fields are named after those of throttle.KeyStats and what is in it: in_flight is InFlight. Lengths of time are
 // in seconds, moments in RFC 3339, and rates in units per second. In learned, configured is a configured limit that is too

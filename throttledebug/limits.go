@@ -24,7 +24,8 @@ var limitsHead = []string{"Limit", "Allows", "Ready", "Used", "Held", "Cost of h
 //
 // The meter has a debt; its calls have cost about a third of what was held for them.
 func limits(r *row) (lines [][]string) {
-	for _, l := range r.Limits[:min(maxLimits, len(r.Limits))] {
+	for i := range r.Limits[:min(maxLimits, len(r.Limits))] {
+		l := &r.Limits[i]
 		held, cost := none, none
 		if m := meterOf(r, l.Reason); m != nil {
 			held = decimal(float64(m.Held))
@@ -32,7 +33,7 @@ func limits(r *row) (lines [][]string) {
 				cost = percent(float64(m.Settled) / float64(m.Estimate))
 			}
 		}
-		lines = append(lines, []string{short(l.Reason), allows(l), decimal(l.Available) + " of " + decimal(l.Size), percent(l.Utilization), held, cost})
+		lines = append(lines, []string{short(l.Reason), allows(l), decimal(l.Available) + " of " + decimal(l.Size), known(percent, func() (float64, bool) { return r.utilization(l) }), held, cost})
 	}
 	return lines
 }
@@ -49,7 +50,7 @@ func meterOf(r *row, reason string) *throttle.MeterStats {
 }
 
 // allows says what a limit is: "10/s, 20 at once" is a bucket, "10/s" one without a burst, "100 in 1 min" a window.
-func allows(l throttle.LimitStats) string {
+func allows(l *throttle.LimitStats) string {
 	switch {
 	case l.Window > 0:
 		return decimal(l.Size) + " in " + span(l.Window)
@@ -67,15 +68,7 @@ func percent(share float64) string {
 	return decimal(share*100) + " %"
 }
 
-// used is the utilization of the limit that is used most, and false if the key has none.
-func (r *row) used() (most float64, ok bool) {
-	for _, l := range r.Limits {
-		most, ok = max(most, l.Utilization), true
-	}
-	return most, ok
-}
-
-// compareUsed puts the row first whose limits are used most, and last one without a limit.
+// compareUsed puts the row first whose limits are used most, and last one of which that is not known.
 func compareUsed(a, b *row) int {
 	most := func(r *row) float64 {
 		if used, ok := r.used(); ok {
@@ -95,9 +88,9 @@ type limitState struct {
 	Size   float64  `json:"size"`
 	Window float64  `json:"window,omitzero"`
 
-	// Units ready now, and the share of the limit that is used.
-	Available   *float64 `json:"available"`
-	Utilization *float64 `json:"utilization"`
+	// Units ready now, and those that calls have taken since the key was made.
+	Available *float64 `json:"available"`
+	Taken     int64    `json:"taken"`
 }
 
 // meterState is what state.json says of a meter beside its limits: units of throttle.MeterStats.
@@ -113,7 +106,7 @@ func (k *keyState) addLimits(r *row) {
 	for _, l := range r.Limits {
 		k.Limits = append(k.Limits, limitState{
 			Reason: l.Reason, Limit: finite(float64(l.Limit), true), Size: l.Size, Window: l.Window.Seconds(),
-			Available: finite(l.Available, true), Utilization: finite(l.Utilization, true),
+			Available: finite(l.Available, true), Taken: l.Taken,
 		})
 	}
 	for _, m := range r.Meters {

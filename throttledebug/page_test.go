@@ -196,7 +196,7 @@ func TestState(t *testing.T) {
 		want := `{"time":"2000-01-01T00:00:00Z","transports":[` +
 			`{"name":"api","total":{"sent":2,"throttled":0,"retried":0,"refused":0},"keys":[` +
 			`{"key":"a.test","waiting":0,"sent":2,"limit":10,"tokens":3,"learned":[{"source":"Ratelimit","name":"day","unit":"requests","limit":5000,"remaining":4180,"window":86400,"reset":3600}],` +
-			`"limits":[{"reason":"limit","limit":10,"size":5,"available":3,"utilization":0.02}]},` +
+			`"limits":[{"reason":"limit","limit":10,"size":5,"available":3,"taken":2}]},` +
 			`{"key":"b.test","waiting":0,"reason":"gate:paused","sent":0,"closed_for":90}]},` +
 			`{"name":"nil","error":"the Transport is nil","keys":[]}]}`
 		w := get(h, "/state.json?sort=key")

@@ -29,7 +29,8 @@ type client struct {
 	remaining, limit, tokens, oldest metric.Float64ObservableGauge
 	limitInstruments
 
-	mu sync.Mutex // of a collection: each reader makes its own
+	mu    sync.Mutex // of a collection: each reader makes its own
+	looks looks
 }
 
 // buckets are the bounds of the histogram in seconds: from what a timer can resolve to Retry.MaxPause.
@@ -75,7 +76,8 @@ func (c *client) collect(_ context.Context, o metric.Observer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.t.Totals()
-	views := map[*series]*view{}
+	views, now := map[*series]*view{}, &look{at: time.Now(), taken: map[limitID]int64{}}
+	since := c.looks.since(now.at)
 	for k := range c.t.Stats() {
 		s := c.series.of(k.Key)
 		v := views[s]
@@ -84,7 +86,9 @@ func (c *client) collect(_ context.Context, o metric.Observer) error {
 			views[s] = v
 		}
 		v.take(&k)
+		v.takeLimits(&k, since, now)
 	}
+	c.looks.add(now)
 	named, namedAgain := uint64(0), uint64(0)
 	c.series.each(func(s *series) {
 		v := views[s]
@@ -164,7 +168,6 @@ func (v *view) take(k *throttle.KeyStats) {
 	if !k.Oldest.IsZero() {
 		v.oldest = max(v.oldest, time.Since(k.Oldest))
 	}
-	v.takeLimits(k)
 }
 
 // advertised is an advertised quota in units per second: the rate at which calls are spaced for it, or its size by its

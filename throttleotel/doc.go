@@ -41,8 +41,8 @@
 // configured limit is too high: found is what the upstream accepts.
 //
 // A limit has the throttle.reason of the calls that wait for it: limit, meter:tokens, or limit:shared, which has no
-// throttle.key. Its utilization is that of throttle.LimitStats: of a bucket what calls took since an earlier collection,
-// of a window the part that is used.
+// throttle.key. Its utilization is that of throttle.LimitStats: of a window the part that is used; of a bucket what
+// calls took since an earlier collection, so the first one has none.
 //
 // The recipe Metrics in examples/recipes serves them to Prometheus, through the exporter of OpenTelemetry, which makes
 // throttle_client_requests_total of throttle.client.requests. docs/grafana.json is a dashboard for that.

@@ -454,6 +454,8 @@ func TestInstruments(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
+		gather(t, r)
+		time.Sleep(time.Second)
 		tr.Hooks.Failed(t.Context(), throttle.Event{Key: "a.test", Status: 503})
 		get(tr, t.Context(), "http://a.test/")
 		tr.Pause("a.test", time.Hour)

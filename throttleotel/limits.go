@@ -35,6 +35,7 @@ func (li *limitInstruments) register(i *instruments) {
 // A limitView is what a collection sees of the limits of one reason, of all keys of a series.
 type limitView struct {
 	utilization, debt float64 // the largest
+	seen              bool    // the utilization is known
 	meter             bool
 	held              int64
 	estimate, settled uint64
@@ -57,12 +58,21 @@ func (v *view) limit(reason string) *limitView {
 	return l
 }
 
-// takeLimits adds those of a key.
-func (v *view) takeLimits(k *throttle.KeyStats) {
+// takeLimits adds those of a key, as compared with an earlier look, and notes them; nil: there was none.
+func (v *view) takeLimits(k *throttle.KeyStats, since, now *look) {
 	for i := range k.Limits {
 		one := &k.Limits[i]
-		l := v.limit(one.Reason)
-		l.utilization, l.debt = max(l.utilization, one.Utilization), max(l.debt, -one.Available)
+		l, id := v.limit(one.Reason), limitID{k.Key, one.Reason}
+		if one.Reason == shared {
+			id.key = ""
+		}
+		now.taken[id], l.debt = one.Taken, max(l.debt, -one.Available)
+		switch {
+		case since != nil: // a key that was not there has begun since then
+			l.utilization, l.seen = max(l.utilization, one.Utilization(since.taken[id], now.at.Sub(since.at))), true
+		case one.Window > 0:
+			l.utilization, l.seen = max(l.utilization, one.Utilization(0, 0)), true
+		}
 	}
 	for i := range k.Meters {
 		one := &k.Meters[i]
@@ -101,8 +111,7 @@ func (c *client) observeLimits(o metric.Observer, s *series, v *view) {
 				continue
 			}
 			with := s.with(reasonAttr.String(reason))
-			o.ObserveFloat64(c.utilization, l.utilization, with)
-			o.ObserveFloat64(c.debt, l.debt, with)
+			c.observeLimit(o, l, with)
 			if l.meter {
 				o.ObserveInt64(c.held, l.held, with)
 				s.meter(reason).follow(l)
@@ -117,6 +126,14 @@ func (c *client) observeLimits(o metric.Observer, s *series, v *view) {
 		o.ObserveInt64(c.estimated, int64(m.estimated.total), with)
 		o.ObserveInt64(c.settled, int64(m.settled.total), with)
 	}
+}
+
+// observeLimit observes how full one limit is, and how much of it is used.
+func (c *client) observeLimit(o metric.Observer, l *limitView, with metric.MeasurementOption) {
+	if l.seen {
+		o.ObserveFloat64(c.utilization, l.utilization, with)
+	}
+	o.ObserveFloat64(c.debt, l.debt, with)
 }
 
 // meter is the settlement of a meter, made at its first use.
@@ -137,8 +154,7 @@ func (c *client) observeShared(o metric.Observer, views map[*series]*view) {
 	for v := range maps.Values(views) {
 		if l := v.limits[shared]; l != nil {
 			with := metric.WithAttributeSet(attribute.NewSet(policyAttr.String(c.series.policy), reasonAttr.String(shared)))
-			o.ObserveFloat64(c.utilization, l.utilization, with)
-			o.ObserveFloat64(c.debt, l.debt, with)
+			c.observeLimit(o, l, with)
 			return
 		}
 	}

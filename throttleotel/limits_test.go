@@ -58,6 +58,8 @@ func TestLimits(t *testing.T) {
 				}
 			}
 		}
+		gather(t, r) // utilizations are those since an earlier look
+		time.Sleep(10 * time.Second)
 		req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://a/", nil)
 		resp, err := tr.RoundTrip(req)
 		if err != nil {

@@ -31,7 +31,7 @@ func TestAppendStats(t *testing.T) {
 		check := func(want ...Stats) {
 			t.Helper()
 			other := Stats{Reason: "other"}
-			got := all.AppendStats([]Stats{other}, "limit", 2.5, time.Now())
+			got := all.AppendStats([]Stats{other}, "limit", 7, time.Now())
 			for i := range want {
 				want[i].Reason = "limit"
 			}
@@ -40,15 +40,15 @@ func TestAppendStats(t *testing.T) {
 			}
 		}
 		minute := rate.Limit(100.0 / 60)
-		check(Stats{"", minute, 100, time.Minute, 100, 0}, Stats{"", 10, 20, 0, 20, 0.25}, Stats{"", 30, 60, 2 * time.Second, 60, 0})
+		check(Stats{"", minute, 100, time.Minute, 100, 7}, Stats{"", 10, 20, 0, 20, 7}, Stats{"", 30, 60, 2 * time.Second, 60, 7})
 		b.Adjust(10)
 		f.Adjust(150)
 		w.Adjust(30)
-		check(Stats{"", minute, 100, time.Minute, -50, 1.5}, Stats{"", 10, 20, 0, 10, 0.25}, Stats{"", 30, 60, 2 * time.Second, 30, 0.5})
+		check(Stats{"", minute, 100, time.Minute, -50, 7}, Stats{"", 10, 20, 0, 10, 7}, Stats{"", 30, 60, 2 * time.Second, 30, 7})
 
 		none := new(Set)
 		none.Join(&zero) // lets nothing go
-		if got := none.AppendStats(nil, "limit", 1, time.Now()); !slices.Equal(got, []Stats{{Reason: "limit"}}) {
+		if got := none.AppendStats(nil, "limit", 1, time.Now()); !slices.Equal(got, []Stats{{Reason: "limit", Taken: 1}}) {
 			t.Errorf("%+v", got)
 		}
 	})

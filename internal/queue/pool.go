@@ -69,8 +69,7 @@ type pool struct {
 	stop  func()    // ends the watch on the limits
 	dirty bool      // it is in common.dirty
 	asked comebacks // of refused calls of all keys
-	uses  *uses     // what the calls of all keys had taken when somebody looked
-	used  float64   // units a second, as of the last look
+	taken int64     // units that the calls of all keys had taken when somebody looked
 }
 
 // idle reports whether nobody waits for it.
@@ -81,7 +80,7 @@ const deadShare = 10
 
 // newPool makes the pool of limits, which may be nil, and so many slots.
 func (r *common) newPool(limits *limit.Set, most int) *pool {
-	p := &pool{common: r, limits: limits, most: most, uses: newUses(0)}
+	p := &pool{common: r, limits: limits, most: most}
 	p.Of = p
 	if limits == nil {
 		p.limits = new(limit.Set)

@@ -18,7 +18,7 @@
 //	meters.go, holds.go        limits in units of their own, and what an attempt holds of them
 //	slots.go                   calls in flight, of a key and of all
 //	reason.go, stats.go        what holds a call that waits, and the rest that observers see of a queue:
-//	used.go, totals.go         how much of its limits is used; sums over all keys, dropped ones included
+//	totals.go                  sums over all keys, dropped ones included
 //	errors.go, again.go        the errors of calls that are ended on this side, and when those are worth calling again
 //	brake.go                   what slows a loop around refusals
 //
@@ -55,7 +55,6 @@ type Queue struct {
 	retried uint64        // attempts
 	refused uint64        // calls
 	beyond  int64         // units that attempts have taken beyond one each
-	uses    *uses         // what they had taken when somebody looked; nil: nobody has
 	resting atomic.Int64  // calls in their own backoff
 	met     time.Duration // when its first call came, counted from common.base
 	brake   brake         // of refused calls

@@ -99,6 +99,28 @@ func (q *Queue) oldestLocked() time.Time {
 	return q.common.base.Add(q.line.Oldest().Of.arrived)
 }
 
+// appendLimitsLocked adds what observers see of the limits that the queue's calls pay: its own, those that all keys share, and
+// those of its meters. What was taken of the shared ones is known as of the last Table.Totals.
+func (q *Queue) appendLimitsLocked(all []limit.Stats, now time.Time) []limit.Stats {
+	all = q.own.AppendStats(all, heldByLimit, q.countsLocked().units, now)
+	if s := q.common.all; s != nil {
+		all = s.limits.AppendStats(all, heldByShared, s.taken, now)
+	}
+	if q.meters != nil {
+		for i, one := range q.meters.each {
+			all = one.Limits.AppendStats(all, q.meters.reasons[i], q.meters.takenLocked(i), now)
+		}
+	}
+	return all
+}
+
+// tookLocked counts what a call has taken that goes. Most take one unit, and then it is a comparison.
+func (q *Queue) tookLocked(cost int) {
+	if cost != 1 {
+		q.beyond += int64(cost) - 1
+	}
+}
+
 // inFlightLocked counts the slots held, or without a bound the attempts that are under way.
 func (q *Queue) inFlightLocked() int {
 	if under := q.underLocked(); under > 0 && !q.common.slotted() {

@@ -52,9 +52,7 @@ func (t *Table) Totals() Stats {
 	now := time.Now()
 	if shared := t.common.all; shared != nil {
 		s.Tokens, s.Limit = shared.limits.Available(now), shared.limits.Rate()
-		r := reading{at: now.Sub(t.common.base), units: sum.units}
-		from := shared.uses.since(r)
-		shared.used = pace(from.at, r.at, from.units, r.units)
+		shared.taken = sum.units
 	}
 	if p := t.common.pause; p != nil && p.until.After(now) {
 		s.Reason, s.ClosedFor = upstream.HeldByGate+string(upstream.ForPause), p.until.Sub(now)
@@ -90,7 +88,7 @@ func (t *Table) sumUp(some []*Queue, sum *counts, s *Stats) {
 	}
 }
 
-// Shown returns the queue of key as observers want it, or nil: what is used of the limits that all keys share is summed up
+// Shown returns the queue of key as observers want it, or nil: what was taken of the limits that all keys share is summed up
 // first.
 func (t *Table) Shown(key string) *Queue {
 	t.noteShared()
@@ -104,7 +102,7 @@ func (t *Table) All() []*Queue {
 	return all
 }
 
-// noteShared looks at what is used of the limits that all keys share, if there are any.
+// noteShared sums up what was taken of the limits that all keys share, if there are any.
 func (t *Table) noteShared() {
 	if s := t.common.all; s != nil && s.limits.Own() > 0 {
 		t.Totals()
