@@ -121,16 +121,12 @@ func tryFlatten(ls ...Limiter) (s *limit.Set, err error) {
 // isNil reports whether l is a nil pointer of a type of this package, one that was declared and never made.
 func isNil(l Limiter) bool {
 	switch l.(type) {
-	case *Bucket, *Leaky, *FixedWindow, *SlidingWindow, *LimiterVar, accountant:
+	case *Bucket, *Leaky, *FixedWindow, *SlidingWindow, *LimiterVar, limit.Owner:
 		v := reflect.ValueOf(l)
 		return v.Kind() == reflect.Pointer && v.IsNil()
 	}
 	return false
 }
-
-// An accountant is a limiter of another package of the library, such as fleet.Limiter: it hands its account
-// out, and the account knows it. A user's struct that embeds one has Account too, but another owner.
-type accountant interface{ Account() limit.Account }
 
 // asOwn returns the account behind l if l is a limiter of the library; l must not be a nil pointer. It compares the exact
 // types: a user's struct that embeds a *Bucket has a Take of its own, which must be asked.
@@ -146,9 +142,8 @@ func asOwn(l Limiter) (limit.Account, bool) {
 		return &l.window, true
 	case *LimiterVar:
 		return &l.limiter, true
-	case accountant:
-		a := l.Account()
-		return a, limit.OwnerOf(a) == any(l)
+	case limit.Owner: // of another package of the library, such as fleet.Limiter
+		return limit.AccountOf(l)
 	}
 	return nil, false
 }

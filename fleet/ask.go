@@ -41,7 +41,7 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 		}
 	})
 	defer stop()
-	_, soft := l.supply.common.times()
+	_, soft := l.account.common.times()
 	late := time.NewTimer(soft)
 	defer late.Stop()
 	for over := false; ; {
@@ -70,9 +70,9 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 
 // asking reports whether a request is out that the store is expected to answer, and how many have been sent.
 func (l *Limiter) asking() (sent uint64, out bool) {
-	l.account.UnderLock(func() {
-		up, _, _ := l.supply.breaker.look()
-		sent, out = l.supply.seq, up && l.supply.out != nil
+	l.account.locked(func() {
+		up, _, _ := l.account.breaker.look()
+		sent, out = l.account.seq, up && l.account.out != nil
 	})
 	return sent, out
 }

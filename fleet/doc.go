@@ -55,14 +55,14 @@
 //
 // # States, locks and races
 //
-// One lock, that of the account (package internal/limit), guards all of a Limiter: units in hand, demand, what is
+// One lock, that of the account, guards all of a Limiter: units in hand, demand, what is
 // to be passed on, and which request is out. The lock of a [Breaker] is taken under it and calls nothing; which
 // Breaker it is, the store's or one of the limiter's own, the account's lock guards too.
 // The store is called without locks, in a goroutine that lives as long as the request.
 //
 // A Limiter is in one of these states:
 //
-//	in hand    units are there, with dates; calls take them                 Taken sends for more when few are left
+//	in hand    units are there, with dates; calls take them                 taken sends for more when few are left
 //	asking     a request is out; the line asks again at its soft timeout    finish, by the answer, or giveUpLate
 //	waiting    the store has said that nothing can be dated yet             until retry
 //	paused     nobody may send                                              until the pause is over

@@ -38,7 +38,7 @@ type exchange struct {
 
 // send starts a request for need units that a call waits for and as many more as seem useful. A request that is
 // given up and replaced here goes on by itself; its units count when they come.
-func (s *supply) send(now time.Time, need int, probe bool) {
+func (s *account) send(now time.Time, need int, probe bool) {
 	parts := s.company(now, need, probe)
 	x, r := s.request(now, need, probe)
 	if len(parts) == 0 {
@@ -49,13 +49,14 @@ func (s *supply) send(now time.Time, need int, probe bool) {
 }
 
 // request puts a request together.
-func (s *supply) request(now time.Time, need int, probe bool) (*exchange, Request) {
-	held, _, expired := s.hand.Held(now)
-	if expired > s.expired {
-		s.expired, s.wasted = expired, now
+func (s *account) request(now time.Time, need int, probe bool) (*exchange, Request) {
+	s.hand.expire(now)
+	held := s.hand.held
+	if s.hand.expired > s.expired {
+		s.expired, s.wasted = s.hand.expired, now
 	}
 	r := Request{
-		Member: s.member, Limit: s.hand.Limit(), Burst: s.hand.Burst(), Validity: s.o.Validity,
+		Member: s.member, Limit: s.limit, Burst: s.burst, Validity: s.o.Validity,
 		Need: need, Want: max(0, s.size(now, need)-held-need), Held: held,
 	}
 	_, soft := s.breaker.times()
@@ -69,7 +70,7 @@ func (s *supply) request(now time.Time, need int, probe bool) (*exchange, Reques
 // tell puts the news into a request, and its number. A pause stays among the news until an answer shows that it has
 // arrived. Units that are back are reported once: if that request is lost they are too, because reporting them twice
 // would make units of nothing.
-func (s *supply) tell(r *Request, x *exchange, now time.Time) {
+func (s *account) tell(r *Request, x *exchange, now time.Time) {
 	s.seq++
 	s.counts.Trips++
 	r.Seq, r.Known, r.Back = s.seq, s.known, s.news.back
@@ -84,7 +85,7 @@ func (s *supply) tell(r *Request, x *exchange, now time.Time) {
 }
 
 // run is the goroutine of a request. It holds no lock while the store is asked.
-func (s *supply) run(x *exchange, r Request) {
+func (s *account) run(x *exchange, r Request) {
 	ctx, cancel := context.WithTimeout(context.Background(), hardWait)
 	defer cancel()
 	reply, err := s.store.Exchange(ctx, s.name, r)
@@ -94,7 +95,7 @@ func (s *supply) run(x *exchange, r Request) {
 	if x.probe {
 		x.breaker.ended()
 	}
-	s.hand.Update(func(now time.Time) { s.finish(now, x, &reply, err) })
+	s.update(func(now time.Time) { s.finish(now, x, &reply, err) })
 }
 
 // check returns what is impossible in a reply: a store that answers so is treated like one that fails for this limit.
@@ -116,7 +117,7 @@ func (r *Reply) check(q *Request) error {
 // finish takes an answer in, also one that comes late. Dates count from its arrival, so they are never early, and
 // their validity from the sending, so it is never long: a unit whose answer was under way for its whole
 // validity is worth nothing.
-func (s *supply) finish(now time.Time, x *exchange, reply *Reply, err error) {
+func (s *account) finish(now time.Time, x *exchange, reply *Reply, err error) {
 	if s.out == x {
 		s.out = nil
 	}
@@ -139,7 +140,7 @@ func (s *supply) finish(now time.Time, x *exchange, reply *Reply, err error) {
 	}
 	s.retry = now.Add(reply.Retry)
 	if reply.Pause > 0 {
-		s.counts.Expired += uint64(s.hand.Pause(now.Add(min(reply.Pause, limit.MaxBelief))))
+		s.counts.Expired += uint64(s.hand.pause(now.Add(min(reply.Pause, limit.MaxBelief))))
 	}
 	s.addAll(now, x, reply)
 	if s.news.pause.After(now) {
@@ -152,7 +153,7 @@ func (s *supply) finish(now time.Time, x *exchange, reply *Reply, err error) {
 //
 // Example: somebody has stored a text under the name of one limit of 10,000. Its requests fail after 1 ms each. With one
 // breaker for all, each such error would send all limiters to their shares, until the next answer.
-func (s *supply) failed(now time.Time, x *exchange, err error) {
+func (s *account) failed(now time.Time, x *exchange, err error) {
 	if !errors.Is(err, ErrLimit) {
 		s.common.lost(now, x.sent)
 		return
@@ -167,15 +168,15 @@ func (s *supply) failed(now time.Time, x *exchange, err error) {
 // addAll puts the granted units into the hand, and decides when to send for more: when a quarter is left, or what
 // is used during one and a half round trips. Example: 48 units at 240 a second and a round trip of 10 ms: a
 // quarter is 12 units, 50 ms, so the next ones are there long before.
-func (s *supply) addAll(now time.Time, x *exchange, reply *Reply) {
+func (s *account) addAll(now time.Time, x *exchange, reply *Reply) {
 	got := 0
-	for _, run := range reply.Runs {
-		got += run.Count
-		until := x.sent.Add(run.First + validity(s.o.Validity))
+	for _, r := range reply.Runs {
+		got += r.Count
+		until := x.sent.Add(r.First + validity(s.o.Validity))
 		if s.closed {
 			continue
 		}
-		s.hand.Add(limit.Run{First: now.Add(run.First), Until: until, Every: run.Every, Count: run.Count})
+		s.hand.add(run{first: now.Add(r.First), until: until, every: r.Every, count: r.Count})
 	}
 	s.counts.Granted += uint64(got)
 	s.got = got
@@ -199,20 +200,20 @@ func validity(w time.Duration) time.Duration {
 // them back if no other member was granted units since, otherwise they expire. Those are units of the newest answer
 // at most: between older ones others may have got theirs. Nothing is reported to a store that
 // does not answer.
-func (s *supply) close() (err error) {
+func (s *account) close() (err error) {
 	var r Request
 	up := false
-	s.hand.Update(func(now time.Time) {
-		if s.closed || s.hand.Limit() == rate.Inf || s.hand.Limit() == 0 {
+	s.update(func(now time.Time) {
+		if s.closed || s.limit == rate.Inf || s.limit == 0 {
 			s.closed = true
 			return
 		}
 		s.closed = true
-		s.hand.Held(now)
+		s.hand.expire(now)
 		up, _, _ = s.breaker.look()
 		r = Request{
-			Member: s.member, Limit: s.hand.Limit(), Burst: s.hand.Burst(), Validity: s.o.Validity,
-			Unused: min(s.hand.Empty(), s.got),
+			Member: s.member, Limit: s.limit, Burst: s.burst, Validity: s.o.Validity,
+			Unused: min(s.hand.empty(), s.got),
 		}
 		s.tell(&r, &exchange{}, now)
 	})

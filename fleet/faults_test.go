@@ -352,7 +352,7 @@ func TestClose(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.stop()
 		p.wg.Wait()
-		held := min(p.lim.Stats().Held, p.lim.supply.got)
+		held := min(p.lim.Stats().Held, p.lim.account.got)
 		before := m.limits["x"].next
 		if err := p.lim.Close(); err != nil || held == 0 {
 			t.Errorf("Close: %v, with %d units in hand", err, held)

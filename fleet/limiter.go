@@ -50,9 +50,12 @@ var ErrClosed = errors.New("throttle: the fleet's limiter is closed")
 //
 // Make it with [New]. It is safe for concurrent use.
 type Limiter struct {
-	account limit.Dated
-	supply  supply
+	owned
+	account account
 }
+
+// owned hands the account to package throttle.
+type owned = limit.Owned
 
 // New returns the limiter of this process for the limit of that name in s: limit units per second, with bursts
 // of burst units, over all processes. All of them should name the same limit and burst; if they differ, the
@@ -73,8 +76,7 @@ func New(s Store, name string, limit rate.Limit, burst int, o Options) *Limiter 
 		o.Validity = 250 * time.Millisecond
 	}
 	l := new(Limiter)
-	l.account.Init("fleet.New", l, limit, burst, &l.supply)
-	l.supply.init(&l.account, s, name, o)
+	l.account.init(l, s, name, limit, burst, o)
 	return l
 }
 
@@ -83,14 +85,6 @@ func newMember() string {
 	var b [8]byte
 	rand.Read(b[:]) // crypto/rand: it never fails
 	return hex.EncodeToString(b[:])
-}
-
-// Account is for package throttle, and of no use outside it.
-func (l *Limiter) Account() limit.Account {
-	if l == nil {
-		return nil
-	}
-	return &l.account
 }
 
 // Take consumes n units if they are in hand and returns 0. Otherwise it sends for them and returns how long to
@@ -103,7 +97,9 @@ func (l *Limiter) Take(_ context.Context, n int) (wait time.Duration, err error)
 
 // Adjust takes n more units, as a debt if they are not in hand; a negative n gives units back to the store, with
 // the next request.
-func (l *Limiter) Adjust(n int) { l.account.Adjust(n) }
+func (l *Limiter) Adjust(n int) {
+	l.account.update(func(now time.Time) { l.account.Adjust(now, n) })
+}
 
 // Notify has changed called after each change of the units in hand, until stop.
 func (l *Limiter) Notify(changed func()) (stop func()) { return l.account.Notify(changed) }
@@ -113,20 +109,20 @@ func (l *Limiter) String() string { return l.account.String() }
 
 // Limit returns the rate in units per second.
 func (l *Limiter) Limit() (limit rate.Limit) {
-	l.account.UnderLock(func() { limit = l.account.Limit() })
+	l.account.locked(func() { limit = l.account.limit })
 	return limit
 }
 
 // SetLimit changes the rate, in units per second, from now on; units in hand stay. Call it in every process: the
 // store follows the latest request. It panics if New would.
 func (l *Limiter) SetLimit(limit rate.Limit) {
-	l.account.Update(func(time.Time) { l.account.SetLimit(limit) })
+	l.account.update(func(time.Time) { l.account.setLimit(limit) })
 }
 
 // Close gives the units in hand back to the store and ends the Limiter: Take returns [ErrClosed] from then on.
 // It waits for the store's answer, for a second at most, and returns its error. A second call does nothing. It need
 // not be called: without it the units in hand expire, and nobody uses them.
-func (l *Limiter) Close() error { return l.supply.close() }
+func (l *Limiter) Close() error { return l.account.close() }
 
 // Stats is a snapshot of a Limiter. The counts are since New.
 type Stats struct {
@@ -152,6 +148,6 @@ type Stats struct {
 
 // Stats returns a snapshot, for metrics and to see in Err why a limit goes on alone. It does not ask the store.
 func (l *Limiter) Stats() (s Stats) {
-	l.account.UnderLock(func() { s = l.supply.stats(time.Now()) })
+	l.account.locked(func() { s = l.account.stats(time.Now()) })
 	return s
 }

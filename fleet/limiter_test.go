@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
-	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // inHand returns a limiter that has a thousand million units in hand, for as long as a test or benchmark may take.
 func inHand(tb testing.TB) *Limiter {
 	tb.Helper()
 	l := New(new(Memory), "x", 1e6, 1e6, Options{})
-	l.account.Update(func(now time.Time) {
-		l.account.Add(limit.Run{First: now, Until: now.Add(time.Hour), Every: 1, Count: 1e9})
+	l.account.update(func(now time.Time) {
+		l.account.hand.add(run{first: now, until: now.Add(time.Hour), every: 1, count: 1e9})
 	})
 	return l
 }

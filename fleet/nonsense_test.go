@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,8 +136,10 @@ func TestNonsense(t *testing.T) {
 	if _, err := New(new(Memory), "x", 1, 1, Options{}).Take(ctx, -1); err == nil {
 		t.Error("a negative cost")
 	}
-	var none *Limiter
-	if _, err := throttle.ParseLimit("1/s"); err != nil || none.Account() != nil {
-		t.Error("a nil Limiter has an account")
-	}
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "nil *fleet.Limiter") {
+			t.Errorf("All of a nil Limiter: %s", got)
+		}
+	}()
+	throttle.All((*Limiter)(nil))
 }

@@ -22,17 +22,17 @@ func (l *Limiter) Observe(h hint.Hint, sent time.Time) {
 		}
 	}
 	pause := time.Duration(0)
-	l.account.UnderLock(func() {
-		all := l.supply.seen.covers(&h)
+	l.account.locked(func() {
+		all := l.account.seen.covers(&h)
 		if h.Throttled && (h.Scope == "" || all) {
 			pause = min(h.RetryAfter, limit.MaxBelief)
 		}
-		if pause <= 0 && remaining < int64(l.account.Burst()) {
-			l.supply.tighten(time.Now(), remaining)
+		if pause <= 0 && remaining < int64(l.account.burst) {
+			l.account.tighten(time.Now(), remaining)
 		}
 	})
 	if pause > 0 {
-		l.account.Update(func(now time.Time) { l.supply.stopAll(now, pause) })
+		l.account.update(func(now time.Time) { l.account.stopAll(now, pause) })
 	}
 }
 
@@ -70,16 +70,16 @@ func (n *names) covers(h *hint.Hint) bool {
 
 // tighten notes that the upstream has so many units left, less than the burst. The date of the next unit says
 // that in one number, and the latest counts: with 3 units left at 10/s it is 200 ms ago.
-func (s *supply) tighten(now time.Time, remaining int64) {
-	every := 1e9 / float64(s.hand.Limit())
+func (s *account) tighten(now time.Time, remaining int64) {
+	every := 1e9 / float64(s.limit)
 	if ahead := float64(1-remaining) * every; ahead > -float64(limit.Forever) && ahead < float64(limit.Forever) {
 		s.news.tight = limit.Latest(s.news.tight, now.Add(time.Duration(ahead)))
 	}
 }
 
 // stopAll stops this process, and passes the pause on at once.
-func (s *supply) stopAll(now time.Time, pause time.Duration) {
-	s.counts.Expired += uint64(s.hand.Pause(now.Add(pause)))
+func (s *account) stopAll(now time.Time, pause time.Duration) {
+	s.counts.Expired += uint64(s.hand.pause(now.Add(pause)))
 	s.news.pause = limit.Latest(s.news.pause, now.Add(pause))
 	s.sendAhead(now)
 }

@@ -50,12 +50,12 @@ type hearers struct {
 	mu   sync.Mutex
 	on   bool
 	stop func()
-	in   map[string]map[*supply]uint64 // by name; how often each has wanted to listen
+	in   map[string]map[*account]uint64 // by name; how often each has wanted to listen
 }
 
 // listen lets s hear messages if it does not yet. It is called under the account's lock with each request, and for a line
 // that waits without one. The store is called without locks, so it takes a goroutine for a moment.
-func (s *supply) listen() {
+func (s *account) listen() {
 	if l, ok := s.store.(listener); ok && !s.hears {
 		s.hears = true
 		go s.common.hearers.want(s, l)
@@ -66,7 +66,7 @@ func (s *supply) listen() {
 //
 // Example: ten limiters of one store send their first requests at 0 s, one of them switches on. Nine have spent their
 // units at 0.3 s, and the tenth at 5.2 s. At 1 s the nine are taken out, at 6 s the tenth, and it is off.
-func (h *hearers) want(s *supply, l listener) {
+func (h *hearers) want(s *account, l listener) {
 	if !h.enter(s) {
 		return
 	}
@@ -78,14 +78,14 @@ func (h *hearers) want(s *supply, l listener) {
 }
 
 // enter adds s, and reports whether the caller has to switch on.
-func (h *hearers) enter(s *supply) (first bool) {
+func (h *hearers) enter(s *account) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.in == nil {
-		h.in = map[string]map[*supply]uint64{}
+		h.in = map[string]map[*account]uint64{}
 	}
 	if h.in[s.name] == nil {
-		h.in[s.name] = map[*supply]uint64{}
+		h.in[s.name] = map[*account]uint64{}
 	}
 	h.in[s.name][s]++
 	first, h.on = !h.on, true
@@ -95,15 +95,15 @@ func (h *hearers) enter(s *supply) (first bool) {
 // heard is what the store calls with a message.
 func (h *hearers) heard(p Pause) {
 	for s := range h.named(p.Name) {
-		s.hand.Update(func(now time.Time) { s.hear(now, &p) })
+		s.update(func(now time.Time) { s.hear(now, &p) })
 	}
 }
 
 // named is a copy of who listens to a limit.
-func (h *hearers) named(name string) map[*supply]uint64 {
+func (h *hearers) named(name string) map[*account]uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	set := make(map[*supply]uint64, len(h.in[name]))
+	set := make(map[*account]uint64, len(h.in[name]))
 	for s, n := range h.in[name] {
 		set[s] = n
 	}
@@ -112,7 +112,7 @@ func (h *hearers) named(name string) map[*supply]uint64 {
 
 // sweep takes out who is not in use, and switches off if nobody is left.
 func (h *hearers) sweep() {
-	idle := map[*supply]uint64{}
+	idle := map[*account]uint64{}
 	for _, name := range h.names() {
 		for s, n := range h.named(name) {
 			if !s.hearsOn() {
@@ -137,7 +137,7 @@ func (h *hearers) names() (names []string) {
 }
 
 // leave takes out those of idle that have not wanted to listen since, and returns what switches off; nil: others listen.
-func (h *hearers) leave(idle map[*supply]uint64) (stop func()) {
+func (h *hearers) leave(idle map[*account]uint64) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s, n := range idle {
@@ -157,10 +157,10 @@ func (h *hearers) leave(idle map[*supply]uint64) (stop func()) {
 }
 
 // hearsOn reports whether s is in use still. If not, the next request or line brings it back.
-func (s *supply) hearsOn() (yes bool) {
-	s.hand.UnderLock(func() {
-		held, _, _ := s.hand.Held(time.Now())
-		s.hears = !s.closed && (held > 0 || s.out != nil || s.hand.Watched())
+func (s *account) hearsOn() (yes bool) {
+	s.locked(func() {
+		s.hand.expire(time.Now())
+		s.hears = !s.closed && (s.hand.held > 0 || s.out != nil || s.guard.Watched())
 		yes = s.hears
 	})
 	return yes
@@ -172,13 +172,13 @@ func (s *supply) hearsOn() (yes bool) {
 //
 // Example: an answer of the store's 100.0 s arrives at 7.0 s here. A message says: until 105 s, 5 s left. If it comes at
 // 7.1 s the store's clock shows 100.1 s or more, and 4.9 s are left. If it comes at 13 s the pause is over.
-func (s *supply) hear(now time.Time, p *Pause) {
+func (s *account) hear(now time.Time, p *Pause) {
 	left := min(p.Left, limit.MaxBelief)
 	if sent := p.Until - p.Left.Microseconds(); s.known.Now > 0 && sent > s.known.Now-second {
 		ends := time.Duration(min(p.Until-s.known.Now, maxPause)) * time.Microsecond
 		left = min(left, ends-now.Sub(s.knownAt))
 	}
 	if left > 0 && !s.closed {
-		s.counts.Expired += uint64(s.hand.Pause(now.Add(left)))
+		s.counts.Expired += uint64(s.hand.pause(now.Add(left)))
 	}
 }

@@ -131,9 +131,9 @@ func TestMessageLate(t *testing.T) {
 			end := time.Now().Add(5 * time.Second)
 			p := Pause{Name: "x", Left: 5 * time.Second, Until: end.UnixMicro()}
 			time.Sleep(c.late)
-			l.supply.common.hearers.heard(p)
+			l.account.common.hearers.heard(p)
 			if c.late > 0 { // it does not listen any more
-				l.account.Update(func(now time.Time) { l.supply.hear(now, &p) })
+				l.account.update(func(now time.Time) { l.account.hear(now, &p) })
 			}
 			// The answer took a millisecond, so the end may be believed that much later.
 			if s := l.Stats(); s.Paused < c.left || s.Paused > c.left+time.Millisecond {

@@ -15,10 +15,19 @@ const (
 	alone = 0.1                    // the part of the limit if the number of members was never known
 )
 
-// A supply sends for units and says what may be done without them. The account's lock guards all of it;
-// doc.go tells the states and races.
-type supply struct {
-	hand    *limit.Dated
+// An account is the units in hand, what sends for more, and what says what may be done without them. This file has the
+// sending and the saying. Its one lock guards all of it; doc.go tells the states and races.
+type account struct {
+	guard   limit.Guard
+	owner   *Limiter
+	last    time.Time // its clock, which never goes back
+	limit   rate.Limit
+	burst   int
+	changed bool // SetLimit was called
+	hand    hand
+	beside  []limit.Account // who is asked or taken from at this moment, this one included; see limit.Dated
+	units   int             // for so many units
+
 	store   Store
 	common  *Breaker // of all limiters of the store
 	breaker *Breaker // common, or one of this limiter's own while the store answers all but this limit
@@ -54,13 +63,15 @@ type supply struct {
 	hears  bool // it is among the hearers, or about to be
 	share  share
 	err    error // of the latest answer
-	lend   bool  // the latest Short has said that the supply gives units itself
+	lend   bool  // the latest short has said that units come without the store
 	counts Stats
 }
 
-// init makes a supply that has nothing.
-func (s *supply) init(hand *limit.Dated, store Store, name string, o Options) {
-	s.hand, s.store, s.name, s.member, s.o = hand, store, name, newMember(), o
+// init makes an account that has nothing. It panics for a limit that cannot be.
+func (s *account) init(owner *Limiter, store Store, name string, r rate.Limit, burst int, o Options) {
+	s.limit, s.burst = limit.CheckLimit("fleet.New", r, burst), burst
+	owner.owned = limit.Own(s)
+	s.owner, s.store, s.name, s.member, s.o = owner, store, name, newMember(), o
 	if b, ok := store.(interface{ Breaker() *Breaker }); ok {
 		s.common = b.Breaker()
 	}
@@ -70,33 +81,13 @@ func (s *supply) init(hand *limit.Dated, store Store, name string, o Options) {
 	s.breaker = s.common
 }
 
-// Check implements limit.Supply.
-func (s *supply) Check() error {
-	if s.closed {
-		return ErrClosed
-	}
-	return nil
+// setLimit changes the rate that is used for predictions and sent along.
+func (s *account) setLimit(r rate.Limit) {
+	s.limit, s.changed = limit.CheckLimit("SetLimit", r, s.burst), true
 }
 
-// Idle implements limit.Supply.
-func (s *supply) Idle() bool { return s.out == nil }
-
-// Awaited implements limit.Supply. While the store does not answer, Closed waits for it, and the others for their share
-// or for nothing.
-func (s *supply) Awaited() bool {
-	up, _, _ := s.breaker.look()
-	return up && s.out != nil || !up && s.o.Mode == Closed
-}
-
-// Later implements limit.Supply.
-func (s *supply) Later(now time.Time) time.Time {
-	if up, _, _ := s.breaker.look(); up && s.out == nil && now.Before(s.retry) {
-		return s.retry
-	}
-	return time.Time{}
-}
-
-// Short implements limit.Supply. While the store answers, the moment to ask again is that of the soft timeout:
+// short sends for n units, a debt included, that are not in hand at a moment. It returns when to ask again, or a moment
+// not after from if they may be used without the store. While the store answers, the moment to ask again is that of the soft timeout:
 // an answer notifies before. After it the share decides, from which units may come at once.
 //
 // Example with a soft timeout of 20 ms: at 0 ms a call finds the hand empty, a request goes out, and the answer is
@@ -106,7 +97,7 @@ func (s *supply) Later(now time.Time) time.Time {
 //
 // Units for a moment that is further away than what is sent for now would be valid are not sent for: another limit of
 // the same call is not ready before.
-func (s *supply) Short(from time.Time, n int) time.Time {
+func (s *account) short(from time.Time, n int) time.Time {
 	now := time.Now()
 	s.lend = false
 	if from.Sub(now) > horizon(s.o.Validity) {
@@ -136,7 +127,7 @@ func (s *supply) Short(from time.Time, n int) time.Time {
 	case from.Sub(now) > limit.MaxLate: // what may be used is asked when it is time
 		return from
 	case s.o.Mode == Share:
-		s.share.set(since, s.shareOf(), max(1, float64(s.hand.Burst())/float64(max(1, s.members))))
+		s.share.set(since, s.shareOf(), max(1, float64(s.burst)/float64(max(1, s.members))))
 		if at := s.share.after(now, float64(n)); at.After(now) {
 			return limit.Earliest(at, next)
 		}
@@ -146,7 +137,7 @@ func (s *supply) Short(from time.Time, n int) time.Time {
 }
 
 // giveUpLate gives a request up that has had no answer for the soft timeout.
-func (s *supply) giveUpLate(now time.Time) {
+func (s *account) giveUpLate(now time.Time) {
 	if s.out != nil && now.Sub(s.out.sent) >= s.out.soft {
 		s.breaker.lost(now, s.out.sent)
 		s.out = nil
@@ -154,16 +145,16 @@ func (s *supply) giveUpLate(now time.Time) {
 }
 
 // shareOf is the rate at which this process may go without the store.
-func (s *supply) shareOf() float64 {
+func (s *account) shareOf() float64 {
 	if n := max(s.members, s.o.Members); n > 0 {
-		return float64(s.hand.Limit()) * phi / float64(n)
+		return float64(s.limit) * phi / float64(n)
 	}
-	return float64(s.hand.Limit()) * alone
+	return float64(s.limit) * alone
 }
 
-// Spend implements limit.Supply: it gives what Short has promised under the same lock. The breaker is not asked
+// spend gives what short has promised under the same lock, and reports whether it did. The breaker is not asked
 // again, because another limiter may have found the store well in between.
-func (s *supply) Spend(at time.Time, n int) bool {
+func (s *account) spend(at time.Time, n int) bool {
 	if !s.lend {
 		return false
 	}
@@ -176,26 +167,26 @@ func (s *supply) Spend(at time.Time, n int) bool {
 	return true
 }
 
-// Taken implements limit.Supply. When the hand runs low it sends for more, so that no call has to wait.
-func (s *supply) Taken(at time.Time, n, held int) {
+// taken notes that n units were taken from the hand. When that runs low it sends for more, so that no call has to wait.
+func (s *account) taken(at time.Time, n int) {
 	s.used += n
 	s.lastUse = at
 	s.counts.Used += uint64(n)
-	if held <= s.low && s.low > 0 {
+	if s.hand.held <= s.low && s.low > 0 {
 		s.sendAhead(time.Now())
 	}
 }
 
-// Returned implements limit.Supply.
-func (s *supply) Returned(n, kept int) {
+// returned notes that n of the units taken were not used; kept of them are in hand again.
+func (s *account) returned(n, kept int) {
 	s.counts.Used -= uint64(n)
 	s.counts.Expired += uint64(n - kept)
 	s.used = max(0, s.used-n)
 }
 
 // sendAhead sends a request that no call waits for, if none is out and the store answers.
-func (s *supply) sendAhead(now time.Time) {
-	if l := s.hand.Limit(); s.out != nil || s.closed || l <= 0 || l == rate.Inf {
+func (s *account) sendAhead(now time.Time) {
+	if l := s.limit; s.out != nil || s.closed || l <= 0 || l == rate.Inf {
 		return
 	}
 	if up, _, _ := s.breaker.look(); up {
@@ -203,11 +194,11 @@ func (s *supply) sendAhead(now time.Time) {
 	}
 }
 
-// Beyond implements limit.Supply: what is missing comes at the rate of late, but at least at an even share and
+// beyond predicts when so many units more than are in hand will be there: what is missing comes at the rate of late, but at least at an even share and
 // at most at the whole rate. Example: 100/s, 4 members, 40 units a second of late: 20 units beyond the hand take
 // half a second.
-func (s *supply) Beyond(from time.Time, units float64) time.Time {
-	r := float64(s.hand.Limit())
+func (s *account) beyond(from time.Time, units float64) time.Time {
+	r := float64(s.limit)
 	pace := min(r, max(s.demand, r/float64(max(1, s.members))))
 	if up, _, _ := s.breaker.look(); !up {
 		switch s.o.Mode {
@@ -224,9 +215,6 @@ func (s *supply) Beyond(from time.Time, units float64) time.Time {
 	return from.Add(time.Duration(units / pace * 1e9))
 }
 
-// Back implements limit.Supply.
-func (s *supply) Back(n int) { s.news.back += n }
-
 // size updates the demand, and returns how many units to have in hand: what is used within the horizon. If a call
 // finds the hand empty right after the last unit was used, others wait behind it: twice as many as last time, and
 // no less than an even part. If a line waits while units are there, half as many again, so that a member which
@@ -234,7 +222,7 @@ func (s *supply) Back(n int) { s.news.back += n }
 //
 // If units have expired since the last request, something else holds the line, such as a local limit beside this
 // one: then it is what was used since, and a quarter more. For a while after that the even part is no target.
-func (s *supply) size(now time.Time, need int) int {
+func (s *account) size(now time.Time, need int) int {
 	rtt, _ := s.breaker.times()
 	used := float64(s.used)
 	if e := now.Sub(s.asked).Seconds(); !s.asked.IsZero() && e > 0 {
@@ -248,15 +236,15 @@ func (s *supply) size(now time.Time, need int) int {
 	case need > 0 && now.Sub(s.lastUse) <= 2*rtt+time.Millisecond:
 		want = max(want, 2*float64(s.wanted))
 		if now.Sub(s.wasted) > 8*s.o.Validity {
-			want = max(want, far*float64(s.hand.Limit())/float64(max(1, s.members)))
+			want = max(want, far*float64(s.limit)/float64(max(1, s.members)))
 		}
-	case need == 0 && s.hand.Watched():
+	case need == 0 && s.guard.Watched():
 		want = max(want, 1.5*float64(s.wanted))
 	}
 	if now.Equal(s.wasted) {
 		want = min(want, 1.25*used+float64(need))
 	}
-	want = min(want, far*float64(s.hand.Limit()), 1<<20)
+	want = min(want, far*float64(s.limit), 1<<20)
 	s.wanted = max(need, int(want))
 	if want < 4 {
 		return 0
@@ -265,20 +253,20 @@ func (s *supply) size(now time.Time, need int) int {
 }
 
 // stats is Limiter.Stats with the lock.
-func (s *supply) stats(now time.Time) Stats {
+func (s *account) stats(now time.Time) Stats {
 	c := s.counts
-	var expired uint64
-	c.Held, c.Debt, expired = s.hand.Held(now)
-	c.Expired += expired
+	s.hand.expire(now)
+	c.Held, c.Debt = s.hand.held, s.hand.debt
+	c.Expired += s.hand.expired
 	c.Members, c.Mode = s.members, "shared"
 	if up, _, _ := s.breaker.look(); !up {
 		c.Mode = [...]string{"share", "closed", "open"}[s.o.Mode]
 	}
 	c.RoundTrip, _ = s.common.times()
 	c.Err = s.err
-	c.Paused = max(0, s.hand.Paused().Sub(now))
-	if s.hand.Limit() < rate.Inf {
-		c.Excess = float64(s.hand.Limit())*s.o.Validity.Seconds() + 1
+	c.Paused = max(0, s.hand.paused.Sub(now))
+	if s.limit < rate.Inf {
+		c.Excess = float64(s.limit)*s.o.Validity.Seconds() + 1
 	}
 	return c
 }

@@ -32,37 +32,41 @@ const mostTogether = 8
 
 // A part is one limit's part of a request for several.
 type part struct {
-	s *supply
+	s *account
 	x *exchange
 	r Request
 }
 
 // company is the parts of the others in a request that s is about to send, under the locks of all: those that lack units
 // too, or in a request that is ahead of need those that will soon send one. It is nil if s goes alone.
-func (s *supply) company(now time.Time, need int, probe bool) (parts []part) {
+func (s *account) company(now time.Time, need int, probe bool) (parts []part) {
 	if _, ok := s.store.(joiner); !ok || probe || !s.sociable(now) {
 		return nil
 	}
-	s.hand.Beside(now, func(other limit.Supply, short int) {
-		o, ok := other.(*supply)
-		if !ok || o.common != s.common || o.out != nil || !o.sociable(now) || len(parts) == mostTogether-1 || o.name == s.name {
-			return
+	for _, a := range s.beside {
+		o, ok := a.(*account)
+		if !ok || o == s || o.common != s.common || o.out != nil || !o.sociable(now) || len(parts) == mostTogether-1 || o.name == s.name {
+			continue
 		}
 		if slices.ContainsFunc(parts, func(p part) bool { return p.s.name == o.name }) {
-			return
+			continue
 		}
-		held, _, _ := o.hand.Held(now)
-		if need > 0 && (short == 0 || now.Before(o.retry)) || need == 0 && held > 2*max(s.low, o.low) {
-			return
+		o.hand.expire(now)
+		short := 0
+		if o.Lacks(now, o.units) {
+			short = o.units + o.hand.debt
+		}
+		if need > 0 && (short == 0 || now.Before(o.retry)) || need == 0 && o.hand.held > 2*max(s.low, o.low) {
+			continue
 		}
 		x, r := o.request(now, short, false)
 		parts = append(parts, part{o, x, r})
-	})
+	}
 	return parts
 }
 
 // sociable reports whether s may be asked for together with others.
-func (s *supply) sociable(now time.Time) bool {
+func (s *account) sociable(now time.Time) bool {
 	up, _, _ := s.breaker.look()
 	return up && s.breaker == s.common && !s.closed && !now.Before(s.apart)
 }
@@ -88,14 +92,14 @@ func runAll(parts []part) {
 				err = reply.check(&p.r)
 			}
 			if late == (err == nil && len(reply.Runs) == 0) {
-				p.s.hand.Update(func(now time.Time) { p.s.finishPart(now, p, &reply, err) })
+				p.s.update(func(now time.Time) { p.s.finishPart(now, p, &reply, err) })
 			}
 		}
 	}
 }
 
 // finishPart is finish, but for an error that may be another limit's.
-func (s *supply) finishPart(now time.Time, p part, reply *Reply, err error) {
+func (s *account) finishPart(now time.Time, p part, reply *Reply, err error) {
 	if !errors.Is(err, ErrLimit) {
 		s.finish(now, p.x, reply, err)
 		return

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An Account is what stands behind a limiter of the library. Adjust and Notify take its lock.
+// An Account is what stands behind a limiter of the library. Notify takes its lock.
 type Account interface {
-	adjuster
 	notifier
 	// Parts returns the lock, and the state that may be used only while it is held.
 	Parts() (*Guard, State)
@@ -67,6 +66,33 @@ type State interface {
 	Carry(now time.Time, old State)
 }
 
+// An Owned is what a limiter of another package of the library embeds, so that its account is found and nobody outside the
+// library can ask for it.
+type Owned struct{ account Account }
+
+// Own returns what the limiter behind a embeds.
+func Own(a Account) Owned { return Owned{a} }
+
+// owned implements Owner.
+func (o *Owned) owned() Account { return o.account }
+
+// An Owner embeds an Owned.
+type Owner interface{ owned() Account }
+
+// AccountOf returns the account of an Owner. ok is false for a user's struct that embeds a limiter: it has a Take of its own.
+func AccountOf(o Owner) (a Account, ok bool) {
+	a = o.owned()
+	return a, OwnerOf(a) == any(o)
+}
+
+// OwnerOf is the limiter that users know an account by, if the account knows it.
+func OwnerOf(a Account) any {
+	if a, ok := a.(interface{ Owner() any }); ok {
+		return a.Owner()
+	}
+	return nil
+}
+
 // guardOf is the lock of an account and what is beside it.
 func guardOf(a Account) *Guard {
 	g, _ := a.Parts()
@@ -116,31 +142,41 @@ func (c *clock) Advance(now time.Time) { c.last = now }
 type Guard struct {
 	mu       sync.Mutex
 	rank     [6]byte          // the one order in which Sets lock their accounts; zero until it first joins one
+	dated    bool             // the state is a Dated; known with the rank
 	watchers map[*func()]bool // called after each change; nil while there are none
 }
 
-// drawRank gives the account a rank unless it has one. The rank never changes again, so whoever has
-// called this may read it without the lock. It is random because a counter would be mutable state of the
-// package, and addresses have no order in Go; it is drawn here because zero values have no constructor.
-func (g *Guard) drawRank() {
+// enroll gives an account a rank unless it has one. The rank never changes again, so whoever has called this may
+// read it without the lock. It is random because a counter would be mutable state of the package, and addresses have no
+// order in Go; it is drawn here because zero values have no constructor.
+func enroll(a Account) {
+	g, s := a.Parts()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.rank == [6]byte{} {
+		_, g.dated = s.(Dated)
 		for i, bits := 0, rand.Uint64(); i < len(g.rank); i, bits = i+1, bits>>8 {
 			g.rank[i] = byte(bits)
 		}
 	}
 }
 
-// notify has changed called after each change until stop. It stands behind every account's Notify.
-func (g *Guard) notify(changed func()) (stop func()) {
+// Lock and Unlock are those of the account.
+func (g *Guard) Lock()   { g.mu.Lock() }
+func (g *Guard) Unlock() { g.mu.Unlock() }
+
+// Watched reports whether somebody waits for a change, as a line does. It is called under the lock.
+func (g *Guard) Watched() bool { return len(g.watchers) > 0 }
+
+// Notify has changed called after each change until stop. It stands behind every account's Notify.
+func (g *Guard) Notify(changed func()) (stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.watch(&changed)
 	return func() { g.forget(&changed) }
 }
 
-// forget ends what notify began. It may be called twice.
+// forget ends what Notify began. It may be called twice.
 func (g *Guard) forget(changed *func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,9 +223,9 @@ func (g *Guard) appendTo(list []*func()) []*func() {
 	return list
 }
 
-// change calls f under the lock, then the watchers without it: a watcher takes the lock of its line, and
+// Change calls f under the lock, then the watchers without it: a watcher takes the lock of its line, and
 // that line asks this account under it.
-func change(a Account, f func(now time.Time)) {
+func Change(a Account, f func(now time.Time)) {
 	for _, changed := range apply(a, f) {
 		changed()
 	}
@@ -223,10 +259,10 @@ func TakeNow(a Account, n int) (wait time.Duration, err error) {
 	return m.Sub(now), nil
 }
 
-// takeReady is TakeBy by way of Check, After and Consume. A now behind the state's clock is lifted:
+// TakeReady is TakeBy by way of Check, After and Consume. A now behind the state's clock is lifted:
 // otherwise a caller who lost the race for the lock would wait for the nanoseconds by which its clock is
 // behind. The answer is cut to the caller's now, which stands for "taken".
-func takeReady(s State, at, now time.Time, n int) (time.Time, error) {
+func TakeReady(s State, at, now time.Time, n int) (time.Time, error) {
 	if err := s.Check(n); err != nil {
 		return at, err
 	}

@@ -134,7 +134,7 @@ func TestZeroAccounts(t *testing.T) {
 	for _, o := range []Account{new(Bucket), new(FixedWindow), new(SlidingWindow)} {
 		now := time.Now()
 		for _, adjust := range []int{0, 3, -5, math.MaxInt, math.MinInt, math.MaxInt} {
-			o.Adjust(adjust)
+			o.(adjuster).Adjust(adjust)
 			for _, ahead := range []int64{0, 1, math.MaxInt64} {
 				if d := stateOf(o).After(now, ahead, 0).Sub(now); d > time.Second {
 					t.Errorf("%T: no units behind %d start after %v", o, ahead, d)
@@ -202,8 +202,8 @@ func TestCostsThatAreErrors(t *testing.T) {
 		}
 	}
 	for _, o := range []Account{new(FixedWindow), new(SlidingWindow)} {
-		o.Adjust(5)
-		o.Adjust(-5)
+		o.(adjuster).Adjust(5)
+		o.(adjuster).Adjust(-5)
 		if got := stateOf(o).Available(time.Now()); got != 0 {
 			t.Errorf("%v units available in a zero %T that was adjusted", got, o)
 		}
@@ -300,16 +300,16 @@ func TestNotifyCallsEveryWatcherOutsideTheLockUntilItStops(t *testing.T) {
 				calls[i]++
 			})
 		}
-		l.Adjust(1)
+		l.(adjuster).Adjust(1)
 		stops[1]()
 		stops[1]()
-		l.Adjust(-1)
+		l.(adjuster).Adjust(-1)
 		stops[3]()
 		stops[0]()
 		stops[1]()
-		l.Adjust(1)
+		l.(adjuster).Adjust(1)
 		stops[2]()
-		l.Adjust(-1)
+		l.(adjuster).Adjust(-1)
 		if calls != [4]int{2, 1, 3, 2} {
 			t.Errorf("%s: called %v times, want [2 1 3 2]", name, calls)
 		}
@@ -352,7 +352,7 @@ func TestFreshUntilUsedOrSet(t *testing.T) {
 func TestEndlessDebtsDoNotOverflow(t *testing.T) {
 	for name, o := range everyKind(3) {
 		for range 3 {
-			o.Adjust(math.MaxInt)
+			o.(adjuster).Adjust(math.MaxInt)
 			now := time.Now()
 			if units := stateOf(o).Available(now); units > -1e9 {
 				t.Errorf("%s: %v units available", name, units)

@@ -20,7 +20,7 @@ func (b *Bucket) Parts() (*Guard, State) { return &b.g, &b.s }
 // Init makes a full bucket of limit units per second. It panics for nonsense; caller is the constructor
 // that the message names.
 func (b *Bucket) Init(caller string, limit rate.Limit, burst int) {
-	limit = checkLimit(caller, limit, burst)
+	limit = CheckLimit(caller, limit, burst)
 	b.s.limit, b.s.burst, b.s.count = limit, burst, float64(burst)
 }
 
@@ -54,11 +54,11 @@ func (b *Bucket) UnderLock(f func()) {
 
 // Adjust takes n units, as a debt if they are not there; a negative n gives units back, up to the burst.
 func (b *Bucket) Adjust(n int) {
-	change(b, func(now time.Time) { b.s.Consume(now, n) })
+	Change(b, func(now time.Time) { b.s.Consume(now, n) })
 }
 
 // Notify has changed called after each change of the limit, the burst or the units, until stop.
-func (b *Bucket) Notify(changed func()) (stop func()) { return b.g.notify(changed) }
+func (b *Bucket) Notify(changed func()) (stop func()) { return b.g.Notify(changed) }
 
 // Limit returns the rate in units per second.
 func (b *Bucket) Limit() (limit rate.Limit) {
@@ -80,13 +80,13 @@ func (b *Bucket) Tokens() (units float64) {
 
 // SetLimit changes the rate; what was earned at the old one stays. The zero Bucket gets a burst of 1.
 func (b *Bucket) SetLimit(limit rate.Limit) {
-	change(b, func(now time.Time) {
+	Change(b, func(now time.Time) {
 		s := &b.s
 		burst := s.burst
 		if burst == 0 && s.limit == 0 && limit < rate.Inf {
 			burst = 1
 		}
-		limit = checkLimit("SetLimit", limit, burst)
+		limit = CheckLimit("SetLimit", limit, burst)
 		s.burst = burst
 		s.Consume(now, 0)
 		if s.limit == rate.Inf { // an infinite rate has filled the bucket
@@ -99,9 +99,9 @@ func (b *Bucket) SetLimit(limit rate.Limit) {
 // SetBurst changes the burst: a lower one cuts what the bucket holds, a higher one is filled at the
 // rate.
 func (b *Bucket) SetBurst(burst int) {
-	change(b, func(now time.Time) {
+	Change(b, func(now time.Time) {
 		s := &b.s
-		checkLimit("SetBurst", s.limit, burst)
+		CheckLimit("SetBurst", s.limit, burst)
 		s.Consume(now, 0)
 		s.burst, s.count = burst, min(s.count, float64(burst))
 		s.changed = true
@@ -144,7 +144,7 @@ func (r *Reservation) Cancel() {
 	if r.bucket == nil {
 		return
 	}
-	change(r.bucket, func(now time.Time) {
+	Change(r.bucket, func(now time.Time) {
 		r.bucket.s.Consume(now, -r.units)
 		r.units = 0
 	})

@@ -205,7 +205,7 @@ func (b *Bundle) readyLocked(s *Set, in [][]int, at time.Time, amounts []int) (m
 		if err := stateOf(a).Check(n); err != nil {
 			return at, b.named(err, in[i])
 		}
-		if s.asked(stateOf(a), at, n) {
+		if s.asked(a, at, n) {
 			asks = true
 			continue
 		}

@@ -6,10 +6,9 @@
 //	window.go            what both windows share
 //	fixed.go             windows that follow each other
 //	sliding.go stamps.go any window of that length, exact
-//	dated.go dates.go    units with dates, which somebody else grants
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
 //	bundle.go            several sets that it pays together, each by its own amount
-//	together.go          several that get their units from elsewhere, or one beside others
+//	together.go          accounts that get their units from elsewhere, beside others
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	stats.go             what observers see
@@ -31,10 +30,10 @@
 //
 // # Units from elsewhere
 //
-// A Dated counts nothing itself: a Supply, outside this package, brings units with dates, from a store that many
-// processes share. Its methods run under the account's lock, so that lock guards the Supply's state too, and
-// a take, a prediction and an answer of the store never see each other half done. A request to the store runs
-// in a goroutine of its own, without the lock, and comes in through Update, which notifies those who wait.
+// An Account may be of another package, such as fleet's: it has a Guard, and a State of its own, which is a Dated if its
+// units have to be sent for. The account's lock guards all that it keeps, so a take, a prediction and an answer of a store never
+// see each other half done. A request runs in a goroutine of its own, without the lock, and comes in through
+// Change, which notifies those who wait.
 //
 // # Time
 //

@@ -73,7 +73,7 @@ func runScript(t *testing.T, name string, lim func() Account, steps []step) {
 						taken, units = time.Now(), s.n
 					}
 				case "adjust":
-					o.Adjust(s.n)
+					o.(adjuster).Adjust(s.n)
 				case "undo":
 					stateOf(o).GiveBack(taken, time.Now(), units)
 				case "avail":

@@ -16,18 +16,18 @@ func (w *FixedWindow) Parts() (*Guard, State) { return &w.g, &w.s }
 func (w *FixedWindow) Init(caller string, n int, per time.Duration) { w.s.init(caller, n, per) }
 
 // Notify has changed called after each change of the units, until stop.
-func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.g.notify(changed) }
+func (w *FixedWindow) Notify(changed func()) (stop func()) { return w.g.Notify(changed) }
 
 // Adjust takes n units, as a debt if they do not fit; a negative n gives units of the open window back.
 func (w *FixedWindow) Adjust(n int) {
-	change(w, func(now time.Time) { w.s.Adjust(now, n) })
+	Change(w, func(now time.Time) { w.s.Adjust(now, n) })
 }
 
 // SetLimit changes the window from now on. The units of the open window stay used, and it ends per after it
 // began. Example: 100 per minute, 60 used since 0 s. At 20 s the limit becomes 50 per 30 s: nothing is left
 // until 30 s, and 10 units of the next window are used already.
 func (w *FixedWindow) SetLimit(n int, per time.Duration) {
-	change(w, func(now time.Time) {
+	Change(w, func(now time.Time) {
 		start, used := w.s.at(now)
 		w.s.init("SetLimit", n, per)
 		w.s.start, w.s.used, w.s.changed = start, used, true
@@ -71,7 +71,7 @@ func (s *fixedCount) Consume(at time.Time, n int) {
 
 // TakeBy implements State.
 func (s *fixedCount) TakeBy(at, now time.Time, n int) (time.Time, error) {
-	return takeReady(s, at, now, n)
+	return TakeReady(s, at, now, n)
 }
 
 // GiveBack returns only what windows that have not ended still hold. In the example, at 2.5 s one window

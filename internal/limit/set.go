@@ -46,7 +46,7 @@ func (s *Set) Join(a Account) {
 // add is Join for a Set that is used no further than to lock, or that takes a Var for what it is: an account without
 // units.
 func (s *Set) add(a Account) {
-	guardOf(a).drawRank()
+	enroll(a)
 	if slices.Contains(s.accounts, a) {
 		return
 	}
@@ -99,8 +99,14 @@ func (s *Set) unlock() {
 // ready. A moment not after now means taken; otherwise nothing was, and it is the one to ask again. One
 // pass finds it, because an account that is ready at a moment is ready at any later one.
 func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
-	if s.sole != nil {
+	switch {
+	case s.sole != nil:
 		return s.sole.takeByAlone(at, now, n)
+	case len(s.accounts) == 1 && s.dyn == nil:
+		g, its := s.accounts[0].Parts()
+		g.Lock()
+		defer g.Unlock()
+		return its.TakeBy(at, now, n)
 	}
 	s = s.locked()
 	defer s.unlock()
@@ -122,7 +128,7 @@ func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time
 		return m
 	}
 	if s.dates() > 1 {
-		s.introduce(s, none)
+		s.introduce(s.accounts, none)
 		defer s.introduce(nil, none)
 	}
 	for i, a := range s.accounts {
@@ -132,10 +138,9 @@ func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time
 }
 
 // Pay takes n units as of now, if they are there. It is the whole cost of a call that need not wait, so
-// a single bucket or hand of dated units is asked in the shortest way.
+// a single bucket is asked in the shortest way.
 func (s *Set) Pay(now time.Time, n int) bool {
-	switch {
-	case s.sole != nil && s.sole.payAlone(now, n), s.payDated(now, n):
+	if s.sole != nil && s.sole.payAlone(now, n) {
 		return true
 	}
 	m, err := s.TakeBy(now, now, n)
@@ -162,7 +167,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 		if err := its.Check(n); err != nil {
 			return at, err
 		}
-		if s.asked(its, at, n) {
+		if s.asked(a, at, n) {
 			asks = true
 			continue
 		}
@@ -178,7 +183,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 // answer from elsewhere, and has no date yet. Zero: none does.
 func (s *Set) Awaited(now time.Time, n int) (until time.Time) {
 	s.each(func(a State) {
-		if d, ok := a.(*dated); ok && d.awaits(now, n) {
+		if d, ok := a.(Dated); ok && d.Lacks(now, n) && d.Awaited() {
 			until = Latest(until, d.After(now, 0, n))
 		}
 	})
@@ -192,15 +197,6 @@ func (s *Set) each(visit func(State)) {
 	for _, a := range s.accounts {
 		visit(stateOf(a))
 	}
-}
-
-// payDated is Pay of a set whose only account is a Dated.
-func (s *Set) payDated(now time.Time, n int) bool {
-	if len(s.accounts) != 1 {
-		return false
-	}
-	d, ok := s.accounts[0].(*Dated)
-	return ok && d.payAlone(now, n)
 }
 
 // GiveBack undoes an unused TakeBy of n units that answered at. at tells the windows which units are meant:

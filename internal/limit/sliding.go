@@ -20,18 +20,18 @@ func (w *SlidingWindow) Parts() (*Guard, State) { return &w.g, &w.s }
 func (w *SlidingWindow) Init(caller string, n int, per time.Duration) { w.s.init(caller, n, per) }
 
 // Notify has changed called after each change of the units, until stop.
-func (w *SlidingWindow) Notify(changed func()) (stop func()) { return w.g.notify(changed) }
+func (w *SlidingWindow) Notify(changed func()) (stop func()) { return w.g.Notify(changed) }
 
 // Adjust takes n units, as a debt if they do not fit. A negative n lessens a debt and then gives the oldest
 // units back, so that what remains is blocked the longest.
 func (w *SlidingWindow) Adjust(n int) {
-	change(w, func(now time.Time) { w.s.Adjust(now, n) })
+	Change(w, func(now time.Time) { w.s.Adjust(now, n) })
 }
 
 // SetLimit changes the window from now on: units stay used until they are per old. What the old window had
 // forgotten stays forgotten.
 func (w *SlidingWindow) SetLimit(n int, per time.Duration) {
-	change(w, func(now time.Time) { w.s.setLimit(now, n, per) })
+	Change(w, func(now time.Time) { w.s.setLimit(now, n, per) })
 }
 
 // slidingLog is the state of a SlidingWindow: a stamp, the moment of its start, for each unit until per
@@ -89,7 +89,7 @@ func (s *slidingLog) Consume(at time.Time, n int) {
 
 // TakeBy implements State.
 func (s *slidingLog) TakeBy(at, now time.Time, n int) (time.Time, error) {
-	return takeReady(s, at, now, n)
+	return TakeReady(s, at, now, n)
 }
 
 // GiveBack removes the units' own stamps, unless their window has ended. First all debt is taken off the

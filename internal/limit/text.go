@@ -65,7 +65,7 @@ func formatRate(limit rate.Limit) (text string, per time.Duration) {
 
 // String is the bucket's limit as text.
 func (b *Bucket) String() (text string) {
-	b.UnderLock(func() { text = textOf(b.s.limit, b.s.burst) })
+	b.UnderLock(func() { text = Text(b.s.limit, b.s.burst) })
 	return text
 }
 
@@ -79,8 +79,8 @@ func (b *Bucket) Even() string {
 	return text + " even"
 }
 
-// textOf is a limit of units per second with a burst as text.
-func textOf(limit rate.Limit, burst int) string {
+// Text is a limit of units per second with a burst as text.
+func Text(limit rate.Limit, burst int) string {
 	if limit == rate.Inf {
 		return noLimit
 	}

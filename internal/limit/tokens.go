@@ -31,6 +31,11 @@ type tokens struct {
 	changed bool       // a setter was called, so the bucket is not fresh any more
 }
 
+// BucketAt is the state of a bucket that has so many units at a moment.
+func BucketAt(at time.Time, limit rate.Limit, burst int, units float64) State {
+	return &tokens{clock: clock{at}, limit: limit, burst: burst, count: units}
+}
+
 // at is that moment, or the clock if that is ahead, and the count then. It is asked up to three times for a call that need not
 // wait, so it compares moments once.
 func (s *tokens) at(at time.Time) (time.Time, float64) {
@@ -60,21 +65,24 @@ func (s *tokens) TakeBy(at, now time.Time, n int) (time.Time, error) {
 	if s.pay(at, n) {
 		return Earliest(s.last, now), nil
 	}
-	return takeReady(s, at, now, n)
+	return TakeReady(s, at, now, n)
 }
 
-// Check implements State: what a cost exceeds the burst by is the debt that it would leave. At 1/s and a
-// burst of 10, a cost of 3,610 would block the others for an hour, and one of 3,611 is an error.
-func (s *tokens) Check(n int) error {
+// Check implements State.
+func (s *tokens) Check(n int) error { return CheckCost(n, s.limit, s.burst) }
+
+// CheckCost is Check of a limit of units per second with a burst: what a cost exceeds the burst by is the debt that it
+// would leave. At 1/s and a burst of 10, a cost of 3,610 would block the others for an hour, and one of 3,611 is an error.
+func CheckCost(n int, limit rate.Limit, burst int) error {
 	switch {
 	case n < 0:
 		return errNegative(n)
-	case n == 0 || s.limit == rate.Inf:
+	case n == 0 || limit == rate.Inf:
 		return nil
-	case s.limit == 0:
+	case limit == 0:
 		return fmt.Errorf("throttle: cost %d can never be paid: the limit is 0", n)
-	case span(float64(n)-float64(s.burst), s.limit) > maxSurplus:
-		return fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, s.burst, s.limit, maxSurplus)
+	case span(float64(n)-float64(burst), limit) > maxSurplus:
+		return fmt.Errorf("throttle: cost %d is above burst %d, and at %v/s the surplus takes more than %v", n, burst, limit, maxSurplus)
 	}
 	return nil
 }
@@ -136,9 +144,9 @@ func (s *tokens) Fresh(now time.Time) bool {
 	return !s.changed && (s.limit == rate.Inf || count >= float64(s.burst))
 }
 
-// checkLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because 0 s
+// CheckLimit panics for nonsense and returns limit with every infinity written as rate.Inf, because 0 s
 // times a real infinity is NaN.
-func checkLimit(caller string, limit rate.Limit, burst int) rate.Limit {
+func CheckLimit(caller string, limit rate.Limit, burst int) rate.Limit {
 	if !(limit >= 0) { // NaN too
 		panic(fmt.Sprintf("throttle: %s: limit %v must not be negative or NaN", caller, float64(limit)))
 	}
