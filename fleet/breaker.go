@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 const (
@@ -14,17 +16,17 @@ const (
 	mostHung  = 4 // probes that may hang at a time: a client may ignore the end of its ctx
 )
 
-// A Breaker is what the limiters of one store know together: whether it answers, how fast, and what it says by
+// A breaker is what the limiters of one store know together: whether it answers, how fast, and what it says by
 // message. When one of them
 // has waited in vain for a soft timeout (four smoothed round trips, 20 to 100 ms), none waits any more. One
 // request is tried after 250 ms, then after twice as long up to 1 s, and the first answer within the soft
-// timeout ends it. The zero Breaker is ready to use; it must not be copied.
+// timeout ends it. The zero breaker is ready to use.
 //
 // Example with a round trip of 2 ms: a store hangs at 0 s. A call that needs units then waits until 20 ms. From
 // there on every limiter uses its share, the one that has not asked yet too. Probes go at 0.27, 0.8 and 1.8 s
 // and hang as well. The store goes on at 2 s: the late answers show it, the next probe goes at once, and at its
 // answer all are back.
-type Breaker struct {
+type breaker struct {
 	mu    sync.Mutex
 	down  bool
 	since time.Time     // when it went down
@@ -37,15 +39,26 @@ type Breaker struct {
 	hearers hearers // has a lock of its own
 }
 
+// breakerOf is the breaker of a store: the one that its limiters have in common, or a new one.
+func breakerOf(s store.Store) *breaker {
+	made := func() any { return new(breaker) }
+	if s, ok := s.(interface{ Breaker() *store.Breaker }); ok {
+		if b := s.Breaker(); b != nil {
+			return b.Of(made).(*breaker)
+		}
+	}
+	return new(breaker)
+}
+
 // look reports whether the store answers. If it does not, since says from when on, and next when a probe may go.
-func (b *Breaker) look() (up bool, since, next time.Time) {
+func (b *breaker) look() (up bool, since, next time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.down, b.since, b.next
 }
 
 // times returns the smoothed round trip and the soft timeout.
-func (b *Breaker) times() (rtt, soft time.Duration) {
+func (b *breaker) times() (rtt, soft time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rtt == 0 {
@@ -55,7 +68,7 @@ func (b *Breaker) times() (rtt, soft time.Duration) {
 }
 
 // claim reports whether the caller is the one that sends the probe that is due.
-func (b *Breaker) claim(now time.Time) bool {
+func (b *breaker) claim(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.down || now.Before(b.next) || b.hung >= mostHung {
@@ -69,7 +82,7 @@ func (b *Breaker) claim(now time.Time) bool {
 
 // lost notes that a request has failed, or has had no answer for the soft timeout. One that was sent before the
 // store came back says nothing of it now.
-func (b *Breaker) lost(now, sent time.Time) {
+func (b *breaker) lost(now, sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down || sent.Before(b.up) {
@@ -80,7 +93,7 @@ func (b *Breaker) lost(now, sent time.Time) {
 }
 
 // ended notes that a probe is over, however.
-func (b *Breaker) ended() {
+func (b *breaker) ended() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hung--
@@ -89,7 +102,7 @@ func (b *Breaker) ended() {
 // answered notes an answer. One that took longer than the soft timeout shows that the store is there again, so it
 // is tried at once; but it does not count as up, or a store that is always slow would delay calls again
 // and again.
-func (b *Breaker) answered(now time.Time, took, soft time.Duration) {
+func (b *breaker) answered(now time.Time, took, soft time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if took > soft {

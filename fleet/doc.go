@@ -1,6 +1,6 @@
 // Package fleet shares one limit among many processes.
 //
-// A [Store], such as Redis, grants units in batches, each with a date from which it may be used. A process
+// A [store.Store], such as Redis, grants units in batches, each with a date from which it may be used. A process
 // spends its units at their dates, on its own timers, so most calls need no round trip to the store, and none
 // waits for a store that is slow or gone.
 //
@@ -31,14 +31,14 @@
 // # Degradation
 //
 // A request to the store that has no answer within a soft timeout (four round trips, 20 to 100 ms) is given up:
-// all limiters of that store go on without it, see [Mode] and [Breaker], after they have spent what is in
-// hand. It is tried again every 250 ms to 1 s. If the store answers, but cannot serve one limit (see [ErrLimit]), only
+// all limiters of that store go on without it, see [Mode], after they have spent what is in
+// hand. It is tried again every 250 ms to 1 s. If the store answers, but cannot serve one limit (see [store.ErrLimit]), only
 // the limiters of that limit go on without it.
 //
 // # Pauses
 //
 // What an upstream says in an answer to one process reaches the others. A time not to send stops them by a message of
-// the store, if it has messages (see [Store]), and otherwise with their next request to the store, at most W
+// the store, if it has messages (see [store.Store]), and otherwise with their next request to the store, at most W
 // later. Afterwards units are dated at the limit's rate, so the whole fleet comes back evenly. Remaining units
 // only tighten. The limiters of one store listen together, only while one of them has units in hand or a line
 // that waits.
@@ -46,7 +46,7 @@
 // # Usage
 //
 // Give all processes the same name, limit, burst and Validity. Several limits of one call can be joined by All of
-// package throttle. If they are limits of one store that can do it (see [Store]), they are granted together, in one
+// package throttle. If they are limits of one store that can do it (see [store.Store]), they are granted together, in one
 // request, and cost no more requests than one of them. A unit is not sent for while another limit of the call, shared
 // or local, is not ready for longer than the unit would be valid.
 //
@@ -56,8 +56,8 @@
 // # States, locks and races
 //
 // One lock, that of the account, guards all of a Limiter: units in hand, demand, what is
-// to be passed on, and which request is out. The lock of a [Breaker] is taken under it and calls nothing; which
-// Breaker it is, the store's or one of the limiter's own, the account's lock guards too.
+// to be passed on, and which request is out. The lock of a breaker is taken under it and calls nothing; which
+// breaker it is, the store's or one of the limiter's own, the account's lock guards too.
 // The store is called without locks, in a goroutine that lives as long as the request.
 //
 // A Limiter is in one of these states:

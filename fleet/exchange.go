@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -29,7 +30,7 @@ const hardWait = time.Second
 type exchange struct {
 	sent    time.Time
 	soft    time.Duration
-	breaker *Breaker
+	breaker *breaker
 	probe   bool      // the breaker's
 	pause   time.Time // what it has passed on
 	need    int
@@ -49,13 +50,13 @@ func (s *account) send(now time.Time, need int, probe bool) {
 }
 
 // request puts a request together.
-func (s *account) request(now time.Time, need int, probe bool) (*exchange, Request) {
+func (s *account) request(now time.Time, need int, probe bool) (*exchange, store.Request) {
 	s.hand.expire(now)
 	held := s.hand.held
 	if s.hand.expired > s.expired {
 		s.expired, s.wasted = s.hand.expired, now
 	}
-	r := Request{
+	r := store.Request{
 		Member: s.member, Limit: s.limit, Burst: s.burst, Validity: s.o.Validity,
 		Need: need, Want: max(0, s.size(now, need)-held-need), Held: held,
 	}
@@ -70,7 +71,7 @@ func (s *account) request(now time.Time, need int, probe bool) (*exchange, Reque
 // tell puts the news into a request, and its number. A pause stays among the news until an answer shows that it has
 // arrived. Units that are back are reported once: if that request is lost they are too, because reporting them twice
 // would make units of nothing.
-func (s *account) tell(r *Request, x *exchange, now time.Time) {
+func (s *account) tell(r *store.Request, x *exchange, now time.Time) {
 	s.seq++
 	s.counts.Trips++
 	r.Seq, r.Known, r.Back = s.seq, s.known, s.news.back
@@ -85,12 +86,12 @@ func (s *account) tell(r *Request, x *exchange, now time.Time) {
 }
 
 // run is the goroutine of a request. It holds no lock while the store is asked.
-func (s *account) run(x *exchange, r Request) {
+func (s *account) run(x *exchange, r store.Request) {
 	ctx, cancel := context.WithTimeout(context.Background(), hardWait)
 	defer cancel()
 	reply, err := s.store.Exchange(ctx, s.name, r)
 	if err == nil {
-		err = reply.check(&r)
+		err = check(&reply, &r)
 	}
 	if x.probe {
 		x.breaker.ended()
@@ -99,17 +100,17 @@ func (s *account) run(x *exchange, r Request) {
 }
 
 // check returns what is impossible in a reply: a store that answers so is treated like one that fails for this limit.
-func (r *Reply) check(q *Request) error {
+func check(r *store.Reply, q *store.Request) error {
 	units := 0
 	for _, run := range r.Runs {
 		last := float64(run.First) + float64(run.Every)*float64(max(0, run.Count-1))
 		if run.Count < 0 || run.First < 0 || run.Every < 0 || last > float64(time.Hour) || run.Count > q.Need+q.Want {
-			return fmt.Errorf("throttle: the store of a fleet granted %d units at %v, each %v: %w", run.Count, run.First, run.Every, ErrLimit)
+			return fmt.Errorf("throttle: the store of a fleet granted %d units at %v, each %v: %w", run.Count, run.First, run.Every, store.ErrLimit)
 		}
 		units += run.Count
 	}
 	if units > q.Need+q.Want || r.Retry < 0 || r.Pause < 0 || r.Members < 1 {
-		return fmt.Errorf("throttle: the store of a fleet granted %d units of %d, for %d members: %w", units, q.Need+q.Want, r.Members, ErrLimit)
+		return fmt.Errorf("throttle: the store of a fleet granted %d units of %d, for %d members: %w", units, q.Need+q.Want, r.Members, store.ErrLimit)
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (r *Reply) check(q *Request) error {
 // finish takes an answer in, also one that comes late. Dates count from its arrival, so they are never early, and
 // their validity from the sending, so it is never long: a unit whose answer was under way for its whole
 // validity is worth nothing.
-func (s *account) finish(now time.Time, x *exchange, reply *Reply, err error) {
+func (s *account) finish(now time.Time, x *exchange, reply *store.Reply, err error) {
 	if s.out == x {
 		s.out = nil
 	}
@@ -154,13 +155,13 @@ func (s *account) finish(now time.Time, x *exchange, reply *Reply, err error) {
 // Example: somebody has stored a text under the name of one limit of 10,000. Its requests fail after 1 ms each. With one
 // breaker for all, each such error would send all limiters to their shares, until the next answer.
 func (s *account) failed(now time.Time, x *exchange, err error) {
-	if !errors.Is(err, ErrLimit) {
+	if !errors.Is(err, store.ErrLimit) {
 		s.common.lost(now, x.sent)
 		return
 	}
 	s.common.answered(now, now.Sub(x.sent), x.soft)
 	if s.breaker == s.common {
-		s.breaker = new(Breaker)
+		s.breaker = new(breaker)
 	}
 	s.breaker.lost(now, x.sent)
 }
@@ -168,7 +169,7 @@ func (s *account) failed(now time.Time, x *exchange, err error) {
 // addAll puts the granted units into the hand, and decides when to send for more: when a quarter is left, or what
 // is used during one and a half round trips. Example: 48 units at 240 a second and a round trip of 10 ms: a
 // quarter is 12 units, 50 ms, so the next ones are there long before.
-func (s *account) addAll(now time.Time, x *exchange, reply *Reply) {
+func (s *account) addAll(now time.Time, x *exchange, reply *store.Reply) {
 	got := 0
 	for _, r := range reply.Runs {
 		got += r.Count
@@ -201,7 +202,7 @@ func validity(w time.Duration) time.Duration {
 // at most: between older ones others may have got theirs. Nothing is reported to a store that
 // does not answer.
 func (s *account) close() (err error) {
-	var r Request
+	var r store.Request
 	up := false
 	s.update(func(now time.Time) {
 		if s.closed || s.limit == rate.Inf || s.limit == 0 {
@@ -211,7 +212,7 @@ func (s *account) close() (err error) {
 		s.closed = true
 		s.hand.expire(now)
 		up, _, _ = s.breaker.look()
-		r = Request{
+		r = store.Request{
 			Member: s.member, Limit: s.limit, Burst: s.burst, Validity: s.o.Validity,
 			Unused: min(s.hand.empty(), s.got),
 		}

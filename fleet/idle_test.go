@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/race"
 )
 
@@ -20,9 +21,9 @@ type giver struct {
 	trips  atomic.Int64
 }
 
-func (g *giver) Exchange(_ context.Context, _ string, r Request) (Reply, error) {
+func (g *giver) Exchange(_ context.Context, _ string, r store.Request) (store.Reply, error) {
 	g.trips.Add(1)
-	return Reply{Members: 1, Runs: []Run{{Count: r.Need + r.Want}}}, nil
+	return store.Reply{Members: 1, Runs: []store.Run{{Count: r.Need + r.Want}}}, nil
 }
 
 // TestIdle: an idle limit takes little memory, and neither a goroutine nor a request.

@@ -3,6 +3,8 @@ package fleet
 import (
 	"math"
 	"time"
+
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 const (
@@ -43,21 +45,21 @@ type state struct {
 // A record is what the store knows of a member.
 type record struct {
 	seq   uint64
-	reply Reply
+	reply store.Reply
 	last  int64 // the date of its last unit
 	at    int64 // when it last asked
 	win   int64 // in which window
 }
 
 // exchange is the whole law for one limit.
-func (s *state) exchange(now int64, r Request) Reply {
+func (s *state) exchange(now int64, r store.Request) store.Reply {
 	g := s.begin(now, &r)
 	return g.end(&r, g.wait)
 }
 
 // begin is the first half of the law: the schedule is repaired, the member is found and counted, what it tells is taken
 // in, and the date of what it needs is found. A repeated request stops after the second step.
-func (s *state) begin(now int64, r *Request) grant {
+func (s *state) begin(now int64, r *store.Request) grant {
 	s.raised = false
 	s.heal(now, r.Known)
 	m := s.meet(now, r.Member)
@@ -74,15 +76,15 @@ func (s *state) begin(now int64, r *Request) grant {
 //
 // Example: a call pays 10/s, which has a unit now, and 10,000 a day, which has one in 8 s. The second one is granted.
 // The first one would expire long before the other is there, so it is not: the member asks for it again in 8 s.
-func (g *grant) end(r *Request, latest float64) Reply {
+func (g *grant) end(r *store.Request, latest float64) store.Reply {
 	s := g.state
 	switch {
 	case g.again && g.m.seq == r.Seq:
 		return g.m.reply
 	case g.again:
-		return Reply{Members: s.size(), Known: Mark{g.now, s.next, s.pause}}
+		return store.Reply{Members: s.size(), Known: store.Mark{Now: g.now, Next: s.next, Pause: s.pause}}
 	}
-	reply := Reply{Members: s.size()}
+	reply := store.Reply{Members: s.size()}
 	if g.wait >= latest-float64(horizon(r.Validity).Microseconds()) && g.need(r, &reply) {
 		g.ahead(r, &reply)
 	}
@@ -92,7 +94,7 @@ func (g *grant) end(r *Request, latest float64) Reply {
 	if s.pause > g.now {
 		reply.Pause = time.Duration(s.pause-g.now) * time.Microsecond
 	}
-	reply.Known = Mark{g.now, s.next, s.pause}
+	reply.Known = store.Mark{Now: g.now, Next: s.next, Pause: s.pause}
 	g.m.seq, g.m.reply = r.Seq, reply
 	return reply
 }
@@ -108,7 +110,7 @@ func up(us float64) int64 { return int64(math.Ceil(us - 1e-6)) }
 // heal repairs the schedule after the store has lost its state or its clock has gone back. What a member
 // carries is believed if it is newer than what the state has seen, or from before the last repair: the members
 // come one after the other, and the last one may know most.
-func (s *state) heal(now int64, k Mark) {
+func (s *state) heal(now int64, k store.Mark) {
 	if back := s.seen - now; back > second {
 		s.next, s.pause, s.repaid = s.next-back, s.pause-back, s.repaid-back
 		s.healed = s.seen
@@ -164,7 +166,7 @@ func (s *state) size() int { return max(1, s.count, s.before) }
 
 // learn takes in what a member tells: a changed limit, a pause, units that are back, fewer units than the burst.
 // A changed limit keeps the units that are used: 10 units ahead are 100 ms at 100/s and 200 ms at 50/s.
-func (s *state) learn(now int64, r *Request) {
+func (s *state) learn(now int64, r *store.Request) {
 	if limit := float64(r.Limit); limit != s.limit {
 		if s.limit > 0 {
 			s.next = now + up(float64(s.next-now)*s.limit/limit)
@@ -205,7 +207,7 @@ type grant struct {
 // start finds the date of the next unit: not before the pause is over, and no further back than the burst. What a
 // call waits for gets one date: that of the last of its units, or if it costs more than the burst that of the
 // burst's last one, and the rest is a debt.
-func (g *grant) start(r *Request) {
+func (g *grant) start(r *store.Request) {
 	next := max(g.next, g.pause, g.now-int64(float64(r.Burst-1)*g.every))
 	g.rel = float64(next - g.now)
 	if r.Need <= 0 {
@@ -218,7 +220,7 @@ func (g *grant) start(r *Request) {
 }
 
 // need grants what a call waits for. It reports whether more may follow.
-func (g *grant) need(r *Request, reply *Reply) bool {
+func (g *grant) need(r *store.Request, reply *store.Reply) bool {
 	if r.Need <= 0 {
 		return true
 	}
@@ -238,7 +240,7 @@ func (g *grant) need(r *Request, reply *Reply) bool {
 // lends is the floor: a member that has had nothing of late gets its first units at once, though all dates near
 // now are granted. The schedule moves back by as many, so in the long run nothing is added. In a short window
 // it is: at most a tenth of the rate times the horizon, or one unit. A tenth of the validity is kept for that.
-func (g *grant) lends(r *Request) bool {
+func (g *grant) lends(r *store.Request) bool {
 	if recent := g.now - r.Validity.Microseconds(); g.pause > recent || g.m.last > recent {
 		return false // after a pause all members come at once
 	}
@@ -256,7 +258,7 @@ func (g *grant) lends(r *Request) bool {
 //
 // Example: 100/s and W = 250 ms make 20 units within the horizon. Of 4 members each may hold 5. If one of them
 // alone wants units, it holds 5 at a time, but gets all: it asks four times as often.
-func (g *grant) ahead(r *Request, reply *Reply) {
+func (g *grant) ahead(r *store.Request, reply *store.Reply) {
 	far := float64(horizon(r.Validity).Microseconds())
 	part := max(1, int(far/g.every/float64(g.size())))
 	want := min(r.Want, part-r.Held-r.Need)
@@ -273,8 +275,8 @@ func (g *grant) ahead(r *Request, reply *Reply) {
 }
 
 // add adds a run to the reply.
-func (g *grant) add(reply *Reply, first, every float64, n int) {
-	run := Run{
+func (g *grant) add(reply *store.Reply, first, every float64, n int) {
+	run := store.Run{
 		First: time.Duration(up(first)) * time.Microsecond,
 		Every: time.Duration(math.Ceil(every * 1000)),
 		Count: n,

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // ask is a request of a member with W = 250 ms.
-func ask(member string, seq uint64, limit rate.Limit, burst, need, want int) Request {
-	return Request{Member: member, Seq: seq, Limit: limit, Burst: burst, Validity: validity250, Need: need, Want: want}
+func ask(member string, seq uint64, limit rate.Limit, burst, need, want int) store.Request {
+	return store.Request{Member: member, Seq: seq, Limit: limit, Burst: burst, Validity: validity250, Need: need, Want: want}
 }
 
 // TestLaw is the law as a script: at a moment, in ms, a request, and the runs that it gets.
@@ -17,71 +19,71 @@ func TestLaw(t *testing.T) {
 	const ms = time.Millisecond
 	type step struct {
 		at   int64
-		r    Request
-		want []Run
+		r    store.Request
+		want []store.Run
 	}
-	back := func(r Request, n int) Request { r.Back = n; return r }
-	pause := func(r Request, d time.Duration) Request { r.Pause = d; return r }
-	tight := func(r Request, d time.Duration) Request { r.Tighten, r.NotBefore = true, d; return r }
+	back := func(r store.Request, n int) store.Request { r.Back = n; return r }
+	pause := func(r store.Request, d time.Duration) store.Request { r.Pause = d; return r }
+	tight := func(r store.Request, d time.Duration) store.Request { r.Tighten, r.NotBefore = true, d; return r }
 	for name, script := range map[string][]step{
 		"a burst, then one each 100 ms": {
-			{0, ask("a", 1, 10, 3, 1, 9), []Run{{0, 0, 1}, {0, 0, 1}}}, // its part of 200 ms: 2
-			{0, ask("a", 2, 10, 3, 1, 0), []Run{{0, 0, 1}}},
-			{0, ask("a", 3, 10, 3, 1, 0), []Run{{100 * ms, 0, 1}}},
-			{150, ask("a", 4, 10, 3, 1, 0), []Run{{50 * ms, 0, 1}}},
+			{0, ask("a", 1, 10, 3, 1, 9), []store.Run{units(0, 0, 1), units(0, 0, 1)}}, // its part of 200 ms: 2
+			{0, ask("a", 2, 10, 3, 1, 0), []store.Run{units(0, 0, 1)}},
+			{0, ask("a", 3, 10, 3, 1, 0), []store.Run{units(100*ms, 0, 1)}},
+			{150, ask("a", 4, 10, 3, 1, 0), []store.Run{units(50*ms, 0, 1)}},
 		},
 		"a request that is repeated gets its first answer, and an older one nothing": {
-			{0, ask("a", 1, 10, 1, 1, 0), []Run{{0, 0, 1}}},
-			{0, ask("a", 2, 10, 1, 1, 0), []Run{{100 * ms, 0, 1}}},
-			{5, ask("a", 2, 10, 1, 1, 0), []Run{{100 * ms, 0, 1}}},
+			{0, ask("a", 1, 10, 1, 1, 0), []store.Run{units(0, 0, 1)}},
+			{0, ask("a", 2, 10, 1, 1, 0), []store.Run{units(100*ms, 0, 1)}},
+			{5, ask("a", 2, 10, 1, 1, 0), []store.Run{units(100*ms, 0, 1)}},
 			{5, ask("a", 1, 10, 1, 1, 0), nil},
-			{5, ask("a", 3, 10, 1, 1, 0), []Run{{195 * ms, 0, 1}}},
+			{5, ask("a", 3, 10, 1, 1, 0), []store.Run{units(195*ms, 0, 1)}},
 		},
 		"units together are dated by the last, above the burst they leave a debt": {
-			{0, ask("a", 1, 10, 4, 3, 0), []Run{{0, 0, 3}}},
-			{0, ask("a", 2, 10, 4, 3, 0), []Run{{200 * ms, 0, 3}}},
-			{200, ask("a", 3, 10, 4, 10, 0), []Run{{400 * ms, 0, 10}}}, // full at 600 ms
-			{600, ask("a", 4, 10, 4, 1, 0), []Run{{700 * ms, 0, 1}}},
+			{0, ask("a", 1, 10, 4, 3, 0), []store.Run{units(0, 0, 3)}},
+			{0, ask("a", 2, 10, 4, 3, 0), []store.Run{units(200*ms, 0, 3)}},
+			{200, ask("a", 3, 10, 4, 10, 0), []store.Run{units(400*ms, 0, 10)}}, // full at 600 ms
+			{600, ask("a", 4, 10, 4, 1, 0), []store.Run{units(700*ms, 0, 1)}},
 		},
 		"ahead up to 0.8 W": {
-			{0, ask("a", 1, 100, 1, 1, 50), []Run{{0, 0, 1}, {10 * ms, 10 * ms, 19}}},
-			{0, ask("a", 2, 100, 1, 0, 50), []Run{{200 * ms, 10 * ms, 1}}}, // it says that it holds nothing
+			{0, ask("a", 1, 100, 1, 1, 50), []store.Run{units(0, 0, 1), units(10*ms, 10*ms, 19)}},
+			{0, ask("a", 2, 100, 1, 0, 50), []store.Run{units(200*ms, 10*ms, 1)}}, // it says that it holds nothing
 			{0, ask("a", 3, 100, 1, 0, 50), nil},
 		},
 		"two members have half each, and a newcomer a unit on loan": {
 			{0, ask("a", 1, 100, 1, 0, 0), nil},
-			{0, ask("b", 1, 100, 1, 1, 50), []Run{{0, 0, 1}, {10 * ms, 10 * ms, 9}}},
-			{0, ask("a", 2, 100, 1, 1, 50), []Run{{0, 0, 1}, {110 * ms, 10 * ms, 9}}},
-			{0, ask("c", 1, 100, 1, 1, 0), []Run{{0, 0, 1}}},
-			{0, ask("d", 1, 100, 1, 1, 0), []Run{{210 * ms, 0, 1}}}, // two units of 20 may be on loan
+			{0, ask("b", 1, 100, 1, 1, 50), []store.Run{units(0, 0, 1), units(10*ms, 10*ms, 9)}},
+			{0, ask("a", 2, 100, 1, 1, 50), []store.Run{units(0, 0, 1), units(110*ms, 10*ms, 9)}},
+			{0, ask("c", 1, 100, 1, 1, 0), []store.Run{units(0, 0, 1)}},
+			{0, ask("d", 1, 100, 1, 1, 0), []store.Run{units(210*ms, 0, 1)}}, // two units of 20 may be on loan
 		},
 		"a pause, then paced without a burst": {
 			{0, pause(ask("a", 1, 10, 5, 0, 0), time.Second), nil},
-			{500, ask("b", 1, 10, 5, 1, 0), []Run{{500 * ms, 0, 1}}},
-			{500, ask("c", 1, 10, 5, 1, 0), []Run{{600 * ms, 0, 1}}},
+			{500, ask("b", 1, 10, 5, 1, 0), []store.Run{units(500*ms, 0, 1)}},
+			{500, ask("c", 1, 10, 5, 1, 0), []store.Run{units(600*ms, 0, 1)}},
 			{500, pause(ask("c", 2, 10, 5, 0, 0), 100*ms), nil},
-			{500, ask("d", 1, 10, 5, 1, 0), []Run{{700 * ms, 0, 1}}},
+			{500, ask("d", 1, 10, 5, 1, 0), []store.Run{units(700*ms, 0, 1)}},
 		},
 		"a limit that changes keeps what is used": {
-			{0, ask("a", 1, 100, 1, 100, 0), []Run{{0, 0, 100}}}, // a debt of one second
-			{0, ask("a", 2, 50, 1, 1, 0), []Run{{2 * time.Second, 0, 1}}},
-			{0, ask("a", 3, 500, 1, 1, 0), []Run{{202 * ms, 0, 1}}},
+			{0, ask("a", 1, 100, 1, 100, 0), []store.Run{units(0, 0, 100)}}, // a debt of one second
+			{0, ask("a", 2, 50, 1, 1, 0), []store.Run{units(2*time.Second, 0, 1)}},
+			{0, ask("a", 3, 500, 1, 1, 0), []store.Run{units(202*ms, 0, 1)}},
 		},
 		"units come back, up to the burst": {
-			{0, ask("a", 1, 10, 2, 12, 0), []Run{{0, 0, 12}}},
-			{0, back(ask("a", 2, 10, 2, 1, 0), 5), []Run{{600 * ms, 0, 1}}},
-			{0, back(ask("a", 3, 10, 2, 2, 0), 1000), []Run{{0, 0, 2}}},
-			{0, ask("a", 4, 10, 2, 1, 0), []Run{{100 * ms, 0, 1}}},
+			{0, ask("a", 1, 10, 2, 12, 0), []store.Run{units(0, 0, 12)}},
+			{0, back(ask("a", 2, 10, 2, 1, 0), 5), []store.Run{units(600*ms, 0, 1)}},
+			{0, back(ask("a", 3, 10, 2, 2, 0), 1000), []store.Run{units(0, 0, 2)}},
+			{0, ask("a", 4, 10, 2, 1, 0), []store.Run{units(100*ms, 0, 1)}},
 		},
 		"advertised units tighten and never loosen": {
-			{0, tight(ask("a", 1, 10, 20, 1, 0), -200*ms), []Run{{0, 0, 1}}}, // 3 are left
-			{0, tight(ask("a", 2, 10, 20, 2, 0), -time.Hour), []Run{{0, 0, 2}}},
-			{0, ask("a", 3, 10, 20, 1, 0), []Run{{100 * ms, 0, 1}}},
+			{0, tight(ask("a", 1, 10, 20, 1, 0), -200*ms), []store.Run{units(0, 0, 1)}}, // 3 are left
+			{0, tight(ask("a", 2, 10, 20, 2, 0), -time.Hour), []store.Run{units(0, 0, 2)}},
+			{0, ask("a", 3, 10, 20, 1, 0), []store.Run{units(100*ms, 0, 1)}},
 		},
 		"nothing is dated more than 30 s ahead": {
-			{0, ask("a", 1, 1, 1, 40, 0), []Run{{0, 0, 40}}},
+			{0, ask("a", 1, 1, 1, 40, 0), []store.Run{units(0, 0, 40)}},
 			{0, ask("a", 2, 1, 1, 1, 5), nil},
-			{10000, ask("a", 3, 1, 1, 2, 5), []Run{{30 * time.Second, 0, 2}}},
+			{10000, ask("a", 3, 1, 1, 2, 5), []store.Run{units(30*time.Second, 0, 2)}},
 		},
 	} {
 		s := new(state)
@@ -141,4 +143,9 @@ func TestMemoryForgets(t *testing.T) {
 			t.Error("an infinite limit is no error")
 		}
 	})
+}
+
+// units is a run in one line of a table.
+func units(first, every time.Duration, n int) store.Run {
+	return store.Run{First: first, Every: every, Count: n}
 }

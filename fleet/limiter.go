@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -40,7 +41,7 @@ type Options struct {
 // ErrClosed is what Take returns after Close.
 var ErrClosed = errors.New("throttle: the fleet's limiter is closed")
 
-// A Limiter is this process's part in one limit that many processes share through a [Store]. To a Queue or a
+// A Limiter is this process's part in one limit that many processes share through a [store.Store]. To a Queue or a
 // Transport it is a limiter like those of package throttle: use it as Transport.Limiter, from LimiterFor, in
 // All, or in NewQueue. It is a Limiter, an Adjuster, a Notifier and an Observer in the sense of that package.
 //
@@ -61,7 +62,7 @@ type owned = limit.Owned
 // of burst units, over all processes. All of them should name the same limit and burst; if they differ, the
 // latest request counts. Under [rate.Inf] the store is not asked. New panics if limit is negative or NaN, if
 // burst is below 1 (below 0 under rate.Inf), if an option makes no sense, or if s is nil.
-func New(s Store, name string, limit rate.Limit, burst int, o Options) *Limiter {
+func New(s store.Store, name string, limit rate.Limit, burst int, o Options) *Limiter {
 	switch {
 	case s == nil:
 		panic("throttle: fleet.New: the store is nil")

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
-// Memory is a [Store] in the memory of one process: for tests, for programs that have several Limiters of one
+// Memory is a [store.Store] in the memory of one process: for tests, for programs that have several Limiters of one
 // limit, and as the description of the law that every Store keeps. The zero Memory is ready to use. It is safe
 // for concurrent use and must not be copied.
 //
@@ -33,23 +35,23 @@ import (
 type Memory struct {
 	mu      sync.Mutex
 	limits  map[string]*state
-	breaker Breaker
+	breaker store.Breaker
 	swept   int64
-	heard   map[*func(Pause)]func(Pause)
+	heard   map[*func(store.Pause)]func(store.Pause)
 	skew    time.Duration // of the clock, in tests
 }
 
-// Exchange implements [Store]. It fails if ctx has ended, and for a limit that cannot be.
-func (m *Memory) Exchange(ctx context.Context, name string, r Request) (Reply, error) {
-	replies, err := m.ExchangeAll(ctx, []string{name}, []Request{r})
+// Exchange implements [store.Store]. It fails if ctx has ended, and for a limit that cannot be.
+func (m *Memory) Exchange(ctx context.Context, name string, r store.Request) (store.Reply, error) {
+	replies, err := m.ExchangeAll(ctx, []string{name}, []store.Request{r})
 	if err != nil {
-		return Reply{}, err
+		return store.Reply{}, err
 	}
 	return replies[0], nil
 }
 
-// ExchangeAll is Exchange for several limits in one step, see [Store].
-func (m *Memory) ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error) {
+// ExchangeAll is Exchange for several limits in one step, see [store.Store].
+func (m *Memory) ExchangeAll(ctx context.Context, names []string, rs []store.Request) ([]store.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func (m *Memory) ExchangeAll(ctx context.Context, names []string, rs []Request) 
 }
 
 // exchange also returns the pauses that are news, and who is to hear of them.
-func (m *Memory) exchange(names []string, rs []Request) (replies []Reply, news []Pause, heard []func(Pause)) {
+func (m *Memory) exchange(names []string, rs []store.Request) (replies []store.Reply, news []store.Pause, heard []func(store.Pause)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now().Add(m.skew).UnixMicro()
@@ -82,7 +84,7 @@ func (m *Memory) exchange(names []string, rs []Request) (replies []Reply, news [
 		r := grants[i].end(&rs[i], latest)
 		replies = append(replies, r)
 		if grants[i].raised {
-			news = append(news, Pause{Name: names[i], Left: r.Pause, Until: r.Known.Pause})
+			news = append(news, store.Pause{Name: names[i], Left: r.Pause, Until: r.Known.Pause})
 		}
 	}
 	if len(news) > 0 {
@@ -104,12 +106,12 @@ func (m *Memory) limitLocked(name string) *state {
 	return s
 }
 
-// Listen has heard called with each pause, until stop; see [Store].
-func (m *Memory) Listen(heard func(Pause)) (stop func()) {
+// Listen has heard called with each pause, until stop; see [store.Store].
+func (m *Memory) Listen(heard func(store.Pause)) (stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.heard == nil {
-		m.heard = map[*func(Pause)]func(Pause){}
+		m.heard = map[*func(store.Pause)]func(store.Pause){}
 	}
 	m.heard[&heard] = heard
 	return func() {
@@ -120,7 +122,7 @@ func (m *Memory) Listen(heard func(Pause)) (stop func()) {
 }
 
 // Breaker returns what the limiters of this store have in common. [New] asks for it; programs do not.
-func (m *Memory) Breaker() *Breaker { return &m.breaker }
+func (m *Memory) Breaker() *store.Breaker { return &m.breaker }
 
 // sweepLocked forgets limits that are as new, once a minute.
 func (m *Memory) sweepLocked(now int64) {

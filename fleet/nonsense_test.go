@@ -13,20 +13,23 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // lying is a store whose answers make no sense.
-type lying struct{ reply Reply }
+type lying struct{ reply store.Reply }
 
-func (l lying) Exchange(context.Context, string, Request) (Reply, error) { return l.reply, nil }
+func (l lying) Exchange(context.Context, string, store.Request) (store.Reply, error) {
+	return l.reply, nil
+}
 
 func TestStoreLies(t *testing.T) {
-	for _, r := range []Reply{
+	for _, r := range []store.Reply{
 		{},
-		{Members: 1, Runs: []Run{{Count: 1000}}},
-		{Members: 1, Runs: []Run{{Count: -1}}},
-		{Members: 1, Runs: []Run{{Count: 1, First: -time.Second}}},
-		{Members: 1, Runs: []Run{{Count: 1, First: 1 << 62}}},
+		{Members: 1, Runs: []store.Run{{Count: 1000}}},
+		{Members: 1, Runs: []store.Run{{Count: -1}}},
+		{Members: 1, Runs: []store.Run{{Count: 1, First: -time.Second}}},
+		{Members: 1, Runs: []store.Run{{Count: 1, First: 1 << 62}}},
 		{Members: 1, Pause: -1},
 	} {
 		bubble(t, func(t *testing.T) {
@@ -53,11 +56,11 @@ type picky struct {
 	bad string
 }
 
-func (p *picky) Exchange(ctx context.Context, name string, r Request) (Reply, error) {
+func (p *picky) Exchange(ctx context.Context, name string, r store.Request) (store.Reply, error) {
 	bad := ""
 	if p.link.set(func() { bad = p.bad }); name == bad {
 		time.Sleep(time.Millisecond)
-		return Reply{}, fmt.Errorf("a text: %w", ErrLimit)
+		return store.Reply{}, fmt.Errorf("a text: %w", store.ErrLimit)
 	}
 	return p.link.Exchange(ctx, name, r)
 }
@@ -66,9 +69,9 @@ func (p *picky) Exchange(ctx context.Context, name string, r Request) (Reply, er
 // can serve it again all is as before.
 func TestOneLimitFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store, led := &picky{&link{m: new(Memory)}, "bad"}, new(ledger)
+		picked, led := &picky{&link{m: new(Memory)}, "bad"}, new(ledger)
 		worker := func(id int, name string) *process {
-			p := &process{id: id, lim: New(store, name, 100, 1, Options{Members: 2}), link: store.link, led: led}
+			p := &process{id: id, lim: New(picked, name, 100, 1, Options{Members: 2}), link: picked.link, led: led}
 			p.q = throttle.NewQueue(p.lim, throttle.QueueOptions{})
 			p.work(2, nil)
 			return p
@@ -76,7 +79,7 @@ func TestOneLimitFails(t *testing.T) {
 		good, bad := worker(0, "good"), worker(1, "bad")
 		start := time.Now()
 		time.Sleep(10 * time.Second)
-		if s := bad.lim.Stats(); s.Mode != "share" || !errors.Is(s.Err, ErrLimit) {
+		if s := bad.lim.Stats(); s.Mode != "share" || !errors.Is(s.Err, store.ErrLimit) {
 			t.Errorf("the bad one: %+v", s)
 		}
 		if s := good.lim.Stats(); s.Mode != "shared" || s.Err != nil || s.Alone > 0 || s.Failed > 0 {
@@ -86,12 +89,12 @@ func TestOneLimitFails(t *testing.T) {
 		if g < 995 || g > 1002 || b < 380 || b > 401 {
 			t.Errorf("%d units of 1000, and %d of 0.8 · 1000/2", g, b)
 		}
-		store.link.set(func() { store.bad = "" })
+		picked.link.set(func() { picked.bad = "" })
 		time.Sleep(2 * time.Second)
 		if s := bad.lim.Stats(); s.Mode != "shared" || s.Err != nil {
 			t.Errorf("after it is well: %+v", s)
 		}
-		store.link.set(func() { store.link.hang = time.Now().Add(10 * time.Second) })
+		picked.link.set(func() { picked.link.hang = time.Now().Add(10 * time.Second) })
 		time.Sleep(time.Second)
 		if g, b := good.lim.Stats(), bad.lim.Stats(); g.Mode != "share" || b.Mode != "share" {
 			t.Errorf("both are lost: %+v, %+v", g, b)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -28,16 +29,9 @@ import (
 //	want, stop      a new way may be opened before the old one is closed: a message that comes twice does no harm
 //	message, sweep  a limiter that is not in use has nothing that a message could stop
 
-// A Pause is a message of a Store: nobody may send for a while.
-type Pause struct {
-	Name  string        // of the limit
-	Left  time.Duration // of the pause, when the message was sent
-	Until int64         // its end, in microseconds of the store's clock
-}
-
 // A listener is a Store that has messages; see Store.
 type listener interface {
-	Listen(heard func(Pause)) (stop func())
+	Listen(heard func(store.Pause)) (stop func())
 }
 
 const (
@@ -93,7 +87,7 @@ func (h *hearers) enter(s *account) (first bool) {
 }
 
 // heard is what the store calls with a message.
-func (h *hearers) heard(p Pause) {
+func (h *hearers) heard(p store.Pause) {
 	for s := range h.named(p.Name) {
 		s.update(func(now time.Time) { s.hear(now, &p) })
 	}
@@ -172,7 +166,7 @@ func (s *account) hearsOn() (yes bool) {
 //
 // Example: an answer of the store's 100.0 s arrives at 7.0 s here. A message says: until 105 s, 5 s left. If it comes at
 // 7.1 s the store's clock shows 100.1 s or more, and 4.9 s are left. If it comes at 13 s the pause is over.
-func (s *account) hear(now time.Time, p *Pause) {
+func (s *account) hear(now time.Time, p *store.Pause) {
 	left := min(p.Left, limit.MaxBelief)
 	if sent := p.Until - p.Left.Microseconds(); s.known.Now > 0 && sent > s.known.Now-second {
 		ends := time.Duration(min(p.Until-s.known.Now, maxPause)) * time.Microsecond

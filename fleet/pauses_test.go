@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/hint"
 )
 
@@ -129,7 +130,7 @@ func TestMessageLate(t *testing.T) {
 			l.Take(t.Context(), 1)
 			time.Sleep(10 * time.Millisecond)
 			end := time.Now().Add(5 * time.Second)
-			p := Pause{Name: "x", Left: 5 * time.Second, Until: end.UnixMicro()}
+			p := store.Pause{Name: "x", Left: 5 * time.Second, Until: end.UnixMicro()}
 			time.Sleep(c.late)
 			l.account.common.hearers.heard(p)
 			if c.late > 0 { // it does not listen any more

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/race"
 )
 
@@ -30,7 +31,7 @@ func bubble(t *testing.T, f func(*testing.T)) {
 // process has.
 type link struct {
 	m       *Memory
-	breaker Breaker
+	breaker store.Breaker
 
 	mu     sync.Mutex
 	trip   func() time.Duration // one way; nil: 1 ms
@@ -45,7 +46,7 @@ type link struct {
 	ways   int  // for messages, that are open
 }
 
-func (l *link) Breaker() *Breaker { return &l.breaker }
+func (l *link) Breaker() *store.Breaker { return &l.breaker }
 
 func (l *link) set(f func()) {
 	l.mu.Lock()
@@ -55,15 +56,15 @@ func (l *link) set(f func()) {
 
 var errLost = errors.New("lost")
 
-func (l *link) Exchange(ctx context.Context, name string, r Request) (Reply, error) {
-	replies, err := l.ExchangeAll(ctx, []string{name}, []Request{r})
+func (l *link) Exchange(ctx context.Context, name string, r store.Request) (store.Reply, error) {
+	replies, err := l.ExchangeAll(ctx, []string{name}, []store.Request{r})
 	if err != nil {
-		return Reply{}, err
+		return store.Reply{}, err
 	}
 	return replies[0], nil
 }
 
-func (l *link) ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error) {
+func (l *link) ExchangeAll(ctx context.Context, names []string, rs []store.Request) ([]store.Reply, error) {
 	l.mu.Lock()
 	l.trips++
 	there, back := time.Millisecond, time.Millisecond
@@ -101,9 +102,9 @@ func (l *link) ExchangeAll(ctx context.Context, names []string, rs []Request) ([
 	return replies, err
 }
 
-func (l *link) Listen(heard func(Pause)) (stop func()) {
+func (l *link) Listen(heard func(store.Pause)) (stop func()) {
 	l.set(func() { l.ways++ })
-	off := l.m.Listen(func(p Pause) {
+	off := l.m.Listen(func(p store.Pause) {
 		time.AfterFunc(time.Millisecond, func() {
 			deaf := false
 			l.set(func() {

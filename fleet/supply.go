@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -28,9 +29,9 @@ type account struct {
 	beside  []limit.Account // who is asked or taken from at this moment, this one included; see limit.Dated
 	units   int             // for so many units
 
-	store   Store
-	common  *Breaker // of all limiters of the store
-	breaker *Breaker // common, or one of this limiter's own while the store answers all but this limit
+	store   store.Store
+	common  *breaker // of all limiters of the store
+	breaker *breaker // common, or one of this limiter's own while the store answers all but this limit
 	name    string
 	member  string
 	o       Options
@@ -39,7 +40,7 @@ type account struct {
 	out     *exchange // the request that is out; nil: none, or it is given up
 	retry   time.Time // what a call needs cannot be granted before
 	apart   time.Time // until then it is not asked for together with others
-	known   Mark
+	known   store.Mark
 	knownAt time.Time // when that answer arrived
 	members int
 	closed  bool
@@ -68,16 +69,11 @@ type account struct {
 }
 
 // init makes an account that has nothing. It panics for a limit that cannot be.
-func (s *account) init(owner *Limiter, store Store, name string, r rate.Limit, burst int, o Options) {
+func (s *account) init(owner *Limiter, st store.Store, name string, r rate.Limit, burst int, o Options) {
 	s.limit, s.burst = limit.CheckLimit("fleet.New", r, burst), burst
 	owner.owned = limit.Own(s)
-	s.owner, s.store, s.name, s.member, s.o = owner, store, name, newMember(), o
-	if b, ok := store.(interface{ Breaker() *Breaker }); ok {
-		s.common = b.Breaker()
-	}
-	if s.common == nil {
-		s.common = new(Breaker)
-	}
+	s.owner, s.store, s.name, s.member, s.o = owner, st, name, newMember(), o
+	s.common = breakerOf(st)
 	s.breaker = s.common
 }
 

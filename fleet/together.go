@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -24,7 +25,7 @@ import (
 
 // A joiner is a Store that grants several limits in one step; see Store.
 type joiner interface {
-	ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error)
+	ExchangeAll(ctx context.Context, names []string, rs []store.Request) ([]store.Reply, error)
 }
 
 // mostTogether is how many limits one request is for.
@@ -34,7 +35,7 @@ const mostTogether = 8
 type part struct {
 	s *account
 	x *exchange
-	r Request
+	r store.Request
 }
 
 // company is the parts of the others in a request that s is about to send, under the locks of all: those that lack units
@@ -76,20 +77,20 @@ func (s *account) sociable(now time.Time) bool {
 func runAll(parts []part) {
 	ctx, cancel := context.WithTimeout(context.Background(), hardWait)
 	defer cancel()
-	names, rs := make([]string, len(parts)), make([]Request, len(parts))
+	names, rs := make([]string, len(parts)), make([]store.Request, len(parts))
 	for i, p := range parts {
 		names[i], rs[i] = p.s.name, p.r
 	}
 	replies, err := parts[0].s.store.(joiner).ExchangeAll(ctx, names, rs)
 	if err == nil && len(replies) != len(parts) {
-		err = ErrLimit
+		err = store.ErrLimit
 	}
 	for _, late := range []bool{false, true} {
 		for i, p := range parts {
-			reply, err := Reply{}, err
+			reply, err := store.Reply{}, err
 			if err == nil {
 				reply = replies[i]
-				err = reply.check(&p.r)
+				err = check(&reply, &p.r)
 			}
 			if late == (err == nil && len(reply.Runs) == 0) {
 				p.s.update(func(now time.Time) { p.s.finishPart(now, p, &reply, err) })
@@ -99,8 +100,8 @@ func runAll(parts []part) {
 }
 
 // finishPart is finish, but for an error that may be another limit's.
-func (s *account) finishPart(now time.Time, p part, reply *Reply, err error) {
-	if !errors.Is(err, ErrLimit) {
+func (s *account) finishPart(now time.Time, p part, reply *store.Reply, err error) {
+	if !errors.Is(err, store.ErrLimit) {
 		s.finish(now, p.x, reply, err)
 		return
 	}

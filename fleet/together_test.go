@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // both starts processes whose calls pay two limits, or the first alone.
@@ -99,33 +100,33 @@ func TestTogetherWithSlow(t *testing.T) {
 func TestTogetherLaw(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m, names, seq := new(Memory), []string{"fast", "slow"}, uint64(0)
-		get := func(slow, need int) (runs [2][]Run) {
+		get := func(slow, need int) (runs [2][]store.Run) {
 			seq++
-			rs := []Request{ask("a", seq, 10, 1, need, 0), ask("a", seq, rate.Limit(slow), 1, 1, 0)}
+			rs := []store.Request{ask("a", seq, 10, 1, need, 0), ask("a", seq, rate.Limit(slow), 1, 1, 0)}
 			for range 2 { // the second time it is repeated
 				replies, err := m.ExchangeAll(t.Context(), names, rs)
 				if err != nil || len(replies) != 2 {
 					t.Fatal(replies, err)
 				}
-				runs = [2][]Run{replies[0].Runs, replies[1].Runs}
+				runs = [2][]store.Run{replies[0].Runs, replies[1].Runs}
 			}
 			return runs
 		}
 		const ms = time.Millisecond
-		for i, want := range [][2][]Run{
-			{{{0, 0, 1}}, {{0, 0, 1}}},
-			{nil, {{1000 * ms, 0, 1}}}, // the fast one, of 100 ms, would expire
-			{nil, {{2000 * ms, 0, 1}}},
+		for i, want := range [][2][]store.Run{
+			{{units(0, 0, 1)}, {units(0, 0, 1)}},
+			{nil, {units(1000*ms, 0, 1)}}, // the fast one, of 100 ms, would expire
+			{nil, {units(2000*ms, 0, 1)}},
 		} {
 			if got := get(1, 1); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("step %d: %v, want %v", i, got, want)
 			}
 		}
 		time.Sleep(2150 * ms) // the slow one has nothing on loan: it had a unit of 2 s
-		if got, want := get(1, 0), [2][]Run{nil, {{850 * ms, 0, 1}}}; fmt.Sprint(got) != fmt.Sprint(want) {
+		if got, want := get(1, 0), [2][]store.Run{nil, {units(850*ms, 0, 1)}}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("when the fast one is not needed: %v, want %v", got, want)
 		}
-		if _, err := m.ExchangeAll(t.Context(), names, []Request{ask("a", 9, 10, 1, 1, 0), ask("a", 9, 0, 1, 1, 0)}); err == nil {
+		if _, err := m.ExchangeAll(t.Context(), names, []store.Request{ask("a", 9, 10, 1, 1, 0), ask("a", 9, 0, 1, 1, 0)}); err == nil {
 			t.Error("a limit of 0 is no error")
 		}
 	})
@@ -151,11 +152,11 @@ func TestTogetherOneFails(t *testing.T) {
 	})
 }
 
-func (p *picky) ExchangeAll(ctx context.Context, names []string, rs []Request) ([]Reply, error) {
+func (p *picky) ExchangeAll(ctx context.Context, names []string, rs []store.Request) ([]store.Reply, error) {
 	for i, name := range names {
 		if _, err := p.Exchange(ctx, name, rs[i]); err != nil {
 			return nil, err
 		}
 	}
-	return nil, ErrLimit
+	return nil, store.ErrLimit
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/throttledebug"
 	"github.com/go-throttle/throttle/throttlelog"
 	"github.com/go-throttle/throttle/throttleotel"
@@ -295,9 +296,9 @@ func (a answers) RoundTrip(req *http.Request) (*http.Response, error) {
 // silent is a store that does not answer.
 type silent struct{}
 
-func (silent) Exchange(ctx context.Context, _ string, _ fleet.Request) (fleet.Reply, error) {
+func (silent) Exchange(ctx context.Context, _ string, _ store.Request) (store.Reply, error) {
 	<-ctx.Done()
-	return fleet.Reply{}, ctx.Err()
+	return store.Reply{}, ctx.Err()
 }
 
 // callSpan is the one span of the call under test; nil: there is none.

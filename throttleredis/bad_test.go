@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // A canned client gives one answer to everything.
@@ -75,7 +76,7 @@ func TestBadAnswers(t *testing.T) {
 				if n < 380 || n > 401 { // 0.8 · 100/2 a second
 					t.Errorf("%d calls in 10s", n)
 				}
-				if s.Mode != "share" || s.Err == nil || errors.Is(s.Err, fleet.ErrLimit) != c.ofLimit {
+				if s.Mode != "share" || s.Err == nil || errors.Is(s.Err, store.ErrLimit) != c.ofLimit {
 					t.Errorf("%+v", s)
 				}
 				time.Sleep(5 * time.Second)
@@ -92,13 +93,13 @@ func TestBadKeys(t *testing.T) {
 	c.Set(ctx, Key("text"), "x", 0)
 	c.HSet(ctx, Key("rubbish"), "n", "no", "p", "1e400", "s", "", "w", "-", "c", "nan", "l", "inf", "o", "-9e99", "y", "0x10", "m:a", "1 2", "m:b", "x")
 	s := New(c)
-	ask := func(name string) (fleet.Reply, error) {
-		return s.Exchange(ctx, name, fleet.Request{Member: "a", Seq: 1, Limit: 10, Burst: 5, Validity: validity, Need: 1, Want: 1})
+	ask := func(name string) (store.Reply, error) {
+		return s.Exchange(ctx, name, store.Request{Member: "a", Seq: 1, Limit: 10, Burst: 5, Validity: validity, Need: 1, Want: 1})
 	}
-	if _, err := ask("text"); !errors.Is(err, fleet.ErrLimit) || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), `"text"`) {
+	if _, err := ask("text"); !errors.Is(err, store.ErrLimit) || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), `"text"`) {
 		t.Errorf("a key of another type: %v", err)
 	}
-	if r, err := ask("rubbish"); err != nil || len(r.Runs) == 0 || r.Runs[0] != (fleet.Run{Count: 1}) || r.Members != 1 {
+	if r, err := ask("rubbish"); err != nil || len(r.Runs) == 0 || r.Runs[0] != (store.Run{Count: 1}) || r.Members != 1 {
 		t.Errorf("rubbish: %+v, %v", r, err)
 	}
 	lim := fleet.New(s, "text", 100, 1, fleet.Options{Members: 1})
@@ -111,11 +112,11 @@ func TestBadKeys(t *testing.T) {
 // TestBadLimits: limits from one a day to a thousand million a second.
 func TestBadLimits(t *testing.T) {
 	s := New(start(t).client(t))
-	ask := func(name string, limit rate.Limit, seq uint64, need, want int) (fleet.Reply, error) {
-		return s.Exchange(t.Context(), name, fleet.Request{Member: "a", Seq: seq, Limit: limit, Burst: 1, Validity: validity, Need: need, Want: want})
+	ask := func(name string, limit rate.Limit, seq uint64, need, want int) (store.Reply, error) {
+		return s.Exchange(t.Context(), name, store.Request{Member: "a", Seq: seq, Limit: limit, Burst: 1, Validity: validity, Need: need, Want: want})
 	}
 	for _, limit := range []rate.Limit{0, -1, rate.Limit(math.NaN()), rate.Inf, rate.Limit(math.Inf(1)), rate.Limit(math.Inf(-1)), 1e-10, 5e-324} {
-		if _, err := ask("bad", limit, 1, 1, 0); !errors.Is(err, fleet.ErrLimit) {
+		if _, err := ask("bad", limit, 1, 1, 0); !errors.Is(err, store.ErrLimit) {
 			t.Errorf("a limit of %v: %v", limit, err)
 		}
 	}
@@ -155,12 +156,12 @@ func TestBadEnds(t *testing.T) {
 	s := New(c)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := fleet.Request{Member: "a", Seq: 1, Limit: 10, Burst: 5, Validity: validity, Need: 1}
+	r := store.Request{Member: "a", Seq: 1, Limit: 10, Burst: 5, Validity: validity, Need: 1}
 	if _, err := s.Exchange(ctx, "x", r); !errors.Is(err, context.Canceled) {
 		t.Errorf("a ctx that is over: %v", err)
 	}
 	c.Close()
-	if _, err := s.Exchange(t.Context(), "x", r); !errors.Is(err, redis.ErrClosed) || errors.Is(err, fleet.ErrLimit) {
+	if _, err := s.Exchange(t.Context(), "x", r); !errors.Is(err, redis.ErrClosed) || errors.Is(err, store.ErrLimit) {
 		t.Errorf("a closed client: %v", err)
 	}
 	lim := fleet.New(s, "x", 100, 1, fleet.Options{Members: 1})

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // These tests say what is used at most and that it goes on, not how fast: a busy machine is slow, and may take a slow
@@ -86,12 +87,12 @@ func TestAnswersLost(t *testing.T) {
 			return n % 2 * 10
 		}})
 		s := New(closing(t, redis.NewClient(&redis.Options{Addr: p.addr(), MaxRetries: 3, ReadTimeout: time.Minute})))
-		var first, last fleet.Mark
+		var first, last store.Mark
 		for seq := range uint64(20) {
-			r, err := s.Exchange(t.Context(), "x", fleet.Request{
+			r, err := s.Exchange(t.Context(), "x", store.Request{
 				Member: "a", Seq: seq + 1, Limit: 0.001, Burst: 100, Validity: validity, Need: 1, Known: last,
 			})
-			if err != nil || len(r.Runs) != 1 || r.Runs[0] != (fleet.Run{Count: 1}) {
+			if err != nil || len(r.Runs) != 1 || r.Runs[0] != (store.Run{Count: 1}) {
 				t.Fatalf("%d: %+v, %v", seq, r, err)
 			}
 			if last = r.Known; seq == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // An asker sends requests of one member, and carries what it has heard as a limiter does. A unit takes 1,000 seconds, so
@@ -19,11 +20,11 @@ import (
 type asker struct {
 	t *testing.T
 	s *Store
-	r fleet.Request
+	r store.Request
 }
 
 func newAsker(t *testing.T, c Client, member string) *asker {
-	return &asker{t, New(c), fleet.Request{Member: member, Limit: 0.001, Burst: 100, Validity: validity, Need: 1}}
+	return &asker{t, New(c), store.Request{Member: member, Limit: 0.001, Burst: 100, Validity: validity, Need: 1}}
 }
 
 // ask returns how many units it got for one request.

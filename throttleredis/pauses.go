@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // channel is where the script tells of pauses: "<end> <left> <name>", in microseconds. In a Cluster such a message goes
@@ -21,12 +21,12 @@ type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// Listen implements the optional part of fleet.Store, and is of use to package fleet alone: heard is called with each
+// Listen implements the optional part of store.Store, and is of use to package fleet alone: heard is called with each
 // pause that any process tells of, until stop. It does nothing if the client cannot subscribe.
 //
 // It has a goroutine and a connection of its own until stop. The client connects again by itself; what was said
 // meanwhile is lost, and comes with the next request.
-func (s *Store) Listen(heard func(fleet.Pause)) (stop func()) {
+func (s *Store) Listen(heard func(store.Pause)) (stop func()) {
 	c, ok := s.client.(subscriber)
 	if _, ring := s.client.(*redis.Ring); !ok || ring {
 		return func() {}
@@ -53,7 +53,7 @@ func (s *Store) Listen(heard func(fleet.Pause)) (stop func()) {
 }
 
 // parsePause reads a message. What is no message of ours is left alone.
-func parsePause(text string) (p fleet.Pause, ok bool) {
+func parsePause(text string) (p store.Pause, ok bool) {
 	until, rest, _ := strings.Cut(text, " ")
 	left, name, ok := strings.Cut(rest, " ")
 	end, err1 := strconv.ParseInt(until, 10, 64)
@@ -61,5 +61,5 @@ func parsePause(text string) (p fleet.Pause, ok bool) {
 	if !ok || err1 != nil || err2 != nil || end <= 0 || us <= 0 || us > int64(24*time.Hour/time.Microsecond) {
 		return p, false
 	}
-	return fleet.Pause{Name: name, Left: micro(us), Until: end}, true
+	return store.Pause{Name: name, Left: micro(us), Until: end}, true
 }

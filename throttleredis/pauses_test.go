@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/hint"
 )
 
@@ -140,7 +141,7 @@ func TestMayNotPublish(t *testing.T) {
 
 // TestMessages: what is no message of ours is left alone.
 func TestMessages(t *testing.T) {
-	if p, ok := parsePause("1700000000000000 5000000 a b"); !ok || p != (fleet.Pause{Name: "a b", Left: 5 * time.Second, Until: 17e14}) {
+	if p, ok := parsePause("1700000000000000 5000000 a b"); !ok || p != (store.Pause{Name: "a b", Left: 5 * time.Second, Until: 17e14}) {
 		t.Errorf("%+v, %v", p, ok)
 	}
 	for _, text := range []string{"", "x", "1 2", "1 -2 x", "0 2 x", "1 9e9 x", "1 99999999999999999 x", "99999999999999999999 1 x"} {

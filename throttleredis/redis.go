@@ -51,6 +51,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // script is the law of fleet.Memory in Lua.
@@ -64,12 +65,12 @@ type Client interface {
 	EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd
 }
 
-// A Store is a fleet.Store on Redis. Its limiters find out together when the server does not answer. Make it with
+// A Store is a store.Store on Redis. Its limiters find out together when the server does not answer. Make it with
 // [New], one for each client. It is safe for concurrent use, starts nothing, and need not be closed.
 type Store struct {
 	client  Client
 	sha     string
-	breaker fleet.Breaker
+	breaker store.Breaker
 }
 
 // New returns a Store that uses c. It does not talk to the server. It panics if c is nil.
@@ -88,27 +89,27 @@ func (s *Store) Limiter(name string, limit rate.Limit, burst int) *fleet.Limiter
 }
 
 // Breaker returns what the limiters of this Store have in common. fleet.New asks for it; programs do not.
-func (s *Store) Breaker() *fleet.Breaker { return &s.breaker }
+func (s *Store) Breaker() *store.Breaker { return &s.breaker }
 
-// Exchange implements fleet.Store. It needs one round trip, and a second one when the server does not know the
+// Exchange implements store.Store. It needs one round trip, and a second one when the server does not know the
 // script yet. A request is sent again in that case only: all other errors leave open whether it was executed.
-func (s *Store) Exchange(ctx context.Context, name string, r fleet.Request) (fleet.Reply, error) {
+func (s *Store) Exchange(ctx context.Context, name string, r store.Request) (store.Reply, error) {
 	if err := r.Check(); err != nil {
-		return fleet.Reply{}, err
+		return store.Reply{}, err
 	}
 	replies, err := parseAll(s.run(ctx, []string{Key(name)}, arguments(name, &r)), 1)
 	if err != nil {
-		return fleet.Reply{}, fmt.Errorf("throttle: the limit %.80q in Redis: %w", name, err)
+		return store.Reply{}, fmt.Errorf("throttle: the limit %.80q in Redis: %w", name, err)
 	}
 	return replies[0], nil
 }
 
-// ExchangeAll implements the optional part of fleet.Store, and is of use to package fleet alone: Exchange for several
+// ExchangeAll implements the optional part of store.Store, and is of use to package fleet alone: Exchange for several
 // limits in one round trip and one step. That needs a *redis.Client, because the servers of a Cluster or a Ring have
-// one limit each; with other clients it returns fleet.ErrLimit at once, and the limits are granted one by one.
-func (s *Store) ExchangeAll(ctx context.Context, names []string, rs []fleet.Request) ([]fleet.Reply, error) {
+// one limit each; with other clients it returns store.ErrLimit at once, and the limits are granted one by one.
+func (s *Store) ExchangeAll(ctx context.Context, names []string, rs []store.Request) ([]store.Reply, error) {
 	if _, ok := s.client.(*redis.Client); !ok {
-		return nil, fleet.ErrLimit
+		return nil, store.ErrLimit
 	}
 	var keys []string
 	var args []any
@@ -163,7 +164,7 @@ var hashed = regexp.MustCompile("^sha256-[0-9a-f]{32}$")
 
 // arguments are those of the script, in its order. Times are in whole microseconds, and numbers are written in full.
 // The name goes along only if the others are to hear of a pause.
-func arguments(name string, r *fleet.Request) []any {
+func arguments(name string, r *store.Request) []any {
 	tighten, about := 0, ""
 	if r.Pause > 0 {
 		about = name
@@ -179,10 +180,10 @@ func arguments(name string, r *fleet.Request) []any {
 }
 
 // parseAll reads the script's answer for so many limits: one list of numbers, or a list of such lists.
-func parseAll(cmd *redis.Cmd, limits int) (replies []fleet.Reply, err error) {
+func parseAll(cmd *redis.Cmd, limits int) (replies []store.Reply, err error) {
 	if err := cmd.Err(); err != nil {
 		if ofLimit(err) {
-			return nil, fmt.Errorf("%w: %w", fleet.ErrLimit, err)
+			return nil, fmt.Errorf("%w: %w", store.ErrLimit, err)
 		}
 		return nil, err
 	}
@@ -191,12 +192,12 @@ func parseAll(cmd *redis.Cmd, limits int) (replies []fleet.Reply, err error) {
 		lists, _ = cmd.Val().([]any)
 	}
 	if len(lists) != limits {
-		return nil, fmt.Errorf("%w: the answer of the script is for %d limits", fleet.ErrLimit, len(lists))
+		return nil, fmt.Errorf("%w: the answer of the script is for %d limits", store.ErrLimit, len(lists))
 	}
 	for _, list := range lists {
 		numbers, err := redis.NewCmdResult(list, nil).Int64Slice()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", fleet.ErrLimit, err)
+			return nil, fmt.Errorf("%w: %w", store.ErrLimit, err)
 		}
 		r, err := parse(numbers)
 		if err != nil {
@@ -208,24 +209,24 @@ func parseAll(cmd *redis.Cmd, limits int) (replies []fleet.Reply, err error) {
 }
 
 // parse reads the script's answer. Another script's answer, or another hand's, is an error.
-func parse(n []int64) (r fleet.Reply, err error) {
+func parse(n []int64) (r store.Reply, err error) {
 	if len(n) < 6 || len(n)%3 != 0 || len(n) > 6+3*3 {
-		return r, fmt.Errorf("%w: the answer of the script has %d numbers", fleet.ErrLimit, len(n))
+		return r, fmt.Errorf("%w: the answer of the script has %d numbers", store.ErrLimit, len(n))
 	}
 	for _, x := range n[:3] {
 		if x < 0 || x > math.MaxInt64/1000 {
-			return r, fmt.Errorf("%w: the answer of the script has the number %d", fleet.ErrLimit, x)
+			return r, fmt.Errorf("%w: the answer of the script has the number %d", store.ErrLimit, x)
 		}
 	}
-	r = fleet.Reply{
+	r = store.Reply{
 		Retry: micro(n[0]), Pause: micro(n[1]), Members: int(n[2]),
-		Known: fleet.Mark{Now: n[3], Next: n[4], Pause: n[5]},
+		Known: store.Mark{Now: n[3], Next: n[4], Pause: n[5]},
 	}
 	for n = n[6:]; len(n) > 0; n = n[3:] {
 		if n[0] > math.MaxInt64/1000 {
-			return r, fmt.Errorf("%w: the answer of the script has the number %d", fleet.ErrLimit, n[0])
+			return r, fmt.Errorf("%w: the answer of the script has the number %d", store.ErrLimit, n[0])
 		}
-		r.Runs = append(r.Runs, fleet.Run{First: micro(n[0]), Every: time.Duration(n[1]), Count: int(n[2])})
+		r.Runs = append(r.Runs, store.Run{First: micro(n[0]), Every: time.Duration(n[1]), Count: int(n[2])})
 	}
 	return r, nil
 }

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // A record is one exchange with the store in memory, of one limit or of two together.
 type record struct {
 	at       time.Time
 	names    []string
-	requests []fleet.Request
-	replies  []fleet.Reply
+	requests []store.Request
+	replies  []store.Reply
 }
 
 // A teller makes requests of three members for a limit, at random. Their pauses are shorter than what a store forgets
@@ -30,13 +31,13 @@ type teller struct {
 	r     *rand.Rand
 	limit rate.Limit
 	burst int
-	known [3]fleet.Mark
+	known [3]store.Mark
 	seqs  [3]uint64
 	last  [3]time.Time
 }
 
 // next is what member i asks next.
-func (e *teller) next(i int) fleet.Request {
+func (e *teller) next(i int) store.Request {
 	r := e.r
 	if r.IntN(80) == 0 {
 		e.limit = rate.Limit(r.Float64() * 1000)
@@ -44,7 +45,7 @@ func (e *teller) next(i int) fleet.Request {
 	if e.seqs[i] == 0 || r.IntN(10) > 0 || time.Since(e.last[i]) > 30*time.Second {
 		e.seqs[i]++
 	}
-	q := fleet.Request{
+	q := store.Request{
 		Member: string(rune('a' + i)), Seq: e.seqs[i] - uint64(r.IntN(20)/19)*min(1, e.seqs[i]-1),
 		Limit: e.limit, Burst: e.burst, Validity: validity,
 		Need: r.IntN(3) * r.IntN(4), Want: r.IntN(3) * r.IntN(100), Held: r.IntN(5), Known: e.known[i],
@@ -119,14 +120,14 @@ func TestSameLaw(t *testing.T) {
 func TestServer(t *testing.T) {
 	c := start(t).client(t)
 	ctx, s := t.Context(), New(c)
-	ask := func(name string, seq uint64) (fleet.Reply, error) {
-		return s.Exchange(ctx, name, fleet.Request{Member: "a", Seq: seq, Limit: 10, Burst: 5, Validity: 250 * time.Millisecond, Need: 1})
+	ask := func(name string, seq uint64) (store.Reply, error) {
+		return s.Exchange(ctx, name, store.Request{Member: "a", Seq: seq, Limit: 10, Burst: 5, Validity: 250 * time.Millisecond, Need: 1})
 	}
 	for seq := range uint64(3) {
 		if seq == 2 {
 			c.ScriptFlush(ctx)
 		}
-		if r, err := ask("x", seq+1); err != nil || len(r.Runs) != 1 || r.Runs[0] != (fleet.Run{Count: 1}) || r.Members != 1 {
+		if r, err := ask("x", seq+1); err != nil || len(r.Runs) != 1 || r.Runs[0] != (store.Run{Count: 1}) || r.Members != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -138,7 +139,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("%.20q: %v", name, err)
 		}
 	}
-	if _, err := s.Exchange(ctx, "x", fleet.Request{Limit: rate.Inf, Burst: 1}); err == nil {
+	if _, err := s.Exchange(ctx, "x", store.Request{Limit: rate.Inf, Burst: 1}); err == nil {
 		t.Error("an infinite limit is no error")
 	}
 	c.Close()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // TestExchangeAll: several limits in one request; if one of them cannot be served none has changed.
@@ -17,11 +18,11 @@ func TestExchangeAll(t *testing.T) {
 	srv := start(t)
 	s := New(srv.client(t))
 	seq := uint64(0)
-	ask := func(names ...string) ([]fleet.Reply, error) {
-		var rs []fleet.Request
+	ask := func(names ...string) ([]store.Reply, error) {
+		var rs []store.Request
 		seq++
 		for range names {
-			rs = append(rs, fleet.Request{Member: "a", Seq: seq, Limit: 0.001, Burst: 2, Validity: validity, Need: 1})
+			rs = append(rs, store.Request{Member: "a", Seq: seq, Limit: 0.001, Burst: 2, Validity: validity, Need: 1})
 		}
 		return s.ExchangeAll(t.Context(), names, rs)
 	}
@@ -31,20 +32,20 @@ func TestExchangeAll(t *testing.T) {
 			t.Fatalf("%d: %+v, %v", i, replies, err)
 		}
 		for _, r := range replies {
-			if len(r.Runs) != 1 || r.Runs[0] != (fleet.Run{Count: 1}) {
+			if len(r.Runs) != 1 || r.Runs[0] != (store.Run{Count: 1}) {
 				t.Errorf("%d: %+v", i, r)
 			}
 		}
 		srv.do(t, "SCRIPT", "FLUSH")
 	}
 	srv.do(t, "SET", Key("text"), "x")
-	if _, err := ask("new", "text"); !errors.Is(err, fleet.ErrLimit) {
+	if _, err := ask("new", "text"); !errors.Is(err, store.ErrLimit) {
 		t.Errorf("one of another type: %v", err)
 	}
 	if n := srv.do(t, "EXISTS", Key("new")); n != int64(0) {
 		t.Error("the other one has changed")
 	}
-	if _, err := s.ExchangeAll(t.Context(), []string{"x"}, []fleet.Request{{}}); !errors.Is(err, fleet.ErrLimit) {
+	if _, err := s.ExchangeAll(t.Context(), []string{"x"}, []store.Request{{}}); !errors.Is(err, store.ErrLimit) {
 		t.Errorf("no limit: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 )
 
 // A gate can be closed for a while: then nothing passes, and nobody hears why, as with a server that hangs. The
@@ -58,15 +59,15 @@ func (g *gate) pass(ctx context.Context) error {
 type memory struct {
 	*gate
 	store   *fleet.Memory
-	breaker fleet.Breaker
+	breaker store.Breaker
 }
 
-func (m *memory) Breaker() *fleet.Breaker { return &m.breaker }
+func (m *memory) Breaker() *store.Breaker { return &m.breaker }
 
-// Exchange implements fleet.Store.
-func (m *memory) Exchange(ctx context.Context, name string, r fleet.Request) (fleet.Reply, error) {
+// Exchange implements store.Store.
+func (m *memory) Exchange(ctx context.Context, name string, r store.Request) (store.Reply, error) {
 	if err := m.pass(ctx); err != nil {
-		return fleet.Reply{}, err
+		return store.Reply{}, err
 	}
 	return m.store.Exchange(ctx, name, r)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/examples/internal/calls"
 	"github.com/go-throttle/throttle/fleet"
+	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/throttleredis"
 )
 
@@ -79,7 +80,7 @@ func (j *job) work(ctx context.Context, lim *fleet.Limiter) {
 }
 
 // limiter is this process's part in the limit.
-func (j *job) limiter(s fleet.Store) *fleet.Limiter {
+func (j *job) limiter(s store.Store) *fleet.Limiter {
 	return fleet.New(s, j.Name, rate.Limit(j.Limit), j.Burst, fleet.Options{})
 }
 

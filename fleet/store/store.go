@@ -1,23 +1,26 @@
-package fleet
+// Package store is what passes between package fleet and those who keep a fleet's limits: to write a [Store]. Programs that use
+// one have nothing to do with it: fleet.Memory is one for one process, the module throttleredis has one for Redis and
+// its kin.
+package store
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// A Store keeps limits for many processes. It is the part that an engine fills in: [Memory] does it for one
-// process, the module throttleredis for Redis and its kin.
+// A Store keeps limits for many processes. It is the part that an engine fills in.
 //
 // Exchange takes in what a member knows of the limit of that name, and returns the units that the member is
 // granted. It must be atomic for each name, and read the time from one clock for all members. If it has
 // executed a (Member, Seq) before, it returns the first answer again and changes nothing; an older Seq gets an
 // answer without units. It should obey ctx, and begin with [Request.Check]. It is called without locks, by several goroutines at once.
 //
-// The law that it keeps is described on [Memory]. A Store whose limiters should notice together that it does
+// The law that it keeps is described on fleet.Memory. A Store whose limiters should notice together that it does
 // not answer has a method Breaker() *[Breaker] that returns always the same one; otherwise each limiter finds
 // out by itself.
 //
@@ -33,6 +36,7 @@ import (
 // heard for each pause of any limit that begins or gets longer by more than 50 ms, until stop; some may be lost.
 // Both return at once, and heard is called without locks. Listen is called while limiters are in use, and stop
 // when none is.
+//
 // An error should match [ErrLimit] if the store has answered and only that limit is concerned.
 type Store interface {
 	Exchange(ctx context.Context, name string, r Request) (Reply, error)
@@ -74,8 +78,7 @@ func (r Request) Check() error {
 	return nil
 }
 
-// A Reply is what a store grants. All times count from the moment at which the store executed the request. Use it,
-// Run and Mark to write a [Store]; programs that use one have nothing to do with them.
+// A Reply is what a store grants. All times count from the moment at which the store executed the request.
 type Reply struct {
 	Runs    []Run         // at most three; the first has the Need units if they are granted
 	Retry   time.Duration // if Need is not granted: when it is worth asking again
@@ -98,4 +101,24 @@ type Mark struct {
 	Now   int64 // when the store answered
 	Next  int64 // the date of the next unit that is not granted yet
 	Pause int64 // until when nobody may send
+}
+
+// A Pause is a message of a [Store]: nobody may send for a while.
+type Pause struct {
+	Name  string        // of the limit
+	Left  time.Duration // of the pause, when the message was sent
+	Until int64         // its end, in microseconds of the store's clock
+}
+
+// A Breaker is where a [Store] keeps for package fleet what its limiters know together: whether it answers, how fast, and
+// what it says by message. The zero Breaker is ready to use. It is safe for concurrent use and must not be copied.
+type Breaker struct {
+	once sync.Once
+	of   any
+}
+
+// Of returns what made returned at the first call. It is for package fleet alone.
+func (b *Breaker) Of(made func() any) any {
+	b.once.Do(func() { b.of = made() })
+	return b.of
 }
