@@ -20,7 +20,7 @@
 //
 // What goes wrong adds to it:
 //
-//   - The store does not answer: each process that has lost it uses 0.8·limit/members more ([Share]), with a
+//   - The store does not answer: each process that has lost it uses 0.8·limit/members more ([Alone]), with a
 //     burst of its part of the burst, at least 1. With [Closed] nothing, with [Open] there is no bound.
 //   - The store loses its state, or its clock jumps: one more burst, and the units that are granted ahead,
 //     which are at most 0.8·limit·W or one for each process. What members carry heals the rest.

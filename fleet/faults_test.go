@@ -155,7 +155,7 @@ func TestStoreHangs(t *testing.T) {
 				if longest > mostSoft+4*25*time.Millisecond+validity250 {
 					t.Errorf("a call waited for %v", longest)
 				}
-				if s := p.lim.Stats(); s.Mode != "share" {
+				if s := p.lim.Stats(); s.Mode != "alone" {
 					t.Errorf("mode %q", s.Mode)
 				}
 			}

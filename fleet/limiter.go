@@ -18,18 +18,18 @@ import (
 type Mode int
 
 const (
-	Share  Mode = iota // use 0.8 · limit ÷ members, from an empty bucket
+	Alone  Mode = iota // use 0.8 · limit ÷ members, from an empty bucket
 	Closed             // nothing: calls wait until the store answers
 	Open               // anything: calls are not limited, for upstreams that mind less than the callers do
 )
 
 // Options change how a Limiter works. The zero value has the defaults.
 type Options struct {
-	// Mode says what to do while the store does not answer; 0: Share.
+	// Mode says what to do while the store does not answer; 0: Alone.
 	Mode Mode
 
-	// Members is how many processes to expect before the store was ever reached, for Share. 0: unknown, and
-	// then the share is a tenth of the limit.
+	// Members is how many processes to expect before the store was ever reached, for Alone. 0: unknown, and
+	// then its part is a tenth of the limit.
 	Members int
 
 	// Validity is W, the longest time from the date of a unit to its use; 0: 250 ms. It must be at least
@@ -66,8 +66,8 @@ func New(s store.Store, name string, limit rate.Limit, burst int, o Options) *Li
 	switch {
 	case s == nil:
 		panic("throttle: fleet.New: the store is nil")
-	case o.Mode < Share || o.Mode > Open:
-		panic(fmt.Sprintf("throttle: fleet.New: Options.Mode is %d; there are Share, Closed and Open", o.Mode))
+	case o.Mode < Alone || o.Mode > Open:
+		panic(fmt.Sprintf("throttle: fleet.New: Options.Mode is %d; there are Alone, Closed and Open", o.Mode))
 	case o.Members < 0:
 		panic(fmt.Sprintf("throttle: fleet.New: Options.Members is %d, must not be negative", o.Members))
 	case o.Validity != 0 && (o.Validity < 20*time.Millisecond || o.Validity > time.Minute):
@@ -127,7 +127,7 @@ func (l *Limiter) Close() error { return l.account.close() }
 
 // Stats is a snapshot of a Limiter. The counts are since New.
 type Stats struct {
-	Mode    string        // "shared"; while the store does not answer "share", "closed" or "open"
+	Mode    string        // "shared"; while the store does not answer "alone", "closed" or "open"
 	Members int           // processes that use the limit, as the store has said; 0: it never has
 	Held    int           // units in hand
 	Debt    int           // units used that the next ones in hand will pay for

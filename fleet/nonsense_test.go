@@ -38,7 +38,7 @@ func TestStoreLies(t *testing.T) {
 				t.Errorf("%+v: Take: %v, %v", r, wait, err)
 			}
 			synctest.Wait()
-			if s := l.Stats(); s.Mode != "share" || s.Failed != 1 || s.Granted != 0 {
+			if s := l.Stats(); s.Mode != "alone" || s.Failed != 1 || s.Granted != 0 {
 				t.Errorf("%+v: %+v", r, s)
 			}
 			time.Sleep(time.Second)
@@ -79,7 +79,7 @@ func TestOneLimitFails(t *testing.T) {
 		good, bad := worker(0, "good"), worker(1, "bad")
 		start := time.Now()
 		time.Sleep(10 * time.Second)
-		if s := bad.lim.Stats(); s.Mode != "share" || !errors.Is(s.Err, store.ErrLimit) {
+		if s := bad.lim.Stats(); s.Mode != "alone" || !errors.Is(s.Err, store.ErrLimit) {
 			t.Errorf("the bad one: %+v", s)
 		}
 		if s := good.lim.Stats(); s.Mode != "shared" || s.Err != nil || s.Alone > 0 || s.Failed > 0 {
@@ -96,7 +96,7 @@ func TestOneLimitFails(t *testing.T) {
 		}
 		picked.link.set(func() { picked.link.hang = time.Now().Add(10 * time.Second) })
 		time.Sleep(time.Second)
-		if g, b := good.lim.Stats(), bad.lim.Stats(); g.Mode != "share" || b.Mode != "share" {
+		if g, b := good.lim.Stats(), bad.lim.Stats(); g.Mode != "alone" || b.Mode != "alone" {
 			t.Errorf("both are lost: %+v, %+v", g, b)
 		}
 		time.Sleep(12 * time.Second)

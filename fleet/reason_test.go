@@ -20,10 +20,10 @@ func TestReason(t *testing.T) {
 		want  string
 		until time.Duration // from then on, about
 	}{
-		{"the request is out", Share, 0, 0, "store", 100 * time.Millisecond},
-		{"it has brought a date", Share, 0, 3 * time.Millisecond, "limit", time.Second},
-		{"the store hangs", Share, time.Minute, 10 * time.Millisecond, "store", 90 * time.Millisecond},
-		{"the share decides", Share, time.Minute, 200 * time.Millisecond, "limit", 250 * time.Millisecond},
+		{"the request is out", Alone, 0, 0, "store", 100 * time.Millisecond},
+		{"it has brought a date", Alone, 0, 3 * time.Millisecond, "limit", time.Second},
+		{"the store hangs", Alone, time.Minute, 10 * time.Millisecond, "store", 90 * time.Millisecond},
+		{"the share decides", Alone, time.Minute, 200 * time.Millisecond, "limit", 250 * time.Millisecond},
 		{"there is no share", Closed, time.Minute, 5 * time.Second, "store", time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -122,7 +122,7 @@ func (s *account) short(from time.Time, n int) time.Time {
 		return limit.Latest(from, next)
 	case from.Sub(now) > limit.MaxLate: // what may be used is asked when it is time
 		return from
-	case s.o.Mode == Share:
+	case s.o.Mode == Alone:
 		s.share.set(since, s.shareOf(), max(1, float64(s.burst)/float64(max(1, s.members))))
 		if at := s.share.after(now, float64(n)); at.After(now) {
 			return limit.Earliest(at, next)
@@ -155,7 +155,7 @@ func (s *account) spend(at time.Time, n int) bool {
 		return false
 	}
 	s.lend = false
-	if s.o.Mode == Share {
+	if s.o.Mode == Alone {
 		s.share.take(at, float64(n))
 	}
 	s.counts.Used += uint64(n)
@@ -256,7 +256,7 @@ func (s *account) stats(now time.Time) Stats {
 	c.Expired += s.hand.expired
 	c.Members, c.Mode = s.members, "shared"
 	if up, _, _ := s.breaker.look(); !up {
-		c.Mode = [...]string{"share", "closed", "open"}[s.o.Mode]
+		c.Mode = [...]string{"alone", "closed", "open"}[s.o.Mode]
 	}
 	c.RoundTrip, _ = s.common.times()
 	c.Err = s.err

@@ -146,7 +146,7 @@ func TestTogetherOneFails(t *testing.T) {
 		if n := led.units(-1, start, start.Add(10*time.Second)); n < 490 || n > 501 {
 			t.Errorf("%d calls in 10s of 50/s", n)
 		}
-		if g, b := good.Stats(), bad.Stats(); g.Mode != "shared" || g.Failed > 0 || b.Mode != "share" || b.Err == nil {
+		if g, b := good.Stats(), bad.Stats(); g.Mode != "shared" || g.Failed > 0 || b.Mode != "alone" || b.Err == nil {
 			t.Errorf("good: %+v\nbad: %+v", g, b)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 // modes are the values of throttle.store.mode, as fleet.Stats has them.
-var modes = []string{"shared", "share", "closed", "open"}
+var modes = []string{"shared", "alone", "closed", "open"}
 
 // InstrumentFleet makes the metrics of a fleet's limiter under a name, the attribute throttle.policy: how this process
 // gets its units from the store. A Transport that uses the limiter is instrumented by itself, by [Instrument], and may
@@ -24,7 +24,7 @@ var modes = []string{"shared", "share", "closed", "open"}
 //	throttle.store.trips         counter, {trip}: requests to the store
 //	throttle.store.errors        counter, {trip}: those that failed or came back too late
 //	throttle.store.round_trip    gauge, s: of a request to the store, smoothed
-//	throttle.store.mode          gauge, 1: 1 for the mode that holds, by throttle.store.mode: shared, or share, closed or open
+//	throttle.store.mode          gauge, 1: 1 for the mode that holds, by throttle.store.mode: shared, or alone, closed or open
 //	throttle.store.member.count  up-down counter, {member}: processes that use the limit, as the store has said
 //
 // Units that were used without the store are "alone" as well as "used". If more than a twentieth of what was granted

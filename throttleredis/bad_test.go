@@ -76,7 +76,7 @@ func TestBadAnswers(t *testing.T) {
 				if n < 380 || n > 401 { // 0.8 · 100/2 a second
 					t.Errorf("%d calls in 10s", n)
 				}
-				if s.Mode != "share" || s.Err == nil || errors.Is(s.Err, store.ErrLimit) != c.ofLimit {
+				if s.Mode != "alone" || s.Err == nil || errors.Is(s.Err, store.ErrLimit) != c.ofLimit {
 					t.Errorf("%+v", s)
 				}
 				time.Sleep(5 * time.Second)

@@ -64,7 +64,7 @@ func TestCluster(t *testing.T) {
 	if got := a.some(90); got != 90 {
 		t.Fatalf("%d units of 90", got)
 	}
-	m := newMembers(t, 2, 500, 5, fleet.Share, func() Client { return client() })
+	m := newMembers(t, 2, 500, 5, fleet.Alone, func() Client { return client() })
 	m.work(2)
 	m.granted(50)
 

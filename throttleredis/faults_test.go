@@ -24,7 +24,7 @@ func TestFaults(t *testing.T) {
 		proxy *proxy
 	}
 	alone := func(s stand) { // every member has noticed, and goes on with its share
-		until(t, "the members notice", func() bool { return s.in("share") })
+		until(t, "the members notice", func() bool { return s.in("alone") })
 		s.more(50)
 	}
 	for name, fault := range map[string]func(*testing.T, stand){
@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := start(t)
 			p := newProxy(t, srv.addr())
-			m := newMembers(t, 3, 1000, 5, fleet.Share, func() Client {
+			m := newMembers(t, 3, 1000, 5, fleet.Alone, func() Client {
 				return closing(t, redis.NewClient(&redis.Options{Addr: p.addr()}))
 			})
 			m.work(3)

@@ -25,7 +25,7 @@ func TestFigures(t *testing.T) {
 		limit              rate.Limit
 	}{{4, 4, 1000}, {16, 2, 1000}, {4, 4, 50}, {16, 2, 50}, {4, 32, 50000}, {16, 8, 50000}} {
 		srv := start(t)
-		u, ws := startWorkers(t, c.processes, job{Redis: srv.addr(), Limit: c.limit, Burst: 10, Mode: fleet.Share, Workers: c.workers})
+		u, ws := startWorkers(t, c.processes, job{Redis: srv.addr(), Limit: c.limit, Burst: 10, Mode: fleet.Alone, Workers: c.workers})
 		until(t, "all processes use units", func() bool {
 			for i := range ws {
 				if u.count(i) == 0 {

@@ -108,7 +108,7 @@ func TestSentinel(t *testing.T) {
 		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "master", SentinelAddrs: []string{sentinel.addr()}}))
 	}
 	a := newAsker(t, client(), "a")
-	m := newMembers(t, 2, 500, 5, fleet.Share, client)
+	m := newMembers(t, 2, 500, 5, fleet.Alone, client)
 	if got := a.some(90); got != 90 {
 		t.Fatalf("%d units of 90", got)
 	}

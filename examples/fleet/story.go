@@ -34,7 +34,7 @@ type phase struct {
 // The modes of fleet.Stats that occur here.
 const (
 	shared = "shared"
-	alone  = "share" // the store does not answer
+	alone  = "alone" // the store does not answer
 )
 
 // whose reads for the ledger which process a call is of.

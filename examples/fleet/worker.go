@@ -38,7 +38,7 @@ type job struct {
 
 // A report is what a process says of its limiter: a part of fleet.Stats that survives being sent as JSON.
 type report struct {
-	Mode          string // "shared", or "share" while the store does not answer
+	Mode          string // "shared", or "alone" while the store does not answer
 	Members       int
 	Trips         uint64 // to the store
 	Used, Expired uint64 // units
