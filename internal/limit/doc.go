@@ -7,7 +7,8 @@
 //	fixed.go             windows that follow each other
 //	sliding.go stamps.go any window of that length, exact
 //	set.go foreign.go    several limiters that a call pays together, limiters of other kinds among them
-//	bundle.go            several sets that it pays together, each by its own amount
+//	parts.go settle.go   a set of several parts, each paid by its own amount, and what corrects a take
+//	bundle.go            the same, asked with a list
 //	together.go          accounts that get their units from elsewhere, beside others
 //	forecast.go          when a call will start that others go before
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over

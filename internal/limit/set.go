@@ -18,11 +18,17 @@ import (
 // Example: 5 even per second and 100 per minute by window. A call of 1 unit finds the first ready in 200 ms
 // and the second at once: it takes nothing and gets the later moment, 200 ms. At that moment both are
 // ready, because a limiter that is ready stays so until somebody takes.
+//
+// # Amounts
+//
+// What a call pays is one amount for all accounts, or, if the Set was made of parts (see AddPart), one for each part, in
+// their order.
 type Set struct {
 	accounts []Account // sorted by rank, each once; behind its length as many again, see inOrder
 	foreign  []taker   // limiters of other kinds, in the order of joining; one without Adjust is last
 	sole     *Bucket   // the only account if it is a Bucket, which is asked without a detour; nil: it is not
 	dyn      *dynamic  // nil: no account is a Var
+	parts    *parts    // nil: all accounts pay the first amount
 }
 
 // Own and Foreign count the limiters of each kind.
@@ -95,31 +101,31 @@ func (s *Set) unlock() {
 	}
 }
 
-// TakeBy takes n units from all accounts, as of the first moment from at to now at which all of them are
+// TakeBy takes what a call pays from all accounts, as of the first moment from at to now at which all of them are
 // ready. A moment not after now means taken; otherwise nothing was, and it is the one to ask again. One
 // pass finds it, because an account that is ready at a moment is ready at any later one.
-func (s *Set) TakeBy(at, now time.Time, n int) (time.Time, error) {
+func (s *Set) TakeBy(at, now time.Time, amounts ...int) (time.Time, error) {
 	switch {
 	case s.sole != nil:
-		return s.sole.takeByAlone(at, now, n)
-	case len(s.accounts) == 1 && s.dyn == nil:
+		return s.sole.takeByAlone(at, now, amounts[0])
+	case len(s.accounts) == 1 && s.dyn == nil && s.parts == nil:
 		g, its := s.accounts[0].Parts()
 		g.Lock()
 		defer g.Unlock()
-		return its.TakeBy(at, now, n)
+		return its.TakeBy(at, now, amounts[0])
 	}
-	s = s.locked()
+	s, b := s.billed(amounts)
 	defer s.unlock()
-	m, err := s.readyLocked(at, n)
+	m, err := s.readyLocked(at, b)
 	if err != nil {
 		return m, err
 	}
-	return s.takeLocked(m, now, func(int) int { return n }), nil
+	return s.takeLocked(m, now, b), nil
 }
 
-// takeLocked takes what each account is to pay, by its place, as of m, at which all are ready. If that is not yet, nothing
-// is taken. It returns what TakeBy does.
-func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time {
+// takeLocked takes what each account is to pay as of m, at which all are ready. If that is not yet, nothing is taken. It returns
+// what TakeBy does.
+func (s *Set) takeLocked(m, now time.Time, b bill) time.Time {
 	clock := now // the most advanced of theirs
 	for _, a := range s.accounts {
 		clock = stateOf(a).Lift(clock)
@@ -128,44 +134,47 @@ func (s *Set) takeLocked(m, now time.Time, amount func(place int) int) time.Time
 		return m
 	}
 	if s.dates() > 1 {
-		s.introduce(s.accounts, none)
-		defer s.introduce(nil, none)
+		s.introduce(s.accounts, bill{})
+		defer s.introduce(nil, bill{})
 	}
 	for i, a := range s.accounts {
-		stateOf(a).Consume(m, amount(i))
+		stateOf(a).Consume(m, b.of(i))
 	}
 	return Earliest(m, now)
 }
 
-// Pay takes n units as of now, if they are there. It is the whole cost of a call that need not wait, so
-// a single bucket is asked in the shortest way.
-func (s *Set) Pay(now time.Time, n int) bool {
-	if s.sole != nil && s.sole.payAlone(now, n) {
+// Pay is TakeBy as of now, if the units are there, and takes nothing otherwise. It is the whole cost of a call that need not
+// wait, so Buckets are asked in the shortest way.
+func (s *Set) Pay(now time.Time, amounts ...int) bool {
+	switch {
+	case s.sole != nil && s.sole.payAlone(now, amounts[0]), s.parts != nil && s.parts.pay(now, amounts):
 		return true
 	}
-	m, err := s.TakeBy(now, now, n)
+	m, err := s.TakeBy(now, now, amounts...)
 	return err == nil && !m.After(now)
 }
 
-// Ready is the first moment, not before at, at which all accounts are ready for n units. An error says
+// Ready is the first moment, not before at, at which all accounts are ready for what a call pays. An error says
 // that they never are.
-func (s *Set) Ready(at time.Time, n int) (m time.Time, err error) {
-	s = s.locked()
+func (s *Set) Ready(at time.Time, amounts ...int) (m time.Time, err error) {
+	s, b := s.billed(amounts)
 	defer s.unlock()
-	return s.readyLocked(at, n)
+	return s.readyLocked(at, b)
 }
 
 // readyLocked is Ready for those who have the locks.
-func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
-	if n < 0 {
-		return at, errNegative(n)
+func (s *Set) readyLocked(at time.Time, b bill) (m time.Time, err error) {
+	for _, n := range b.amounts {
+		if n < 0 {
+			return at, errNegative(n)
+		}
 	}
 	m = at
 	asks := false
-	for _, a := range s.accounts {
-		its := stateOf(a)
+	for i, a := range s.accounts {
+		its, n := stateOf(a), b.of(i)
 		if err := its.Check(n); err != nil {
-			return at, err
+			return at, b.named(err, i)
 		}
 		if s.asked(a, at, n) {
 			asks = true
@@ -174,7 +183,7 @@ func (s *Set) readyLocked(at time.Time, n int) (m time.Time, err error) {
 		m = Latest(m, its.After(at, 0, n))
 	}
 	if asks {
-		m = s.askLocked(at, m, func(int) int { return n })
+		m = s.askLocked(at, m, b)
 	}
 	return m, nil
 }
@@ -199,13 +208,17 @@ func (s *Set) each(visit func(State)) {
 	}
 }
 
-// GiveBack undoes an unused TakeBy of n units that answered at. at tells the windows which units are meant:
+// GiveBack undoes an unused TakeBy that answered at. at tells the windows which units are meant:
 // those whose window has ended since have come back already. It calls no watchers: it may be called
 // under the line's lock, and a Set whose foreign limiters refuse again and again must not wake its own
 // line each time.
-func (s *Set) GiveBack(at, now time.Time, n int) {
-	if n > 0 { // a zero window lets calls of 0 units go, and cannot count windows
-		s.each(func(a State) { a.GiveBack(at, now, n) })
+func (s *Set) GiveBack(at, now time.Time, amounts ...int) {
+	s, b := s.billed(amounts)
+	defer s.unlock()
+	for i, a := range s.accounts {
+		if n := b.of(i); n > 0 { // a zero window lets calls of 0 units go, and cannot count windows
+			stateOf(a).GiveBack(at, now, n)
+		}
 	}
 }
 

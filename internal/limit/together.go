@@ -31,32 +31,28 @@ func datedOf(a Account) Dated {
 	return s.(Dated)
 }
 
-// askLocked is readyLocked for those accounts that have to send for units or have done so: the others are ready at m. units
-// is what an account is asked for.
+// askLocked is readyLocked for those accounts that have to send for units or have done so: the others are ready at m.
 //
 // Example: two Dated with empty hands, and a bucket that is ready in 20 ms. The second one knows that there is nothing
 // before 300 ms. So both are asked for the moment in 300 ms, and the first one sends for nothing that would have
 // expired by then.
-func (s *Set) askLocked(at, m time.Time, units func(i int) int) time.Time {
-	s.introduce(s.accounts, units)
-	defer s.introduce(nil, none)
+func (s *Set) askLocked(at, m time.Time, b bill) time.Time {
+	s.introduce(s.accounts, b)
+	defer s.introduce(nil, bill{})
 	from := m
 	for i, a := range s.accounts {
-		if d := datedOf(a); d != nil && d.Lacks(at, units(i)) {
+		if d := datedOf(a); d != nil && d.Lacks(at, b.of(i)) {
 			from = Latest(from, d.Later(at))
 		}
 	}
 	m = from
 	for i, a := range s.accounts {
-		if d := datedOf(a); d != nil && d.Lacks(at, units(i)) {
-			m = Latest(m, d.After(from, 0, units(i)))
+		if d := datedOf(a); d != nil && d.Lacks(at, b.of(i)) {
+			m = Latest(m, d.After(from, 0, b.of(i)))
 		}
 	}
 	return m
 }
-
-// none is what is asked for when units are taken.
-func none(int) int { return 0 }
 
 // asked reports whether an account beside others is asked last: it has to send for n units, or has done so.
 func (s *Set) asked(a Account, at time.Time, n int) bool {
@@ -80,11 +76,12 @@ func (s *Set) dates() (n int) {
 	return n
 }
 
-// introduce lets the Dated of a Set know all its accounts, while their locks are held. With nil they do not any more.
-func (s *Set) introduce(all []Account, units func(i int) int) {
+// introduce lets the Dated of a Set know all its accounts, while their locks are held, and what they are asked for; nothing
+// if they are taken from. With nil they do not any more.
+func (s *Set) introduce(all []Account, b bill) {
 	for i, a := range s.accounts {
 		if d := datedOf(a); d != nil {
-			d.Beside(all, units(i))
+			d.Beside(all, b.of(i))
 		}
 	}
 }

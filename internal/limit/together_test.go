@@ -99,16 +99,16 @@ func TestSetSendsLast(t *testing.T) {
 	})
 }
 
-// TestBundleSendsLast: as a Set, with an amount for each part.
-func TestBundleSendsLast(t *testing.T) {
+// TestPartsSendLast: with an amount for each part.
+func TestPartsSendLast(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		start, slow := time.Now(), bucket(10, 1)
 		a, b := newSeer("a"), newSeer("b")
-		bundle := new(Bundle)
-		bundle.Add("", set(slow, a))
-		bundle.Add("tokens", set(b))
-		if m, err := bundle.TakeBy(start, start, []int{1, 3}); err != nil || m.Sub(start) != 70*ms {
+		s := new(Set)
+		s.AddPart("", set(slow, a))
+		s.AddPart("tokens", set(b))
+		if m, err := s.TakeBy(start, start, 1, 3); err != nil || m.Sub(start) != 70*ms {
 			t.Errorf("TakeBy answers %v, %v", m.Sub(start), err)
 		}
 		if !slices.Equal(a.asked, []time.Duration{0}) || !slices.Equal(b.asked, []time.Duration{0}) {
@@ -119,7 +119,7 @@ func TestBundleSendsLast(t *testing.T) {
 		}
 		a.count, b.count = 2, 3
 		for _, want := range []time.Duration{0, 100 * ms} { // then the bucket has one in 100 ms, and b is asked for that moment
-			if m, err := bundle.TakeBy(start, start, []int{1, 3}); err != nil || m.Sub(start) < want {
+			if m, err := s.TakeBy(start, start, 1, 3); err != nil || m.Sub(start) < want {
 				t.Errorf("TakeBy answers %v, %v", m.Sub(start), err)
 			}
 		}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// bundle joins sets; the first has no name, the others are meters a, b, c.
-func bundle(sets ...*Set) *Bundle {
-	b := new(Bundle)
+// joined makes parts of sets; the first has no name, the others are meters a, b, c.
+func joined(sets ...*Set) *Set {
+	b := new(Set)
 	for i, s := range sets {
-		b.Add(strings.TrimSpace(string(" abc"[i])), s)
+		b.AddPart(strings.TrimSpace(string(" abc"[i])), s)
 	}
 	return b
 }
@@ -32,15 +32,15 @@ func variable(t *testing.T, as ...Account) *Var {
 func availableOf(a Account) float64 { return set(a).Available(time.Now()) }
 
 // Each limiter pays by its own amount, and a call waits for the latest of them.
-func TestBundleTakesFromAllOrNone(t *testing.T) {
+func TestPartsTakesFromAllOrNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, tokens := leaky(1), bucket(100, 500)
-		b := bundle(set(calls), set(tokens))
+		b := joined(set(calls), set(tokens))
 		take := func(want time.Duration, amounts ...int) {
 			t.Helper()
 			now := time.Now()
-			m, err := b.TakeBy(now, now, amounts)
-			if ready, e := b.Ready(now, amounts); err == nil && (e != nil || want > 0 && ready != m) {
+			m, err := b.TakeBy(now, now, amounts...)
+			if ready, e := b.Ready(now, amounts...); err == nil && (e != nil || want > 0 && ready != m) {
 				t.Errorf("Ready says %v, %v and TakeBy %v", ready, e, m)
 			}
 			if err != nil || m.Sub(now) != want {
@@ -64,7 +64,7 @@ func TestBundleTakesFromAllOrNone(t *testing.T) {
 }
 
 // Whoever stands in two of them pays both amounts at once, also as the part of a Var.
-func TestBundleSumsWhatOneAccountPays(t *testing.T) {
+func TestPartsSumsWhatOneAccountPays(t *testing.T) {
 	for name, second := range map[string]func(*testing.T, *Bucket) *Set{
 		"itself": func(_ *testing.T, pool *Bucket) *Set { return set(pool) },
 		"a Var":  func(t *testing.T, pool *Bucket) *Set { return set(variable(t, pool, bucket(1, 1000))) },
@@ -72,16 +72,16 @@ func TestBundleSumsWhatOneAccountPays(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			pool := bucket(10, 500)
-			b := bundle(new(Set), set(pool), second(t, pool))
+			b := joined(new(Set), set(pool), second(t, pool))
 			now := time.Now()
-			m, err := b.TakeBy(now, now, []int{1, 200, 150})
+			m, err := b.TakeBy(now, now, 1, 200, 150)
 			if err != nil || m.After(now) || availableOf(pool) != 150 {
 				t.Errorf("%s: %v, %v, and %v are left; want 150", name, m.Sub(now), err, availableOf(pool))
 			}
-			if m, err = b.TakeBy(now, now, []int{1, 100, 100}); err != nil || m.Sub(now) != 5*time.Second {
+			if m, err = b.TakeBy(now, now, 1, 100, 100); err != nil || m.Sub(now) != 5*time.Second {
 				t.Errorf("%s: each amount fits and their sum does not: %v, %v; want 5 s", name, m.Sub(now), err)
 			}
-			if b.GiveBack(now, now, []int{1, 200, 150}); availableOf(pool) != 500 {
+			if b.GiveBack(now, now, 1, 200, 150); availableOf(pool) != 500 {
 				t.Errorf("%s: after GiveBack %v are there, want 500", name, availableOf(pool))
 			}
 		})
@@ -89,16 +89,16 @@ func TestBundleSumsWhatOneAccountPays(t *testing.T) {
 }
 
 // A Var that is replaced is paid by what it holds now.
-func TestBundleFollowsAVar(t *testing.T) {
+func TestPartsFollowsAVar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, old, next := new(Var), bucket(1, 100), bucket(2, 100)
-		b := bundle(new(Set), set(v))
+		b := joined(new(Set), set(v))
 		now := time.Now()
 		for i, held := range []*Bucket{nil, old, next} {
 			if held != nil {
 				v.Set(set(held))
 			}
-			if m, err := b.TakeBy(now, now, []int{1, 30}); err != nil || m.After(now) {
+			if m, err := b.TakeBy(now, now, 1, 30); err != nil || m.After(now) {
 				t.Errorf("step %d: %v, %v", i, m.Sub(now), err)
 			}
 		}
@@ -114,7 +114,7 @@ func TestPayIsTakeBy(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 7))
 		for round := range 200 {
 			seed, kinds := r.Uint64(), r.IntN(4)
-			made := func() (*Bundle, []Account) {
+			made := func() (*Set, []Account) {
 				r := rand.New(rand.NewPCG(seed, 1))
 				as := []Account{bucket(rate.Limit(1+r.IntN(100)), 1+r.IntN(50)), bucket(rate.Limit(1+r.IntN(100)), 1+r.IntN(50)), leaky(20)}
 				switch kinds {
@@ -125,15 +125,15 @@ func TestPayIsTakeBy(t *testing.T) {
 				case 3:
 					as[2] = as[0]
 				}
-				return bundle(set(as[0]), set(as[1]), set(as[2])), as
+				return joined(set(as[0]), set(as[1]), set(as[2])), as
 			}
 			one, of := made()
 			two, other := made()
 			for range 50 {
 				time.Sleep(time.Duration(r.IntN(50)) * ms)
 				now, amounts := time.Now(), []int{r.IntN(3), r.IntN(30), r.IntN(4)}
-				paid := one.Pay(now, amounts)
-				m, err := two.TakeBy(now, now, amounts)
+				paid := one.Pay(now, amounts...)
+				m, err := two.TakeBy(now, now, amounts...)
 				if taken := err == nil && !m.After(now); paid != taken {
 					t.Fatalf("round %d, %v: paid %v, taken %v: %v", round, amounts, paid, taken, err)
 				}
@@ -147,8 +147,8 @@ func TestPayIsTakeBy(t *testing.T) {
 	})
 }
 
-func TestBundleErrorsNameTheMeter(t *testing.T) {
-	b := bundle(set(bucket(1, 10)), set(bucket(1, 10)))
+func TestPartsErrorsNameTheMeter(t *testing.T) {
+	b := joined(set(bucket(1, 10)), set(bucket(1, 10)))
 	now := time.Now()
 	for _, c := range []struct {
 		amounts []int
@@ -159,7 +159,7 @@ func TestBundleErrorsNameTheMeter(t *testing.T) {
 		{[]int{-1, 5}, `throttle: cost -1 is negative`},
 		{[]int{1, -5}, `throttle: cost -5 is negative`},
 	} {
-		_, err := b.TakeBy(now, now, c.amounts)
+		_, err := b.TakeBy(now, now, c.amounts...)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.amounts, err, c.want)
 		}
@@ -209,13 +209,13 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// Bundles over the same accounts in every order, Sets, Vars that are replaced, and settlements, all at once: nothing
+// Sets of parts over the same accounts in every order, Sets, Vars that are replaced, and settlements, all at once: nothing
 // blocks, and no unit is lost or made.
-func TestBundleInUseByMany(t *testing.T) {
+func TestPartsInUseByMany(t *testing.T) {
 	const burst = 1 << 40
 	a, b, c := bucket(1e-9, burst), bucket(1e-9, burst), bucket(1e-9, burst)
 	v := variable(t, c)
-	bundles := []*Bundle{bundle(set(a), set(b, v)), bundle(set(v), set(b), set(a)), bundle(set(b, a), set(c))}
+	all := []*Set{joined(set(a), set(b, v)), joined(set(v), set(b), set(a)), joined(set(b, a), set(c))}
 	var kept [3]int64 // of a, b, c
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -224,20 +224,20 @@ func TestBundleInUseByMany(t *testing.T) {
 			r := rand.New(rand.NewPCG(g, 1))
 			var mine [3]int64
 			for range 2000 {
-				k, now := r.IntN(len(bundles)), time.Now()
-				x := []int{r.IntN(50), r.IntN(50), r.IntN(50)}[:bundles[k].Len()]
-				m, err := bundles[k].TakeBy(now, now, x)
+				k, now := r.IntN(len(all)), time.Now()
+				x := []int{r.IntN(50), r.IntN(50), r.IntN(50)}[:len(all[k].parts.sets)]
+				m, err := all[k].TakeBy(now, now, x...)
 				if err != nil || m.After(now) {
 					t.Error(m.Sub(now), err)
 					return
 				}
 				if r.IntN(3) == 0 {
-					bundles[k].GiveBack(m, time.Now(), x)
+					all[k].GiveBack(m, time.Now(), x...)
 					continue
 				}
 				for i := range x {
 					n := r.IntN(60)
-					bundles[k].sets[i].Settle(m, x[i], n)
+					all[k].parts.sets[i].Settle(m, x[i], n)
 					x[i] = n
 				}
 				switch k {
