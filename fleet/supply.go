@@ -83,8 +83,8 @@ func (s *account) setLimit(r rate.Limit) {
 }
 
 // short sends for n units, a debt included, that are not in hand at a moment. It returns when to ask again, or a moment
-// not after from if they may be used without the store. While the store answers, the moment to ask again is that of the soft timeout:
-// an answer notifies before. After it the share decides, from which units may come at once.
+// not after from if they may be used without the store. While the store answers, the moment to ask again is that of
+// the soft timeout: an answer notifies before. After it the share decides, from which units may come at once.
 //
 // Example with a soft timeout of 20 ms: at 0 ms a call finds the hand empty, a request goes out, and the answer is
 // 20 ms. At 2 ms the store's answer brings a unit dated 30 ms; the line is woken and asks again, and the unit's
@@ -190,9 +190,9 @@ func (s *account) sendAhead(now time.Time) {
 	}
 }
 
-// beyond predicts when so many units more than are in hand will be there: what is missing comes at the rate of late, but at least at an even share and
-// at most at the whole rate. Example: 100/s, 4 members, 40 units a second of late: 20 units beyond the hand take
-// half a second.
+// beyond predicts when so many units more than are in hand will be there: what is missing comes at the rate of late, but
+// at least at an even share and at most at the whole rate. Example: 100/s, 4 members, 40 units a second of late: 20 units
+// beyond the hand take half a second.
 func (s *account) beyond(from time.Time, units float64) time.Time {
 	r := float64(s.limit)
 	pace := min(r, max(s.demand, r/float64(max(1, s.members))))

@@ -59,7 +59,8 @@ func (v *Var) Take(n int) (wait time.Duration, err error) {
 	return max(0, m.Sub(now)), err
 }
 
-// Set makes v hold the accounts of held from now on. What was counted is carried over within a kind, see carry.go. It returns an error, and changes nothing, if held has a limiter that is not an account, or another Var.
+// Set makes v hold the accounts of held from now on. What was counted is carried over within a kind, see carry.go. It returns
+// an error, and changes nothing, if held has a limiter that is not an account, or another Var.
 func (v *Var) Set(held *Set) error {
 	switch {
 	case len(held.foreign) > 0:
