@@ -11,9 +11,3 @@ func SetOf(accounts ...Account) *Set {
 	}
 	return s
 }
-
-// Watch has changed called after each change of an account, until stop.
-func (b *Bundle) Watch(changed func()) (stop func()) { return b.all.Watch(changed) }
-
-// Empty reports whether nothing is paid. b may be nil.
-func (b *Bundle) Empty() bool { return b == nil || b.all.Own() == 0 }

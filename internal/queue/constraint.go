@@ -236,18 +236,15 @@ func (q *foreignOf) after(b *backlog, _ need, from, _ time.Time) (at, latest tim
 	return q.asker.after(b.all+b.more, from)
 }
 
-// dues are what a call pays: by its cost, and by what it holds of meters.
-type dues struct {
-	set    *limit.Set
-	bundle *limit.Bundle // the same with the meters; nil: the key has none
-}
+// dues are what a call pays: by its cost, and by what it holds of meters, each a part of its own if the key has some.
+type dues struct{ *limit.Set }
 
 // dues are all of it, and aloneLocked those that no other key waits for.
 func (q *Queue) dues() dues {
 	if q.meters == nil {
-		return dues{set: q.limits()}
+		return dues{q.limits()}
 	}
-	return dues{q.limits(), q.meters.all}
+	return dues{q.meters.all}
 }
 
 func (q *Queue) aloneLocked() dues {
@@ -255,39 +252,31 @@ func (q *Queue) aloneLocked() dues {
 	case q.line != nil:
 		return q.line.alone
 	case q.meters == nil:
-		return dues{set: q.own}
+		return dues{q.own}
 	}
-	return dues{q.own, q.meters.own}
-}
-
-// watch has changed called after each change of what is paid, until stop.
-func (d dues) watch(changed func()) (stop func()) {
-	if d.bundle != nil {
-		return d.bundle.Watch(changed)
-	}
-	return d.set.Watch(changed)
+	return dues{q.meters.own}
 }
 
 // take takes what a call pays, h and its cost, as limit.Set.TakeBy does. An example: requests 1/s, paid by cost, and a meter
-// of 100 tokens a second. A call of 1 unit holds 300 tokens. h.amounts is 1, 300, and the Bundle takes 1 from the first and
+// of 100 tokens a second. A call of 1 unit holds 300 tokens. h.amounts is 1, 300, and the Set takes 1 from the first part and
 // 300 from the second. Without the meter h is nil, and the Set of the requests is asked.
 func (d dues) take(h *Holds, at, now time.Time, cost int32) (time.Time, error) {
 	if h == nil {
-		return d.set.TakeBy(at, now, int(cost))
+		return d.TakeBy(at, now, int(cost))
 	}
 	if h.claims != nil {
 		h.renewLocked(now)
 	}
-	return d.bundle.TakeBy(at, now, h.amounts)
+	return d.TakeBy(at, now, h.amounts...)
 }
 
 // ready is when all of it is there; the error: it never is. An example: a hold of 500,000 before a meter of 100/s is an
 // error, because those behind it would wait for more than an hour.
 func (d dues) ready(h *Holds, at time.Time, cost int32) (time.Time, error) {
 	if h == nil {
-		return d.set.Ready(at, int(cost))
+		return d.Ready(at, int(cost))
 	}
-	return d.bundle.Ready(at, h.amounts)
+	return d.Ready(at, h.amounts...)
 }
 
 // heldLocked returns what holds a call that needs n back at now, and until when; zero: nobody knows. Of gate and limits it

@@ -45,7 +45,7 @@ type lineup struct {
 func newLineup(q *Queue) *lineup {
 	l := &lineup{q: q}
 	l.share()
-	l.stop = l.ending(l.alone.watch(l.wakeUp))
+	l.stop = l.ending(l.alone.Watch(l.wakeUp))
 	return l
 }
 

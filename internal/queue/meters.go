@@ -10,7 +10,7 @@ import (
 )
 
 // This file is the meters of a key: limits in units of their own, beside the one that is paid by cost. A call takes its cost
-// and what it holds of each meter in one step, or nothing (limit.Bundle), and the hold is corrected once its true cost
+// and what it holds of each meter in one step, or nothing (limit.Set.AddPart), and the hold is corrected once its true cost
 // is known.
 //
 // A key without meters has no Meters, and its calls no Holds: it costs them one comparison with nil. A waiter has no field for
@@ -31,12 +31,12 @@ type Meters struct {
 	reasons  []string // what a call that waits for one of them is held by
 	key      string   // whose they are, in the table
 	owner    any
-	learners []*learner    // of each meter; nil: it does not learn
-	learns   bool          // one of them does
-	all      *limit.Bundle // what a call pays: its cost, then each meter
-	own      *limit.Bundle // the same without what all keys share
-	mirrors  []mirror      // of each meter, for the advertised quotas that mirror it
-	base     time.Time     // when they were made
+	learners []*learner // of each meter; nil: it does not learn
+	learns   bool       // one of them does
+	all      *limit.Set // what a call pays: its cost, then each meter
+	own      *limit.Set // the same without what all keys share
+	mirrors  []mirror   // of each meter, for the advertised quotas that mirror it
+	base     time.Time  // when they were made
 
 	// mu guards what was settled. It is taken after the queue's lock, or without it, and held for sums alone.
 	mu     sync.Mutex
@@ -87,18 +87,10 @@ func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
 		m.mirrors[i].m, m.mirrors[i].i = m, i
 	}
 	m.held, m.waiting, m.usual = make([]int64, len(each)), make([]int64, len(each)), make([]float64, len(each))
-	bundle := func(main *limit.Set) *limit.Bundle {
-		b := new(limit.Bundle)
-		b.Add("", main)
-		for _, one := range each {
-			b.Add(one.Name, one.Limits)
-		}
-		return b
-	}
-	if m.all = bundle(all); all == own {
+	if m.all = partsOf(all, each); all == own {
 		m.own = m.all
 	} else {
-		m.own = bundle(own)
+		m.own = partsOf(own, each)
 	}
 	for i, one := range each {
 		if m.reasons = append(m.reasons, heldByMeter+one.Name); one.Learn {
@@ -106,6 +98,16 @@ func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
 		}
 	}
 	return m
+}
+
+// partsOf is what a call pays by its cost, and then by each meter.
+func partsOf(cost *limit.Set, each []Meter) *limit.Set {
+	s := new(limit.Set)
+	s.AddPart("", cost)
+	for _, one := range each {
+		s.AddPart(one.Name, one.Limits)
+	}
+	return s
 }
 
 // Owner is what NewMeters got.
@@ -127,7 +129,7 @@ func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
 	} else if amounts = h.amounts; h.claims != nil {
 		h.renewLocked(now)
 	}
-	if !m.all.Pay(now, amounts) {
+	if !m.all.Pay(now, amounts...) {
 		return false
 	}
 	if h := o.holds; h != nil {

@@ -280,7 +280,7 @@ func (l *lineup) take(s stake) {
 		l.alone = l.withoutPools()
 		if l.stop != nil { // the pool looks at them from now on
 			l.stop()
-			l.stop = l.ending(l.alone.watch(l.wakeUp))
+			l.stop = l.ending(l.alone.Watch(l.wakeUp))
 		}
 	}
 	l.Share(&s.Pool, l.q.key)
@@ -295,12 +295,13 @@ func (l *lineup) withoutPools() (d dues) {
 			})
 		})...)
 	}
-	if d.set = shared(l.q.own); l.q.meters != nil {
-		d.bundle = new(limit.Bundle)
-		d.bundle.Add("", d.set)
+	d.Set = shared(l.q.own)
+	if l.q.meters != nil {
+		var each []Meter
 		for _, one := range l.q.meters.each {
-			d.bundle.Add(one.Name, shared(one.Limits))
+			each = append(each, Meter{Name: one.Name, Limits: shared(one.Limits)})
 		}
+		d.Set = partsOf(d.Set, each)
 	}
 	return d
 }
@@ -392,10 +393,10 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 // own. Then those behind the first one go before newcomers too.
 func (l *lineup) sure(p *pool) bool {
 	q := l.q
-	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || !l.alone.bundle.Empty() {
+	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || l.q.meters != nil && l.alone.Own() > 0 {
 		return false
 	}
-	return l.alone.set.Own() == 0 || l.alone.set.Rate() >= p.limits.Rate()
+	return l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate()
 }
 
 // settle lets go who may go of those who wait for what is shared.
