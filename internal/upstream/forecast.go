@@ -42,7 +42,7 @@ func (q *quota) foreseeable(calls float64, now time.Time) bool {
 	if q.rolling {
 		return q.window > 0
 	}
-	return !q.moves || calls*q.charge(1) <= q.remaining(now)
+	return !q.resetMoves || calls*q.charge(1) <= q.remaining(now)
 }
 
 // LatestScope is the scope whose quotas were advertised last; 0: nothing is learned. A call whose route is not known is

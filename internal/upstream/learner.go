@@ -234,7 +234,7 @@ func useful(t *hint.Quota) bool {
 func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool) {
 	for _, q := range l.scope(id).quotas {
 		if q.left < 1 && q.alone(now) {
-			q.longer, q.rolling = now.Add(notASecond), q.rolling || q.Window > 0 && q.Window <= shortWindow
+			q.notASecondUntil, q.rolling = now.Add(notASecond), q.rolling || q.Window > 0 && q.Window <= shortWindow
 		}
 	}
 	for _, q := range l.scope(id).quotas {

@@ -98,15 +98,15 @@ type quota struct {
 	named      time.Duration // the window that it was first advertised with: a part of its name
 	factor     float64       // how much faster than evenly a long window is used
 
-	size    float64       // units in a window
-	window  time.Duration // its length: advertised, or the longest reset; 0: not known
-	longest time.Duration // the longest reset, if the window is not advertised
-	longer  time.Time     // until when it is not taken for a second
-	spread  time.Duration // of the round trips, as far as it matters
-	rolling bool          // units come back one by one, not all at the reset
-	wrong   bool          // resets are of a clock that is wrong, as far as is known
-	moves   bool          // the advertised end moves on: perhaps it is rolling, which an answer will show
-	pause   time.Duration // rolling: after which one call asks whether there are any
+	size            float64       // units in a window
+	window          time.Duration // its length: advertised, or the longest reset; 0: not known
+	longest         time.Duration // the longest reset, if the window is not advertised
+	notASecondUntil time.Time     // until when it is not taken for a second
+	spread          time.Duration // of the round trips, as far as it matters
+	rolling         bool          // units come back one by one, not all at the reset
+	clockWrong      bool          // resets are of a clock that is wrong, as far as is known
+	resetMoves      bool          // the advertised end moves on: perhaps it is rolling, which an answer will show
+	pause           time.Duration // rolling: after which one call asks whether there are any
 
 	until       time.Time // the end of this window, as far as is known; zero: it has none
 	guessed     bool      // no end is advertised: until is one window after this one was seen to begin
@@ -130,17 +130,17 @@ type quota struct {
 	shared time.Time // others are taken to be there until then
 
 	// Whether it is repeated.
-	heard    time.Time     // when it was advertised last
-	ends     time.Time     // when it lapses, unless it is advertised again; zero: never
-	single   bool          // by one answer that contradicts those before it
-	unsaid   float64       // units served without a word of it, above what it allows in that time,
-	since    time.Time     // until then
-	dear     time.Duration // refusals: how long the last one wanted to be left alone
-	refusals bool          // only throttled answers advertise it
-	told     uint8         // how many of them have, at most 2
-	again    time.Time     // when the first of them wants calls again
-	row      uint8         // served in a row since then, without a word of it
-	lapses   int           // how often it lapsed and came back the same, at most mostLapses
+	heard        time.Time     // when it was advertised last
+	ends         time.Time     // when it lapses, unless it is advertised again; zero: never
+	outvotable   bool          // by one answer that contradicts those before it
+	servedUnsaid float64       // units served without a word of it, above what it allows in that time,
+	since        time.Time     // until then
+	refusalWait  time.Duration // refusals: how long the last one wanted to be left alone
+	refusals     bool          // only throttled answers advertise it
+	told         uint8         // how many of them have, at most 2
+	again        time.Time     // when the first of them wants calls again
+	row          uint8         // served in a row since then, without a word of it
+	lapses       int           // how often it lapsed and came back the same, at most mostLapses
 
 	units    float64 // in flight, as we count
 	meter    Counter // that it mirrors, which knows perUnit and what is in flight; nil: none
@@ -162,11 +162,11 @@ func (q *quota) same(t *hint.Quota) bool {
 // keep is how long the quota holds without being repeated.
 func (q *quota) keep() time.Duration {
 	kept := max(2*q.window, q.longest, leastKept)
-	if q.single {
+	if q.outvotable {
 		return kept
 	}
 	if q.refusals {
-		kept = max(kept, dearness*q.dear)
+		kept = max(kept, dearness*q.refusalWait)
 	}
 	return max(kept, min(kept<<q.lapses, longestKept))
 }
@@ -180,7 +180,7 @@ func (q *quota) keep() time.Duration {
 // 20 s, and then it does not lapse any more.
 func (q *quota) lapsesBy(t *hint.Quota, now time.Time) int {
 	switch {
-	case t.Window <= 0 && t.Rate <= 0, t.Limit != q.Limit, q.single,
+	case t.Window <= 0 && t.Rate <= 0, t.Limit != q.Limit, q.outvotable,
 		q.refusals && q.lapsed(now), !q.refusals && now.Sub(q.heard) > longestKept:
 		return 0
 	case !q.ends.IsZero() && now.After(q.ends):
@@ -194,7 +194,7 @@ func (q *quota) lapsesBy(t *hint.Quota, now time.Time) int {
 // answers advertise goes step by step: it allows one unit more, two after a window, four after another one, and is gone at
 // goneAt times as many.
 func (q *quota) lapsed(now time.Time) bool {
-	return !q.ends.IsZero() && !now.Before(limit.Latest(q.ends, q.closedUntil)) && (!q.refusals || q.single || q.extra(now) >= goneAt*q.size)
+	return !q.ends.IsZero() && !now.Before(limit.Latest(q.ends, q.closedUntil)) && (!q.refusals || q.outvotable || q.extra(now) >= goneAt*q.size)
 }
 
 // extra is how many more than it allows are tried, because only throttled answers advertise it and none did lately.
@@ -284,13 +284,13 @@ func (q *quota) far(now time.Time) bool {
 
 // believes reports whether a reset without a window may be right.
 func (q *quota) believes(reset time.Duration) bool {
-	return reset < limit.MaxBelief && !q.wrong
+	return reset < limit.MaxBelief && !q.clockWrong
 }
 
 // sure reports whether the length of the window is advertised, or taken for a second: no reset was longer than two,
 // because resets are rounded up to whole seconds, and nothing was throttled for notASecond.
 func (q *quota) sure(now time.Time) bool {
-	return q.Window > 0 || q.Rate > 0 || q.longest > 0 && q.longest <= 2*time.Second && !now.Before(q.longer)
+	return q.Window > 0 || q.Rate > 0 || q.longest > 0 && q.longest <= 2*time.Second && !now.Before(q.notASecondUntil)
 }
 
 // long reports whether a fixed window is long enough for its reset to say how fast it may be used.

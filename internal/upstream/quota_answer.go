@@ -20,7 +20,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		if now.After(q.heard.Add(q.keep())) {
 			told = 0
 		}
-		*q = quota{lapses: q.lapses, told: told, unsaid: q.unsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
+		*q = quota{lapses: q.lapses, told: told, servedUnsaid: q.servedUnsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
 	q.meet(&t, a)
@@ -31,11 +31,11 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 	q.doubt(&t, now)
 	q.measure(&t, first, now)
 	if served := before - float64(a.InFlight); first && q.since.IsZero() {
-		q.single = served >= outvoted && !q.refusals
-		q.unsaid = served - q.allows(a.Known)
+		q.outvotable = served >= outvoted && !q.refusals
+		q.servedUnsaid = served - q.allows(a.Known)
 	}
-	q.single = q.single && first || q.unsaid > 2*q.size // much more was served than it allows
-	q.unsaid, q.since, q.dear = 0, now, a.Hint.RetryAfter
+	q.outvotable = q.outvotable && first || q.servedUnsaid > 2*q.size // much more was served than it allows
+	q.servedUnsaid, q.since, q.refusalWait = 0, now, a.Hint.RetryAfter
 	left := q.leftBy(&t, first)
 	until := q.end(&t, now)
 	truth := !q.back.IsZero() && !a.Sent.Before(q.back)
@@ -69,16 +69,16 @@ func (q *quota) missing(counted bool, n int, sent, now time.Time) {
 	if counted && !sent.Before(q.sentAt) && !sent.Before(q.began) {
 		q.silent += q.charge(n)
 	}
-	q.unsaid = max(0, q.unsaid-q.allows(now.Sub(q.since))) + q.charge(n)
+	q.servedUnsaid = max(0, q.servedUnsaid-q.allows(now.Sub(q.since))) + q.charge(n)
 	if q.since = now; q.ends.IsZero() {
 		q.ends = q.heard.Add(q.keep())
 	}
-	if q.single && sent.After(q.heard) {
+	if q.outvotable && sent.After(q.heard) {
 		q.ends = now
 	}
 	if q.told == 1 && q.refusals && !sent.Before(q.again) {
 		if q.row++; q.row >= outvoted {
-			q.single, q.ends, q.closedUntil = true, now, time.Time{}
+			q.outvotable, q.ends, q.closedUntil = true, now, time.Time{}
 		}
 	}
 }
@@ -95,14 +95,14 @@ func (q *quota) refused(t *hint.Quota, wait time.Duration, now time.Time) {
 // further away than the window is long, until one agrees with what has been seen; otherwise until one is within farReset.
 func (q *quota) doubt(t *hint.Quota, now time.Time) {
 	if t.Window <= shortWindow {
-		q.wrong = q.wrong && (t.Reset < 0 || t.Reset > farReset)
+		q.clockWrong = q.clockWrong && (t.Reset < 0 || t.Reset > farReset)
 		return
 	}
 	slack := resetGrain + t.Window/64
 	if t.Reset >= 0 && !q.until.IsZero() && q.until.Sub(now.Add(t.Reset)).Abs() <= slack {
-		q.wrong = false
+		q.clockWrong = false
 	} else if t.Reset == 0 || t.Reset > t.Window+slack {
-		q.wrong = true
+		q.clockWrong = true
 	}
 }
 
@@ -112,8 +112,8 @@ func (q *quota) end(t *hint.Quota, now time.Time) time.Time {
 	switch {
 	case !q.believes(t.Reset) && t.Window <= 0 && t.Rate <= 0:
 		q.rolling = true // a month, or the upstream's clock is wrong: units are back when an answer says so
-	case !q.rolling && t.Window > shortWindow && (t.Reset < 0 || q.wrong):
-		if t.Remaining >= 0 && (q.until.IsZero() || q.fresh || q.wrong && !q.guessed) {
+	case !q.rolling && t.Window > shortWindow && (t.Reset < 0 || q.clockWrong):
+		if t.Remaining >= 0 && (q.until.IsZero() || q.fresh || q.clockWrong && !q.guessed) {
 			q.guessed, q.until = true, time.Time{}
 			return now.Add(q.window)
 		}
@@ -252,7 +252,7 @@ func (q *quota) update(left float64, until time.Time, truth bool, sent, now time
 	// The window has turned at its reset, and little remains: it did not return to the limit.
 	case q.fresh && left < q.size/4 && now.Sub(q.began) < q.window/8 && (q.window > shortWindow || now.Before(q.shared)), !q.fresh && more && early && (!truth || shorter):
 		if q.rolling = true; shorter {
-			q.wrong, q.window, q.longest, q.until = true, 0, 0, time.Time{}
+			q.clockWrong, q.window, q.longest, q.until = true, 0, 0, time.Time{}
 		}
 	case q.guessed && truth && !more && left < atOnce*q.size && now.Sub(q.began) >= q.window && q.alone(now): // no window has ended in so long
 		q.rolling, q.next = true, limit.Earliest(q.next, now)
@@ -264,7 +264,7 @@ func (q *quota) update(left float64, until time.Time, truth bool, sent, now time
 		q.next = limit.Earliest(q.next, now)
 		return
 	default:
-		q.moves = !q.fresh && (q.moves || !q.until.IsZero() && until.After(q.until.Add(resetGrain)))
+		q.resetMoves = !q.fresh && (q.resetMoves || !q.until.IsZero() && until.After(q.until.Add(resetGrain)))
 		if q.fresh || q.until.IsZero() || !until.IsZero() && until.Before(q.until) { // rounded up: the earliest is the best
 			q.until = until
 		}
