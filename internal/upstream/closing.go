@@ -39,10 +39,10 @@ type Closing struct {
 func (s *State) Closing(now time.Time) Closing {
 	g := &s.gate
 	if g.breaker == nil || g.cause == Open {
-		return Closing{Count: g.closings, Erring: g.breaker != nil && g.errors >= failuresToClose}
+		return Closing{Count: g.closings, Erring: g.breaker != nil && g.row500 >= failuresToClose}
 	}
 	left, cause := max(0, g.until.Sub(now)), g.cause
-	if g.byHand.After(now) && !g.until.After(g.byHand) { // whatever has closed it, the pause is what lasts
+	if g.pausedUntil.After(now) && !g.until.After(g.pausedUntil) { // whatever has closed it, the pause is what lasts
 		cause = ForPause
 	}
 	return Closing{
@@ -172,7 +172,7 @@ func (g *gate) unservedSince(now time.Time) time.Time {
 	case g.cause == Open:
 		return now
 	}
-	return limit.Latest(now, g.byHand)
+	return limit.Latest(now, g.pausedUntil)
 }
 
 // Before is the units that go before a call: all in its own line, those of them that fall under the same

@@ -142,12 +142,12 @@ type gate struct {
 type breaker struct {
 	// The closing. Example: at 0 s Retry-After: 10 comes, made 10.3 s by jitter. until and floor are 10.3 s, jitter
 	// 0.3 s, since 0 s. At 2 s somebody pauses the gate for 20 s: until and floor are 22 s, and jitter is 0.
-	until  time.Time     // the next call, which is a probe while probing, may go then
-	jitter time.Duration // the part of until that is our own jitter
-	floor  time.Time     // the latest advertised or asked-for end: until is never earlier
-	since  time.Time     // when this closing began, moved on by the time that was paused by hand
-	moved  time.Duration // by how much
-	byHand time.Time     // the end of the latest pause by hand; if there was none, when this closing began
+	until       time.Time     // the next call, which is a probe while probing, may go then
+	jitter      time.Duration // the part of until that is our own jitter
+	floor       time.Time     // the latest advertised or asked-for end: until is never earlier
+	since       time.Time     // when this closing began, moved on by the time that was paused by hand
+	moved       time.Duration // by how much
+	pausedUntil time.Time     // the end of the latest pause by hand; if there was none, when this closing began
 
 	// Nobody has been served since the first closing after the last success, moved on as since is; zero: the last answer was a
 	// success. MaxPause counts from here. The latest closing ends so long after that, as far as is known.
@@ -166,7 +166,7 @@ type breaker struct {
 	// The row of failures that may close the gate. Probes are spaced by the age of outageSince, the moment of its
 	// first failure, of the first closing in a row with an advertised time, or of the latest one without.
 	failuresMixed bool   // there are some of another call than the first
-	errors        uint8  // 500s since any other answer, at most ErrorsToCount
+	row500        uint8  // 500s since any other answer, at most ErrorsToCount
 	briefs        uint32 // brief closings since the last other one: their epochs are no reason not to count a failure
 	failureCall   uint64 // the call of the first of the counted ones
 	outageSince   time.Time
@@ -180,12 +180,12 @@ type breaker struct {
 
 	// The reopening.
 	mode       reopening
-	unused     bool      // paced from birth, and no call has started yet
+	unstarted  bool      // paced from birth, and no call has started yet
 	allowed    int32     // slowStart, meeting: how many calls may be in flight
 	inFlight   int32     // how many are
 	servedRate float32   // units a second that were answered before the failures; 0: not known
 	next       time.Time // paced: when the next call may start
-	firstUntil time.Time // meeting or unused: when that ends, whatever has come
+	firstUntil time.Time // meeting or unstarted: when that ends, whatever has come
 }
 
 // firstContact lets only firstCalls go until the first answer, or for firstPatience: an upstream that
@@ -202,7 +202,7 @@ func (g *gate) firstContact(now time.Time) {
 func (g *gate) beginPaced(now time.Time, pace rate.Limit) {
 	g.breaker = &breaker{firstUntil: now.Add(limit.UnitTime(1, pace))}
 	g.open(now, pace)
-	g.unused = g.mode == paced
+	g.unstarted = g.mode == paced
 }
 
 // setAlert sets alert as things stand. While it is not set, ordinary successes need not be observed at all,
@@ -218,7 +218,7 @@ func (g *gate) unsettled() bool {
 
 // inRow reports whether a row of failures, of 500s or of closings has begun, which the next success ends.
 func (b *breaker) inRow() bool {
-	return b.failures > 0 || b.errors > 0 || b.advertised > 0 || b.unadvertised > 0 || !b.unserved.IsZero()
+	return b.failures > 0 || b.row500 > 0 || b.advertised > 0 || b.unadvertised > 0 || !b.unserved.IsZero()
 }
 
 // sample reports whether the round trip of a call is to be measured, before which that many were sent. A
@@ -264,7 +264,7 @@ func (g *gate) start(n int, at, now time.Time, pace rate.Limit) {
 		g.probes++
 		g.until = now.Add(min(max(3*g.srtt, time.Second), 10*time.Second))
 	case g.mode == paced:
-		g.unused = false
+		g.unstarted = false
 		if at.After(g.next) {
 			g.next = at
 		}
@@ -299,10 +299,10 @@ func (g *gate) lineEmpty(now time.Time) {
 		g.mode == paced && now.Before(g.next),
 		g.mode == slowStart && g.allowed == 1,
 		g.mode == meeting,
-		g.unused && now.Before(g.firstUntil):
+		g.unstarted && now.Before(g.firstUntil):
 		return
 	}
-	g.mode, g.inFlight, g.unused = reopened, 0, false
+	g.mode, g.inFlight, g.unstarted = reopened, 0, false
 	if !g.inRow() {
 		g.breaker = nil // all is well again
 	}

@@ -69,7 +69,7 @@ const (
 // and a stale neutral answer do nothing at all, unless nothing but brief closings came since.
 func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) {
 	g.measure(r)
-	r.outcome = g.countErrors(r)
+	r.outcome = g.count500s(r)
 	if r.outcome <= Neutral && !g.unsettled() {
 		return false
 	}
@@ -111,23 +111,23 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 	return false
 }
 
-// countErrors counts 500s in a row and returns the outcome of the report: a failure if it is one 500 too many. Any other
+// count500s counts 500s in a row and returns the outcome of the report: a failure if it is one 500 too many. Any other
 // answer ends the row, stale ones too; an attempt without an answer does not.
 //
 // Example: 40 deliveries to an endpoint that answers 500. The first 32 answers are neutral, and the next eight are a row
 // of failures, which closes the gate. A 404 at the tenth answer would have begun the count anew.
-func (g *gate) countErrors(r report) Outcome {
+func (g *gate) count500s(r report) Outcome {
 	switch {
 	case r.outcome == Neutral && r.status >= 500:
 		if g.breaker == nil {
 			g.breaker = new(breaker)
 		}
-		if g.errors++; g.errors > ErrorsToCount {
-			g.errors--
+		if g.row500++; g.row500 > ErrorsToCount {
+			g.row500--
 			return Failure
 		}
 	case g.breaker != nil && (r.status != 0 || r.outcome == Success):
-		g.errors = 0
+		g.row500 = 0
 	}
 	return r.outcome
 }

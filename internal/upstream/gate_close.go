@@ -28,7 +28,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 		g.breaker = new(breaker)
 	}
 	if g.cause == Open {
-		g.since, g.moved, g.byHand, g.until, g.floor, g.probes = now, 0, now, now, time.Time{}, 0
+		g.since, g.moved, g.pausedUntil, g.until, g.floor, g.probes = now, 0, now, now, time.Time{}, 0
 	}
 	if longest = until.After(g.until); longest {
 		g.jitter = 0
@@ -40,7 +40,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 	if c != ForPause {
 		g.servesNobody(g.until, now)
 	}
-	g.cause, g.brief, g.briefs, g.mode, g.probeOut, g.failures, g.unused = c, false, 0, reopened, false, 0, false
+	g.cause, g.brief, g.briefs, g.mode, g.probeOut, g.failures, g.unstarted = c, false, 0, reopened, false, 0, false
 	g.closings++
 	g.setAlert()
 	return longest
@@ -50,7 +50,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 // closings without a success from 0 s to 5 s, and one at 20 s, are a row of 20 s; one at 10 min begins a new row.
 func (g *gate) servesNobody(until, now time.Time) {
 	if g.unserved.IsZero() || now.Sub(g.unserved)-g.unservedFor > maxProbeGap {
-		g.unserved, g.unservedFor = limit.Latest(now, g.byHand), 0
+		g.unserved, g.unservedFor = limit.Latest(now, g.pausedUntil), 0
 	}
 	g.unservedFor = max(g.unservedFor, until.Sub(g.unserved))
 }
@@ -69,7 +69,7 @@ func (g *gate) holds(until, now time.Time) {
 // a slow start with three of four calls in flight is closed for 20 ms. Then four may be in flight, beside those that
 // have no answer yet.
 func (g *gate) closeBriefly(until, now time.Time) {
-	g.cause, g.brief, g.since, g.moved, g.byHand = ForThrottling, true, now, 0, now
+	g.cause, g.brief, g.since, g.moved, g.pausedUntil = ForThrottling, true, now, 0, now
 	g.until, g.floor, g.jitter, g.probes = until, time.Time{}, 0, 0
 	g.inFlight = 0
 	g.setAlert()
@@ -110,7 +110,7 @@ const unpaced rate.Limit = -1
 
 // open lets the first calls through from at on: paced at that rate, or by slow start if it is not known.
 func (g *gate) open(at time.Time, pace rate.Limit) {
-	g.mode, g.next, g.unused = paced, at, false
+	g.mode, g.next, g.unstarted = paced, at, false
 	switch {
 	case pace == unpaced:
 		g.mode = reopened
@@ -136,12 +136,12 @@ func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
 	}
 	until := now.Add(min(d, 1<<62))
 	g.hold(ForPause, until, now, pace)
-	if from := limit.Latest(now, g.byHand); until.After(from) {
+	if from := limit.Latest(now, g.pausedUntil); until.After(from) {
 		d := until.Sub(from)
 		if g.since, g.moved = g.since.Add(d), g.moved+d; !g.unserved.IsZero() {
 			g.unserved = g.unserved.Add(d)
 		}
-		g.byHand = until
+		g.pausedUntil = until
 	}
 }
 

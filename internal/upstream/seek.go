@@ -89,7 +89,7 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 		w.events++
 	}
 	until := s.gate.reopens(now)
-	if w.events < watchEvents || until.Sub(w.began) < longEnough || s.gate.breaker != nil && s.gate.byHand.After(now) {
+	if w.events < watchEvents || until.Sub(w.began) < longEnough || s.gate.breaker != nil && s.gate.pausedUntil.After(now) {
 		return nil
 	}
 	s.watch = nil
