@@ -46,7 +46,7 @@ const (
 type finder struct {
 	phase           findPhase
 	held            float64       // the rate that is held, units per second; where the ramp begins
-	most            float64       // the configured one; rate.Inf: none
+	configured      float64       // the configured one; rate.Inf: none
 	double          time.Duration // in which a ramp doubles the rate
 	since           time.Time     // when the phase began, or the gate opened; later by the time that nobody used
 	hold            float64       // how long it lasts, in seconds
@@ -80,9 +80,9 @@ func (p *period) rates(now time.Time, clock time.Duration) (low, high float64) {
 }
 
 // newFinder ramps up from a rate when the gate opens, or holds it. clock is that of closed time.
-func newFinder(phase findPhase, held, most float64, now, until time.Time, clock time.Duration) *finder {
+func newFinder(phase findPhase, held, configured float64, now, until time.Time, clock time.Duration) *finder {
 	f := &finder{
-		phase: phase, held: max(held, leastRate), most: most, double: rampDouble, since: until, next: until,
+		phase: phase, held: max(held, leastRate), configured: configured, double: rampDouble, since: until, next: until,
 		keep: keepFirst, cost: 1, guess: true, period: period{began: now, closed: clock}, check: check{higher: tally{1, firstShare}},
 	}
 	f.plan(max(until.Sub(now).Seconds(), 1/f.held))
@@ -96,7 +96,7 @@ func (f *finder) aside() bool { return f.phase == ramping && f.check.share > 0 }
 func (f *finder) over(now time.Time) bool {
 	f.check.forget(now)
 	r := f.rate(now)
-	return !f.aside() && r >= f.most && (f.phase != probing || now.Sub(f.since).Seconds() >= f.hold)
+	return !f.aside() && r >= f.configured && (f.phase != probing || now.Sub(f.since).Seconds() >= f.hold)
 }
 
 // rate is the rate at which calls may start at now, in units per second. It begins the probe when the hold is over.
@@ -128,7 +128,7 @@ func (f *finder) take(n int, at time.Time) {
 		return
 	}
 	if idle := at.Sub(f.next); idle > limit.MaxLate {
-		if f.idle += (idle - limit.MaxLate).Seconds(); f.phase != holding && r < f.most {
+		if f.idle += (idle - limit.MaxLate).Seconds(); f.phase != holding && r < f.configured {
 			f.since = limit.Earliest(f.since.Add(idle+f.step), at)
 		}
 	}
@@ -153,7 +153,7 @@ func (f *finder) plan(cost float64) {
 		return
 	}
 	f.hold = max(min(max(1, f.cost)/(throttledShare*f.held), longestHold), cost/closedShare)
-	f.hold = min(limit.MaxBelief.Seconds(), f.hold*max(1, closedShare/(quarter*max(1e-3, 1-f.held/f.most))))
+	f.hold = min(limit.MaxBelief.Seconds(), f.hold*max(1, closedShare/(quarter*max(1e-3, 1-f.held/f.configured))))
 }
 
 // A sight is what an answer shows the finder.
@@ -227,7 +227,7 @@ func (f *finder) event(a *sight) bool {
 		return a.current && f.accepted
 	}
 	low, _ := f.rates(a.now, a.clock)
-	vain := f.phase == ramping && low <= 2*f.held && c.inVain(a.inFlight) // being faster has gained nothing
+	vain := f.phase == ramping && low <= 2*f.held && c.oddsDoubled(a.inFlight) // being faster has gained nothing
 	if !a.sent.After(f.began) || !c.excessive(f.phase == holding, a.inFlight) && !vain {
 		return false
 	}
@@ -247,13 +247,13 @@ func (f *finder) pointless(a *sight) bool {
 	if f.units >= keepFirst*max(f.last[0], f.last[1]) && f.held > far*low {
 		return false
 	}
-	f.check.evidence = max(f.check.evidence, -sure) + math.Log(rarer)
-	return f.check.evidence >= sure
+	f.check.evidence = max(f.check.evidence, -settleOdds) + math.Log(rarer)
+	return f.check.evidence >= settleOdds
 }
 
 // cut lowers the rate for an event.
 func (f *finder) cut(a *sight) {
-	rs := min(f.rate(a.sent), f.most)
+	rs := min(f.rate(a.sent), f.configured)
 	low, high := f.rates(a.now, a.clock)
 	if f.check.share > 0 {
 		low = high // what is throttled at random closes the gate too
@@ -280,8 +280,8 @@ func (f *finder) cut(a *sight) {
 		w := keepMost * min(f.held, low)
 		if a.advertised {
 			w = min(keepMost*min(f.held, high), f.held-quarter*float64(min(f.cuts, 2))*(f.held-low))
-			if f.most < float64(rate.Inf) {
-				w = max(w, f.most-threefold*(f.most-f.held))
+			if f.configured < float64(rate.Inf) {
+				w = max(w, f.configured-threefold*(f.configured-f.held))
 			}
 		}
 		if f.held = max(w, f.held/2); f.cuts < 2 {

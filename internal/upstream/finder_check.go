@@ -14,7 +14,7 @@ const (
 	moreFrequent  = 3.0              // times, the odds of a 429: then there are more than at random
 	mostAtRandom  = 0.3              // of the answers
 	vainThrottled = 5.0              // 429s, or more, that show that a share was not random
-	sure          = 4.0              // ln, 50 times as likely: being slower does not help; twice as much: there are more 429s than at random
+	settleOdds    = 4.0              // ln, 50 times as likely: being slower does not help; twice as much: there are more 429s than at random
 	beside        = 10.0             // calls in flight beside a throttled one, and served, are as sure; one that was throttled outweighs rarer of them
 	asideTime     = 10 * time.Minute // until a share is forgotten
 )
@@ -55,11 +55,11 @@ func (c *check) note(n float64, throttled bool, a *sight) (pointless bool) {
 	case a.sent.After(c.began) || a.sent.Before(c.first):
 		return false
 	case throttled:
-		c.evidence -= rarer * sure / beside
+		c.evidence -= rarer * settleOdds / beside
 		return false
 	}
-	c.evidence += sure / beside
-	return c.evidence >= sure-1e-6
+	c.evidence += settleOdds / beside
+	return c.evidence >= settleOdds-1e-6
 }
 
 // above notes n calls above a hold; event: one of them was throttled.
@@ -87,7 +87,7 @@ func (c *check) served(n float64, holding, ramping bool) {
 	case !holding && !(ramping && c.share > 0):
 		c.above(n, false)
 	case holding:
-		c.evidence = max(min(c.evidence, -sure), c.evidence-n*(1-1/rarer)*c.higher.throttled/c.higher.answered)
+		c.evidence = max(min(c.evidence, -settleOdds), c.evidence-n*(1-1/rarer)*c.higher.throttled/c.higher.answered)
 		switch {
 		case c.share == 0 && c.evidence <= 0:
 			c.since = tally{}
@@ -106,13 +106,13 @@ func (c *check) excessive(holding bool, inFlight float64) bool {
 	if holding {
 		c.held.add(0, true)
 	}
-	return c.excess-inFlight*served >= 2*sure
+	return c.excess-inFlight*served >= 2*settleOdds
 }
 
 // comeBack ends the time aside. known: the share that was random still is. If it is too large that shows in holds and probes.
 func (c *check) comeBack(known bool) {
 	if !known {
-		c.share, c.evidence = 0, -sure
+		c.share, c.evidence = 0, -settleOdds
 	} else {
 		c.higher = tally{1, max(firstShare, c.since.answered)} // events are rarer now
 	}
@@ -121,11 +121,11 @@ func (c *check) comeBack(known bool) {
 // forget forgets what is random if that is old. Two events in holds are enough to know it again.
 func (c *check) forget(now time.Time) {
 	if c.share > 0 && now.After(c.until) {
-		c.share, c.evidence = 0, sure-2*math.Log(rarer)
+		c.share, c.evidence = 0, settleOdds-2*math.Log(rarer)
 	}
 }
 
-// inVain reports whether the odds to be throttled have doubled since the search was put aside.
-func (c *check) inVain(inFlight float64) bool {
+// oddsDoubled reports whether the odds to be throttled have doubled since the search was put aside.
+func (c *check) oddsDoubled(inFlight float64) bool {
 	return c.since.throttled >= vainThrottled && c.since.throttled*c.before.answered > 2*c.before.throttled*(c.since.answered+inFlight)
 }

@@ -62,11 +62,11 @@ func (s *State) found(now time.Time) *finder {
 	if s.learned == nil || s.learned.finder == nil {
 		return nil
 	}
-	f, most := s.learned.finder, float64(s.limits.Pace(now))
-	if most > f.most && f.phase == probing {
+	f, configured := s.learned.finder, float64(s.limits.Pace(now))
+	if configured > f.configured && f.phase == probing {
 		f.since = now
 	}
-	if f.most = most; f.over(now) {
+	if f.configured = configured; f.over(now) {
 		s.learned.finder, s.watch = nil, nil
 	}
 	return s.learned.finder
@@ -94,17 +94,17 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 	}
 	s.watch = nil
 	all, closed := until.Sub(w.began).Seconds(), (until.Sub(now) + clock - w.closed).Seconds()
-	sent, most := served-w.served+float64(w.throttled), float64(s.limits.Pace(now))
+	sent, configured := served-w.served+float64(w.throttled), float64(s.limits.Pace(now))
 	if served -= w.served; served <= 0 || float64(w.throttled) < watchShare*sent && closed < watchShare*all {
 		return nil
 	}
-	f := newFinder(holding, served/all, most, now, until, clock)
-	f.check.evidence = -sure // the first cuts may not go down far enough
+	f := newFinder(holding, served/all, configured, now, until, clock)
+	f.check.evidence = -settleOdds // the first cuts may not go down far enough
 	switch {
-	case f.held < most && sent >= keepFirst*most*(all-closed):
-		f.held, f.keep, f.guess = keepMost*most, keepMost, false
+	case f.held < configured && sent >= keepFirst*configured*(all-closed):
+		f.held, f.keep, f.guess = keepMost*configured, keepMost, false
 		f.plan(until.Sub(now).Seconds())
-	case most < float64(rate.Inf): // what was served may be all that was wanted
+	case configured < float64(rate.Inf): // what was served may be all that was wanted
 		f.phase, f.held = ramping, max(rampStart, f.held)
 	}
 	return s.begin(f)
