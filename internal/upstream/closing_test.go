@@ -79,7 +79,7 @@ func TestPatience(t *testing.T) {
 	}
 	unserved := func(s *State) *State { // closed from -20 s to -10 s, without a success since
 		s.gate.closeUntil(ForThrottling, at(-10), at(-20))
-		s.gate.settle(zero, 100)
+		s.gate.Settle(zero, 100)
 		return s
 	}
 	again := func(d float64) *State {
@@ -88,7 +88,7 @@ func TestPatience(t *testing.T) {
 		return s
 	}
 	served := func(s *State, now float64) *State {
-		s.gate.observe(report{outcome: Success}, at(now), 100)
+		s.gate.Observe(Report{Outcome: Success}, at(now), 100)
 		return s
 	}
 	probe := func(s *State, now float64) *State {
@@ -147,7 +147,7 @@ func TestIdleTimeIsNotUnserved(t *testing.T) {
 	}{{3, true}, {32, true}, {33, false}, {3600, false}} {
 		s := newState(100)
 		s.gate.closeUntil(ForThrottling, at(2), zero)
-		s.gate.settle(at(c.again), 100)
+		s.gate.Settle(at(c.again), 100)
 		s.gate.closeUntil(ForThrottling, at(c.again+60), at(c.again))
 		if _, over := s.Patience(span(60), 0, false, at(c.again)); over != c.over {
 			t.Errorf("closed again at %v s: over %t, want %t", c.again, over, c.over)

@@ -21,18 +21,7 @@ func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
 			}
 		}
 	}
-	g := &s.gate
-	switch pace := s.pace(now); {
-	case g.breaker == nil, g.cause == Open && g.mode == paced:
-		return true
-	case g.cause != Open && g.probing:
-		return false
-	case g.cause != Open:
-		return calls <= 1 || pace > 0 || g.brief
-	case g.mode == slowStart, g.mode == meeting:
-		return int64(g.inFlight)+calls <= int64(g.allowed)
-	}
-	return true
+	return s.gate.Foreseeable(calls, s.pace(now))
 }
 
 // foreseeable is Foreseeable of so many calls before one quota. Example: after 4 of 20 calls a minute the window is said

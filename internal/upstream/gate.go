@@ -91,7 +91,7 @@ const (
 	meeting
 )
 
-// A gate stops all calls of a key for what one of them has met, and lets them in again slowly: a circuit
+// A Gate stops all calls of a key for what one of them has met, and lets them in again slowly: a circuit
 // breaker and a pause in one.
 //
 //	open ── throttled, or paused ─────────────▶ closed ── its time is over ──▶ open: paced or slow start
@@ -125,8 +125,8 @@ const (
 // After a brief closing the gate is as it was before, because an upstream that is overloaded for a moment says
 // nothing of our rate (closeBriefly).
 //
-// All but alert is guarded by the lock of the State's owner.
-type gate struct {
+// All but Alert is guarded by the lock of its owner.
+type Gate struct {
 	alert      atomic.Bool   // a success must be observed too, see setAlert
 	observeAll bool          // every answer must be, because something is learned from it
 	epoch      uint32        // events so far
@@ -188,18 +188,36 @@ type breaker struct {
 	firstUntil time.Time // meeting or unstarted: when that ends, whatever has come
 }
 
-// firstContact lets only firstCalls go until the first answer, or for firstPatience: an upstream that
+// Calm reports whether the gate holds nobody back: nothing has gone wrong since all was well.
+func (g *Gate) Calm() bool { return g.breaker == nil }
+
+// Busy reports whether the gate is not calm, or all is observed.
+func (g *Gate) Busy() bool { return g.breaker != nil || g.observeAll }
+
+// Epoch is what an attempt that starts now carries, so that its answer can be recognised as stale.
+func (g *Gate) Epoch() uint32 { return g.epoch }
+
+// Alert reports whether even an ordinary success must be observed. It needs no lock.
+func (g *Gate) Alert() bool { return g.alert.Load() }
+
+// ObserveAll makes Alert true from now on, because something is learned from every answer.
+func (g *Gate) ObserveAll() {
+	g.observeAll = true
+	g.setAlert()
+}
+
+// FirstContact lets only firstCalls go until the first answer, or for firstPatience: an upstream that
 // is not known may advertise a limit at once. Only an answer shows that it has none, and a call that its caller has
 // given up has none.
-func (g *gate) firstContact(now time.Time) {
+func (g *Gate) FirstContact(now time.Time) {
 	g.breaker = &breaker{mode: meeting, allowed: firstCalls, firstUntil: now.Add(firstPatience)}
 	g.setAlert()
 }
 
-// beginPaced makes a new gate open paced: one call goes at once, those after it at that rate. If none has
+// BeginPaced makes a new gate open paced: one call goes at once, those after it at that rate. If none has
 // gone when that one's time is over, nothing is held back any more. At 100/s the first call may come within
 // 10 ms.
-func (g *gate) beginPaced(now time.Time, pace rate.Limit) {
+func (g *Gate) BeginPaced(now time.Time, pace rate.Limit) {
 	g.breaker = &breaker{firstUntil: now.Add(limit.UnitTime(1, pace))}
 	g.open(now, pace)
 	g.unstarted = g.mode == paced
@@ -207,12 +225,12 @@ func (g *gate) beginPaced(now time.Time, pace rate.Limit) {
 
 // setAlert sets alert as things stand. While it is not set, ordinary successes need not be observed at all,
 // and take no lock.
-func (g *gate) setAlert() {
+func (g *Gate) setAlert() {
 	g.alert.Store(g.observeAll || g.unsettled())
 }
 
 // unsettled reports whether a success would change the gate.
-func (g *gate) unsettled() bool {
+func (g *Gate) unsettled() bool {
 	return g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.mode == meeting || g.inRow())
 }
 
@@ -221,13 +239,16 @@ func (b *breaker) inRow() bool {
 	return b.failures > 0 || b.row500 > 0 || b.advertised > 0 || b.unadvertised > 0 || !b.unserved.IsZero()
 }
 
-// sample reports whether the round trip of a call is to be measured, before which that many were sent. A
-// call that has waited is measured in any case, so an overloaded upstream is known well.
-func (g *gate) sample(sent uint64) bool { return g.srtt == 0 || sent%sampleEvery == 0 }
+// SmoothedTrip is an average of the latest round trips; 0: nothing is known.
+func (g *Gate) SmoothedTrip() time.Duration { return g.srtt }
 
-// answerTime is how long after its start a call is expected to have its answer; 0: nothing is known. With a
+// Sample reports whether the round trip of a call is to be measured, before which that many were sent. A
+// call that has waited is measured in any case, so an overloaded upstream is known well.
+func (g *Gate) Sample(sent uint64) bool { return g.srtt == 0 || sent%sampleEvery == 0 }
+
+// AnswerTime is how long after its start a call is expected to have its answer; 0: nothing is known. With a
 // round trip of 50 ms and a deviation of 10 ms that is 80 ms.
-func (g *gate) answerTime() time.Duration {
+func (g *Gate) AnswerTime() time.Duration {
 	if g.srtt == 0 && g.dev == 0 {
 		return 0
 	}
@@ -236,7 +257,7 @@ func (g *gate) answerTime() time.Duration {
 
 // nextStart returns when the next call may pass; ok is false if that depends on an answer that is still
 // out. pace is the rate to reopen at, see closed.
-func (g *gate) nextStart(now time.Time, pace rate.Limit) (at time.Time, ok bool) {
+func (g *Gate) nextStart(now time.Time, pace rate.Limit) (at time.Time, ok bool) {
 	switch {
 	case g.closed(now, pace):
 		return g.until, true
@@ -252,11 +273,33 @@ func (g *gate) nextStart(now time.Time, pace rate.Limit) (at time.Time, ok bool)
 	return time.Time{}, true
 }
 
-// start notes that a call of n units goes as of at. While the gate is probing that call is the probe, and
+// Ready is nextStart, and exact if that moment follows from the pace.
+func (g *Gate) Ready(now time.Time, pace rate.Limit) (at time.Time, exact, ok bool) {
+	at, ok = g.nextStart(now, pace)
+	return at, g.breaker != nil && g.mode == paced, ok
+}
+
+// ProbeDue reports whether the next call to start is the probe whose answer may open the gate.
+func (g *Gate) ProbeDue(now time.Time) bool {
+	return g.breaker != nil && g.probing && !g.until.After(now)
+}
+
+// Idle reports whether a new gate would behave the same: it is open, and its reopening is over or has nobody in flight. A paced
+// reopening must end first.
+func (g *Gate) Idle(now time.Time, pace rate.Limit) bool {
+	if g.closed(now, pace) {
+		return false
+	}
+	g.LineEmpty(now)
+	return g.breaker == nil || g.mode != paced && g.inFlight == 0
+}
+
+// Start notes that a call of n units goes as of at. While the gate is probing that call is the probe, and
 // the next one is due when this one has had its time: three round trips, 1 s to 10 s. Paced, the next start
 // is n units' time later. A start that comes late is not caught up with: at 100/s, after starts at 1.00 and
 // 1.05 s the next one is due at 1.06 s.
-func (g *gate) start(n int, at, now time.Time, pace rate.Limit) {
+func (g *Gate) Start(n int, at, now time.Time, pace rate.Limit) {
+	g.checkStart(now)
 	switch {
 	case g.breaker == nil:
 	case g.cause != Open:
@@ -274,8 +317,8 @@ func (g *gate) start(n int, at, now time.Time, pace rate.Limit) {
 	}
 }
 
-// undo takes back a start in that epoch that was not used. A probe that did not go is due again at once.
-func (g *gate) undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
+// Undo takes back a start in that epoch that was not used. A probe that did not go is due again at once.
+func (g *Gate) Undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
 	switch {
 	case g.breaker == nil || epoch != g.epoch:
 	case g.cause != Open:
@@ -288,12 +331,12 @@ func (g *gate) undo(epoch uint32, n int, now time.Time, pace rate.Limit) {
 	}
 }
 
-// lineEmpty ends the reopening. It is called when a call arrives and nobody waits, or the last one has
+// LineEmpty ends the reopening. It is called when a call arrives and nobody waits, or the last one has
 // gone. A paced reopening ends only when its last start is paid, and a slow start only after a success:
 // otherwise calls that arrive one by one would all pass, and a full burst with them. First contact ends
 // with an answer alone. Example: paced at 100/s, the last call starts at 1.020 s; one that arrives at 1.025 s
 // is held until 1.030 s, and one that arrives after that ends the reopening.
-func (g *gate) lineEmpty(now time.Time) {
+func (g *Gate) LineEmpty(now time.Time) {
 	switch {
 	case g.breaker == nil || g.cause != Open,
 		g.mode == paced && now.Before(g.next),

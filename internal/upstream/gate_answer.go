@@ -27,18 +27,21 @@ import (
 //	19.9 s  the last one that fails: the next is due at 20.3 s
 //	20.3 s  the probe goes; it succeeds at 20.32 s: open, epoch 2, 0.3 s after the end of the outage
 
-// A report is what one attempt shows the gate.
-type report struct {
-	outcome Outcome
-	epoch   uint32        // in which it was sent
-	call    uint64        // which call it belongs to
-	status  uint16        // of the answer; 0: there was none
-	wait    time.Duration // Throttled: the advertised time not to send; 0: none
-	trip    time.Duration // its round trip; 0: not measured
-	cut     bool          // the caller's deadline ended it: the round trip would have been longer
-	random  bool          // Throttled: calls are throttled at random, as far as is known
-	held    bool          // Success: it was throttled, and holds others back than the gate
-	most    int           // failures in a row that close the gate; 0: failuresToClose
+// A Report is what one attempt shows the gate.
+type Report struct {
+	Outcome   Outcome
+	Epoch     uint32        // in which it was sent
+	Call      uint64        // which call it belongs to
+	Status    uint16        // of the answer; 0: there was none
+	Wait      time.Duration // Throttled: the advertised time not to send; 0: none
+	Trip      time.Duration // its round trip; 0: not measured
+	Cut       bool          // the caller's deadline ended it: the round trip would have been longer
+	Late      time.Duration // how long after its receipt it is observed
+	Random    bool          // Throttled: calls are throttled at random, as far as is known
+	Held      bool          // Success: it was throttled, and holds others back than the gate,
+	HeldUntil time.Time     // until then
+	Failures  int           // in a row, that close the gate; 0: failuresToClose
+	Served    float64       // units a second that were answered so far; 0: not known
 }
 
 // An Outcome is what an attempt says of the upstream.
@@ -63,27 +66,41 @@ const (
 	Throttled
 )
 
-// observe takes in a report and returns whether a closing began or grew. An answer that would change nothing
+// Observe takes in a report and returns whether a closing began or grew. An answer that would change nothing
 // does not even make the breaker. Otherwise a closing whose time is over ends first, so that the answer meets the gate
 // as the calls at this moment would. What the answer does then depends on whether it is stale: a stale failure
 // and a stale neutral answer do nothing at all, unless nothing but brief closings came since.
-func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) {
+func (g *Gate) Observe(r Report, now time.Time, pace rate.Limit) (stopped bool) {
+	before, current, recent := g.epoch, r.Epoch == g.epoch, g.recent(r.Epoch)
+	stopped = g.observe(r, now, pace)
+	if g.breaker != nil && g.unserved.Equal(now) { // for those that wait it begins now
+		g.unserved = now.Add(r.Late)
+	}
+	if r.Held {
+		g.holds(r.HeldUntil, now)
+	}
+	g.checkAnswer(before, current || recent && r.Outcome >= Neutral && r.Outcome < Throttled)
+	return stopped
+}
+
+// observe is Observe but for what holds beside the gate.
+func (g *Gate) observe(r Report, now time.Time, pace rate.Limit) (stopped bool) {
 	g.measure(r)
-	r.outcome = g.count500s(r)
-	if r.outcome <= Neutral && !g.unsettled() {
+	r.Outcome = g.count500s(r)
+	if r.Outcome <= Neutral && !g.unsettled() {
 		return false
 	}
 	if g.breaker == nil {
 		g.breaker = new(breaker)
 	}
-	g.settle(now, pace)
+	g.Settle(now, pace)
 	defer g.setAlert()
-	current, recent := r.epoch == g.epoch, g.recent(r.epoch)
+	current, recent := r.Epoch == g.epoch, g.recent(r.Epoch)
 	g.ended(r, current)
-	switch r.outcome {
+	switch r.Outcome {
 	case Success:
 		g.succeed(r, now, pace)
-		if r.held {
+		if r.Held {
 			break
 		}
 		g.unserved = time.Time{}
@@ -92,7 +109,7 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 		}
 	case Cancelled:
 		switch {
-		case g.cause == ForFailures && 0 < r.status && r.status < 500: // final for its own call, but the upstream is back
+		case g.cause == ForFailures && 0 < r.Status && r.Status < 500: // final for its own call, but the upstream is back
 			g.succeed(r, now, pace)
 		case current && g.probeOut: // it was the probe: the next is due at once
 			g.probeAt(now)
@@ -116,9 +133,9 @@ func (g *gate) observe(r report, now time.Time, pace rate.Limit) (stopped bool) 
 //
 // Example: 40 deliveries to an endpoint that answers 500. The first 32 answers are neutral, and the next eight are a row
 // of failures, which closes the gate. A 404 at the tenth answer would have begun the count anew.
-func (g *gate) count500s(r report) Outcome {
+func (g *Gate) count500s(r Report) Outcome {
 	switch {
-	case r.outcome == Neutral && r.status >= 500:
+	case r.Outcome == Neutral && r.Status >= 500:
 		if g.breaker == nil {
 			g.breaker = new(breaker)
 		}
@@ -126,60 +143,63 @@ func (g *gate) count500s(r report) Outcome {
 			g.row500--
 			return Failure
 		}
-	case g.breaker != nil && (r.status != 0 || r.outcome == Success):
+	case g.breaker != nil && (r.Status != 0 || r.Outcome == Success):
 		g.row500 = 0
 	}
-	return r.outcome
+	return r.Outcome
 }
 
 // recent reports whether nothing but brief closings came since that epoch: what is sent to an upstream that has become
 // overloaded meanwhile still shows whether it fails.
-func (g *gate) recent(epoch uint32) bool {
+func (g *Gate) recent(epoch uint32) bool {
 	return epoch == g.epoch || g.breaker != nil && g.epoch-epoch <= g.briefs
 }
 
 // ended takes an attempt out of those in flight, ends first contact by any answer, and remembers the status that ErrPaused
 // will name: "503, 3 probes in 4s". An attempt of an older epoch is not one of those in flight that the reopening counts.
-func (g *gate) ended(r report, current bool) {
+func (g *Gate) ended(r Report, current bool) {
 	switch {
-	case g.mode == meeting && r.outcome != Cancelled:
+	case g.mode == meeting && r.Outcome != Cancelled:
 		g.mode, g.inFlight = reopened, 0
 	case (g.mode == slowStart || g.mode == meeting) && current:
 		g.inFlight = max(0, g.inFlight-1)
 	}
-	if r.outcome >= Overloaded || current && (r.outcome > Cancelled || r.outcome == Cancelled && r.status != 0) {
-		g.status = r.status
+	if r.Outcome >= Overloaded || current && (r.Outcome > Cancelled || r.Outcome == Cancelled && r.Status != 0) {
+		g.status = r.Status
 	}
 }
+
+// Measure takes in the round trip of a success that need not be observed.
+func (g *Gate) Measure(trip time.Duration) { g.measure(Report{Outcome: Success, Trip: trip}) }
 
 // measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4): with 80 ms smoothed, a trip
 // of 120 ms makes it 85. A failure's is no measure of the upstream at work. An attempt that its caller's deadline has cut
 // off shows that the deviation is larger, and says nothing else. It has to say that much: where the line is as long as the
 // callers' deadlines, an upstream that becomes slower would not answer a single call in time any more.
-func (g *gate) measure(r report) {
-	switch off := (r.trip - g.srtt).Abs(); {
-	case r.trip <= 0:
-	case r.cut:
-		if r.trip > g.srtt+g.dev {
+func (g *Gate) measure(r Report) {
+	switch off := (r.Trip - g.srtt).Abs(); {
+	case r.Trip <= 0:
+	case r.Cut:
+		if r.Trip > g.srtt+g.dev {
 			g.dev += (off - g.dev) / 4
 		}
-	case r.outcome != Success && r.outcome != Throttled:
+	case r.Outcome != Success && r.Outcome != Throttled:
 	case g.srtt == 0:
-		g.srtt, g.dev = r.trip, r.trip/2
+		g.srtt, g.dev = r.Trip, r.Trip/2
 	default:
 		g.dev += (off - g.dev) / 4
-		g.srtt += (r.trip - g.srtt) / 8
+		g.srtt += (r.Trip - g.srtt) / 8
 	}
 }
 
 // succeed notes a success. It ends a row of failures, lets one more call be in flight in a slow start, and opens a gate whose
 // probe it answers.
-func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
-	if r.epoch >= g.rowEpoch {
+func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
+	if r.Epoch >= g.rowEpoch {
 		g.advertised, g.unadvertised = 0, 0
 	}
 	g.failures = 0
-	if r.epoch != g.epoch {
+	if r.Epoch != g.epoch {
 		return
 	}
 	if g.mode == slowStart {
@@ -197,7 +217,7 @@ func (g *gate) succeed(r report, now time.Time, pace rate.Limit) {
 
 // probeFailed plans the next probe if the last one was still awaited: the older the outage, the later. At
 // 5 s of age it goes 250 ms later, at 100 s 2 s, and from 25 minutes on 30 s.
-func (g *gate) probeFailed(now time.Time) {
+func (g *Gate) probeFailed(now time.Time) {
 	if g.probing && g.probeOut {
 		g.probeAt(now.Add(min(max(now.Sub(g.outageSince)/probeDivisor, firstProbe), maxProbeGap)))
 	}
@@ -206,22 +226,22 @@ func (g *gate) probeFailed(now time.Time) {
 // failed notes a recent failure and reports whether it closes the gate: the eighth in a row, or the one that Retry.Failures
 // says, does if they are of two calls at least. One call's own retries say little of the upstream: its request may be
 // what the upstream fails at. While the gate is closed, the failure is the probe's, and plans the next.
-func (g *gate) failed(r report, now time.Time) (stopped bool) {
+func (g *Gate) failed(r Report, now time.Time) (stopped bool) {
 	if g.cause != Open && !g.brief {
 		g.probeFailed(now)
 		return false
 	}
 	if g.failures == 0 {
-		g.failureCall, g.failuresMixed, g.outageSince = r.call, false, now
+		g.failureCall, g.failuresMixed, g.outageSince = r.Call, false, now
 	}
 	g.failures++
-	g.failuresMixed = g.failuresMixed || r.call != g.failureCall
-	if most := cmp.Or(r.most, failuresToClose); int(g.failures) < most || !g.failuresMixed && most > 1 {
+	g.failuresMixed = g.failuresMixed || r.Call != g.failureCall
+	if most := cmp.Or(r.Failures, failuresToClose); int(g.failures) < most || !g.failuresMixed && most > 1 {
 		return false
 	}
 	g.epoch++
 	g.closeUntil(ForFailures, now.Add(firstProbe), now)
-	g.probing = true
+	g.probing, g.servedRate = true, float32(r.Served)
 	return true
 }
 
@@ -231,14 +251,14 @@ func (g *gate) failed(r report, now time.Time) (stopped bool) {
 //
 // Example: every 20th answer is a 529, whatever the rate; 8 workers, round trips of 20 ms. 50 ms of calls, 20 ms of
 // rest, and so on: more than 200/s. A slow start after each rest would leave 190/s.
-func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) {
+func (g *Gate) overloaded(r Report, current bool, now time.Time) (stopped bool) {
 	if g.failed(r, now) {
 		return true
 	}
 	if current && g.cause == Open {
 		g.epoch++
 		g.briefs++
-		g.closeBriefly(now.Add(g.roundTrip(r.trip)), now)
+		g.closeBriefly(now.Add(g.roundTrip(r.Trip)), now)
 	}
 	return false
 }
@@ -253,7 +273,7 @@ func (g *gate) overloaded(r report, current bool, now time.Time) (stopped bool) 
 // drawn at random says nothing of the upstream. Example: an upstream is down for 7 s and answers 503 with Retry-After: 1.
 // One call after the other tries it, seven in all, and each of them once; in an outage of a minute 24 do. Where calls are
 // throttled at random, 429s in a row say no more than the first: it is noticed elsewhere if they become more frequent.
-func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
+func (g *Gate) throttle(r Report, current bool, now time.Time, pace rate.Limit) (stopped bool) {
 	if !current {
 		return g.throttleStale(r, now)
 	}
@@ -265,12 +285,12 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 	if g.advertised+g.unadvertised == 0 {
 		g.rowEpoch = g.epoch
 	}
-	if wait := min(r.wait, limit.MaxBelief); wait > 0 {
+	if wait := min(r.Wait, limit.MaxBelief); wait > 0 {
 		if g.advertised++; g.advertised == 1 || silent > maxProbeGap {
 			g.outageSince = now
 		}
-		row := g.advertised >= 2 && !r.random
-		if g.probing = row || r.wait > limit.MaxBelief; row {
+		row := g.advertised >= 2 && !r.Random
+		if g.probing = row || r.Wait > limit.MaxBelief; row {
 			wait = max(wait, min(now.Sub(g.outageSince)/rowDivisor, maxProbeGap))
 		}
 		jittered := limit.Jittered(wait)
@@ -281,11 +301,11 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 	}
 	g.unadvertised++
 	row := int(g.unadvertised)
-	if r.random {
+	if r.Random {
 		row = 1
 	}
 	g.probing = row >= 3
-	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(row, r.trip, pace)), now)
+	g.closeUntil(ForThrottling, now.Add(g.unadvertisedWait(row, r.Trip, pace)), now)
 	g.outageSince = now
 	return true
 }
@@ -294,8 +314,8 @@ func (g *gate) throttle(r report, current bool, now time.Time, pace rate.Limit) 
 // advertises, without jitter, and changes nothing else; without a time it says nothing new. Example: closed until
 // 5.2 s in epoch 1; at 1 s Retry-After: 5 of epoch 0 makes it 6 s, still in epoch 1. It closes an open gate
 // too: the upstream has named a moment before which it wants no calls.
-func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
-	wait := min(r.wait, limit.MaxBelief)
+func (g *Gate) throttleStale(r Report, now time.Time) (stopped bool) {
+	wait := min(r.Wait, limit.MaxBelief)
 	if wait <= 0 {
 		return false
 	}
@@ -304,7 +324,7 @@ func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
 		g.floor = limit.Latest(g.floor, until) // a probe that is out might open the gate earlier
 		return false
 	}
-	g.probing = g.probing || r.wait > limit.MaxBelief
+	g.probing = g.probing || r.Wait > limit.MaxBelief
 	g.closeUntil(ForRetryAfter, until, now)
 	return true
 }
@@ -317,7 +337,7 @@ func (g *gate) throttleStale(r report, now time.Time) (stopped bool) {
 // The first is so short because it is mostly a stray one, two units that came closer to each other on the
 // way. At 1,000/s with a burst of 10 and delays that vary by 22.5 ms, 99.3 % of the limit is used by it,
 // 91.7 % if it lasts for a round trip, and 83.5 % with a probe.
-func (g *gate) unadvertisedWait(row int, trip time.Duration, pace rate.Limit) time.Duration {
+func (g *Gate) unadvertisedWait(row int, trip time.Duration, pace rate.Limit) time.Duration {
 	srtt := g.roundTrip(trip)
 	switch {
 	case row == 1 && pace > 0 && pace != rate.Inf:
@@ -333,7 +353,7 @@ func (g *gate) unadvertisedWait(row int, trip time.Duration, pace rate.Limit) ti
 }
 
 // roundTrip is the smoothed round trip. Before the first sample it is that of the attempt at hand.
-func (g *gate) roundTrip(trip time.Duration) time.Duration {
+func (g *Gate) roundTrip(trip time.Duration) time.Duration {
 	if g.srtt <= 0 {
 		return max(trip, time.Millisecond)
 	}

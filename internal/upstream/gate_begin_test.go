@@ -7,7 +7,7 @@ import (
 
 // A new gate of a full table: one call at once, then paced, until that is paid for.
 func TestBeginPaced(t *testing.T) {
-	begins := func(g *gateRun) { g.beginPaced(g.now, g.pace) }
+	begins := func(g *gateRun) { g.BeginPaced(g.now, g.pace) }
 	for _, s := range []struct {
 		name  string
 		steps []gateStep

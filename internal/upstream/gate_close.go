@@ -23,7 +23,7 @@ import (
 // success of a probe, opens the gate before it. A closing ends whatever reopening was under way. Example: closed
 // until 10 s; closeUntil 7 s changes the cause and returns false, closeUntil 12 s makes it 12 s and returns
 // true.
-func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
+func (g *Gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 	if g.breaker == nil {
 		g.breaker = new(breaker)
 	}
@@ -48,7 +48,7 @@ func (g *gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 
 // servesNobody notes that the upstream serves nobody until then. Time in which nobody called does not count. Example:
 // closings without a success from 0 s to 5 s, and one at 20 s, are a row of 20 s; one at 10 min begins a new row.
-func (g *gate) servesNobody(until, now time.Time) {
+func (g *Gate) servesNobody(until, now time.Time) {
 	if g.unserved.IsZero() || now.Sub(g.unserved)-g.unservedFor > maxProbeGap {
 		g.unserved, g.unservedFor = limit.Latest(now, g.pausedUntil), 0
 	}
@@ -56,7 +56,7 @@ func (g *gate) servesNobody(until, now time.Time) {
 }
 
 // holds notes that a throttled answer holds calls back until then by other means than a closing.
-func (g *gate) holds(until, now time.Time) {
+func (g *Gate) holds(until, now time.Time) {
 	if g.breaker == nil {
 		g.breaker = new(breaker)
 	}
@@ -68,7 +68,7 @@ func (g *gate) holds(until, now time.Time) {
 // closing is not counted, because it bounds no retries, and reopen finds the reopening that was under way. Example:
 // a slow start with three of four calls in flight is closed for 20 ms. Then four may be in flight, beside those that
 // have no answer yet.
-func (g *gate) closeBriefly(until, now time.Time) {
+func (g *Gate) closeBriefly(until, now time.Time) {
 	g.cause, g.brief, g.since, g.moved, g.pausedUntil = ForThrottling, true, now, 0, now
 	g.until, g.floor, g.jitter, g.probes = until, time.Time{}, 0, 0
 	g.inFlight = 0
@@ -77,23 +77,23 @@ func (g *gate) closeBriefly(until, now time.Time) {
 
 // closed reports whether the gate stops calls at now. pace is the rate to reopen at if the closing is
 // over, in units per second; 0 or rate.Inf: not known.
-func (g *gate) closed(now time.Time, pace rate.Limit) bool {
-	g.settle(now, pace)
+func (g *Gate) closed(now time.Time, pace rate.Limit) bool {
+	g.Settle(now, pace)
 	return g.breaker != nil && g.cause != Open
 }
 
-// settle ends a closing whose time is over, if it needs no probe. No timer does: whoever looks at the gate
+// Settle ends a closing whose time is over, if it needs no probe. No timer does: whoever looks at the gate
 // next settles it, as of the moment at which it opened.
-func (g *gate) settle(now time.Time, pace rate.Limit) {
+func (g *Gate) Settle(now time.Time, pace rate.Limit) {
 	if g.breaker != nil && g.cause != Open && !g.probing && !now.Before(g.until) {
 		g.reopen(g.until, pace)
 	}
 }
 
 // reopen ends a closing as of at, whatever it was for.
-func (g *gate) reopen(at time.Time, pace rate.Limit) {
+func (g *Gate) reopen(at time.Time, pace rate.Limit) {
 	g.total += max(0, at.Sub(g.since)+g.moved)
-	if g.probing && pace == unpaced { // a probe's success says little
+	if g.probing && pace == Unpaced { // a probe's success says little
 		pace = 0
 	}
 	g.cause, g.probing, g.probeOut = Open, false, false
@@ -106,13 +106,13 @@ func (g *gate) reopen(at time.Time, pace rate.Limit) {
 }
 
 // unpaced is the pace of a reopening that holds nobody back.
-const unpaced rate.Limit = -1
+const Unpaced rate.Limit = -1
 
 // open lets the first calls through from at on: paced at that rate, or by slow start if it is not known.
-func (g *gate) open(at time.Time, pace rate.Limit) {
+func (g *Gate) open(at time.Time, pace rate.Limit) {
 	g.mode, g.next, g.unstarted = paced, at, false
 	switch {
-	case pace == unpaced:
+	case pace == Unpaced:
 		g.mode = reopened
 	case pace <= 0 || pace == rate.Inf:
 		g.mode, g.allowed, g.inFlight = slowStart, 1, 0
@@ -122,15 +122,15 @@ func (g *gate) open(at time.Time, pace rate.Limit) {
 
 // probeAt plans the next probe, which never goes before the floor. The last one is no longer awaited: a failure
 // that comes now is not taken for its answer.
-func (g *gate) probeAt(t time.Time) {
+func (g *Gate) probeAt(t time.Time) {
 	g.probeOut = false
 	g.until = limit.Latest(t, g.floor)
 }
 
-// pause closes the gate for at least d. It begins an epoch if the gate is open, because what was sent before
+// Pause closes the gate for at least d. It begins an epoch if the gate is open, because what was sent before
 // says nothing of the time after. A gate that waits for a probe's answer keeps its cause and goes on probing
 // after the pause, and so does a gate that is closed for longer.
-func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
+func (g *Gate) Pause(d time.Duration, now time.Time, pace rate.Limit) {
 	if d <= 0 {
 		return
 	}
@@ -145,9 +145,9 @@ func (g *gate) pause(d time.Duration, now time.Time, pace rate.Limit) {
 	}
 }
 
-// holdUntil closes the gate for a time that the upstream has advertised, but not to a call of this gate, and reports
+// HoldUntil closes the gate for a time that the upstream has advertised, but not to a call of this gate, and reports
 // whether the gate did not know it. The jitter is its own: the keys of a host do not begin again at one moment.
-func (g *gate) holdUntil(until time.Time, status uint16, now time.Time, pace rate.Limit) (longer bool) {
+func (g *Gate) HoldUntil(until time.Time, status uint16, now time.Time, pace rate.Limit) (longer bool) {
 	if !until.After(now) || g.closed(now, pace) && !until.After(g.floor) {
 		return false
 	}
@@ -161,7 +161,7 @@ func (g *gate) holdUntil(until time.Time, status uint16, now time.Time, pace rat
 
 // hold closes the gate until then for a reason that no answer to a call of its own has shown, and reports whether that
 // decides when the closing ends.
-func (g *gate) hold(c Cause, until, now time.Time, pace rate.Limit) (longest bool) {
+func (g *Gate) hold(c Cause, until, now time.Time, pace rate.Limit) (longest bool) {
 	if !g.closed(now, pace) {
 		g.epoch++
 	} else if g.probing || c == ForPause && !until.After(g.until) {
@@ -172,34 +172,12 @@ func (g *gate) hold(c Cause, until, now time.Time, pace rate.Limit) (longest boo
 	return longest
 }
 
-// resume ends any closing now. The row of closings begins anew, so that the next one without a time is short
+// Resume ends any closing now. The row of closings begins anew, so that the next one without a time is short
 // again. It lets the first calls in paced, or by slow start: somebody who resumes a gate by hand may be wrong.
-func (g *gate) resume(now time.Time, pace rate.Limit) {
+func (g *Gate) Resume(now time.Time, pace rate.Limit) {
 	if !g.closed(now, pace) {
 		return
 	}
 	g.floor, g.unserved, g.advertised, g.unadvertised = time.Time{}, time.Time{}, 0, 0
 	g.reopen(now, pace)
-}
-
-// reopens is when the gate opens as far as is known, now if it is open. While it probes that is when the next probe
-// is due, which may fail.
-func (g *gate) reopens(now time.Time) time.Time {
-	if g.breaker == nil || g.cause == Open {
-		return now
-	}
-	return limit.Latest(g.until, now)
-}
-
-// closedTime is a clock that runs only while the gate is closed, for whatever cause. How much of a call's time was closed is
-// the difference of two readings, so it needs no bookkeeping for each call. Example: closed from 1 s to
-// 3 s and from 10 s on, it shows 2 s at 9 s and 4 s at 12 s.
-func (g *gate) closedTime(now time.Time) time.Duration {
-	switch {
-	case g.breaker == nil || g.cause == Open:
-		return g.total
-	case !g.probing && now.After(g.until):
-		now = g.until
-	}
-	return g.total + max(0, now.Sub(g.since)+g.moved)
 }

@@ -14,7 +14,7 @@ var zero = time.Unix(1e9, 0)
 func at(s float64) time.Time { return zero.Add(time.Duration(math.Round(s * 1e9))) }
 
 // mayGo reports whether a call may go at that moment.
-func mayGo(g *gate, now time.Time, pace rate.Limit) bool {
+func mayGo(g *Gate, now time.Time, pace rate.Limit) bool {
 	then, ok := g.nextStart(now, pace)
 	return ok && !then.After(now)
 }
@@ -22,14 +22,14 @@ func mayGo(g *gate, now time.Time, pace rate.Limit) bool {
 // An upstream that has not answered yet gets four calls, until its first answer or for a second; one that its
 // caller has given up is no answer.
 func TestFirstContact(t *testing.T) {
-	meet := func() *gate {
-		g := new(gate)
-		g.firstContact(zero)
+	meet := func() *Gate {
+		g := new(Gate)
+		g.FirstContact(zero)
 		for i := range 4 {
 			if !g.alert.Load() || !mayGo(g, at(0.1), rate.Inf) {
 				t.Fatalf("call %d of the first four may not go", i+1)
 			}
-			g.start(1, at(0.1), at(0.1), rate.Inf)
+			g.Start(1, at(0.1), at(0.1), rate.Inf)
 		}
 		return g
 	}
@@ -37,29 +37,29 @@ func TestFirstContact(t *testing.T) {
 	if then, ok := g.nextStart(at(0.1), rate.Inf); !ok || !then.Equal(at(1)) {
 		t.Errorf("the fifth goes at %v, %v; want after 1 s", then.Sub(zero), ok)
 	}
-	if g.lineEmpty(at(0.2)); mayGo(g, at(0.2), rate.Inf) {
+	if g.LineEmpty(at(0.2)); mayGo(g, at(0.2), rate.Inf) {
 		t.Error("an empty line lets the fifth go")
 	}
-	g.observe(report{outcome: Cancelled}, at(0.2), rate.Inf)
+	g.Observe(Report{Outcome: Cancelled}, at(0.2), rate.Inf)
 	if !mayGo(g, at(0.2), rate.Inf) {
 		t.Error("one that was given up leaves no place")
 	}
-	g.start(1, at(0.2), at(0.2), rate.Inf)
+	g.Start(1, at(0.2), at(0.2), rate.Inf)
 	if mayGo(g, at(0.2), rate.Inf) {
 		t.Error("one that was given up counts for an answer")
 	}
 	for _, outcome := range []Outcome{Success, Neutral, Failure} {
 		g := meet()
-		g.observe(report{outcome: outcome}, at(0.3), rate.Inf)
+		g.Observe(Report{Outcome: outcome}, at(0.3), rate.Inf)
 		for range 9 {
 			if !mayGo(g, at(0.3), rate.Inf) {
 				t.Errorf("outcome %d: not all may go after the first answer", outcome)
 			}
-			g.start(1, at(0.3), at(0.3), rate.Inf)
+			g.Start(1, at(0.3), at(0.3), rate.Inf)
 		}
 	}
 	g = meet()
-	if g.observe(report{outcome: Throttled, wait: time.Second}, at(0.3), 10); g.cause != ForRetryAfter {
+	if g.Observe(Report{Outcome: Throttled, Wait: time.Second}, at(0.3), 10); g.cause != ForRetryAfter {
 		t.Errorf("throttled at first: closed for %q", g.cause)
 	}
 	if then, ok := g.nextStart(at(2), 10); !ok || then.After(at(2)) || g.mode != paced {
@@ -70,7 +70,7 @@ func TestFirstContact(t *testing.T) {
 // While something is learned each answer is observed; else only where it would change something. When all is well
 // again nothing is kept.
 func TestAlert(t *testing.T) {
-	g := new(gate)
+	g := new(Gate)
 	if g.setAlert(); g.alert.Load() {
 		t.Error("nothing is wrong and nothing is learned, and there is an alert")
 	}
@@ -79,39 +79,39 @@ func TestAlert(t *testing.T) {
 		t.Error("something is learned, and there is no alert")
 	}
 	g.observeAll = false
-	if g.observe(report{outcome: Success}, zero, 10); g.breaker != nil {
+	if g.Observe(Report{Outcome: Success}, zero, 10); g.breaker != nil {
 		t.Error("a success makes a breaker")
 	}
-	if g.observe(report{outcome: Neutral}, zero, 10); g.breaker != nil {
+	if g.Observe(Report{Outcome: Neutral}, zero, 10); g.breaker != nil {
 		t.Error("a neutral answer makes a breaker")
 	}
-	g.observe(report{outcome: Failure, call: 1}, zero, 10)
-	if g.lineEmpty(zero); g.breaker == nil || !g.alert.Load() {
+	g.Observe(Report{Outcome: Failure, Call: 1}, zero, 10)
+	if g.LineEmpty(zero); g.breaker == nil || !g.alert.Load() {
 		t.Error("a failure is forgotten without a success")
 	}
-	g.observe(report{outcome: Success}, zero, 10)
-	if g.lineEmpty(zero); g.breaker != nil || g.alert.Load() {
+	g.Observe(Report{Outcome: Success}, zero, 10)
+	if g.LineEmpty(zero); g.breaker != nil || g.alert.Load() {
 		t.Error("a failure is kept after a success")
 	}
-	g.observe(report{outcome: Throttled}, zero, 10)
+	g.Observe(Report{Outcome: Throttled}, zero, 10)
 	g.closed(at(1), 10)
-	if g.lineEmpty(at(1)); g.breaker == nil || !g.alert.Load() {
+	if g.LineEmpty(at(1)); g.breaker == nil || !g.alert.Load() {
 		t.Error("a closing without a time is forgotten without a success")
 	}
-	g.observe(report{outcome: Success, epoch: g.epoch}, at(1), 10)
-	if g.lineEmpty(at(1)); g.breaker != nil {
+	g.Observe(Report{Outcome: Success, Epoch: g.epoch}, at(1), 10)
+	if g.LineEmpty(at(1)); g.breaker != nil {
 		t.Error("a closing without a time is kept after a success")
 	}
-	g.lineEmpty(at(1))
+	g.LineEmpty(at(1))
 }
 
 // A slow start grows by one for each success.
 func TestReopeningGrows(t *testing.T) {
-	g := &gate{srtt: 100 * time.Millisecond, breaker: new(breaker)}
+	g := &Gate{srtt: 100 * time.Millisecond, breaker: new(breaker)}
 	g.open(zero, rate.Inf)
 	for want := int32(2); want < 14; want++ {
-		g.start(1, zero, zero, rate.Inf)
-		if g.observe(report{outcome: Success}, zero, rate.Inf); g.allowed != want {
+		g.Start(1, zero, zero, rate.Inf)
+		if g.Observe(Report{Outcome: Success}, zero, rate.Inf); g.allowed != want {
 			t.Errorf("%d in flight after %d successes, want %d", g.allowed, want-1, want)
 		}
 	}
@@ -120,44 +120,44 @@ func TestReopeningGrows(t *testing.T) {
 // A pause lasts as long as the longest that was asked for, whatever closed the gate before; what is advertised
 // meanwhile does not shorten it.
 func TestPauseHolds(t *testing.T) {
-	g := new(gate)
-	if g.pause(0, zero, 10); g.breaker != nil {
+	g := new(Gate)
+	if g.Pause(0, zero, 10); g.breaker != nil {
 		t.Error("a pause of nothing closes the gate")
 	}
-	g.pause(10*time.Second, zero, 10)
-	g.pause(5*time.Second, at(1), 10)
-	if g.closings != 2 || g.epoch != 1 || g.cause != ForPause || !g.reopens(at(1)).Equal(at(10)) {
-		t.Errorf("%d closings, epoch %d, for %q until %v", g.closings, g.epoch, g.cause, g.reopens(at(1)).Sub(zero))
+	g.Pause(10*time.Second, zero, 10)
+	g.Pause(5*time.Second, at(1), 10)
+	if g.closings != 2 || g.epoch != 1 || g.cause != ForPause || !g.Reopens(at(1)).Equal(at(10)) {
+		t.Errorf("%d closings, epoch %d, for %q until %v", g.closings, g.epoch, g.cause, g.Reopens(at(1)).Sub(zero))
 	}
-	g.observe(report{outcome: Throttled, epoch: 0, wait: time.Second}, at(2), 10)
-	if !g.reopens(at(2)).Equal(at(10)) || !g.floor.Equal(at(10)) {
-		t.Errorf("until %v, after what was advertised to an old call", g.reopens(at(2)).Sub(zero))
+	g.Observe(Report{Outcome: Throttled, Epoch: 0, Wait: time.Second}, at(2), 10)
+	if !g.Reopens(at(2)).Equal(at(10)) || !g.floor.Equal(at(10)) {
+		t.Errorf("until %v, after what was advertised to an old call", g.Reopens(at(2)).Sub(zero))
 	}
 	if !g.closed(at(9.9), 10) || g.closed(at(10), 10) {
 		t.Error("a pause of ten seconds does not last until then")
 	}
-	if got := g.reopens(at(11)); !got.Equal(at(11)) || !new(gate).reopens(at(1)).Equal(at(1)) {
+	if got := g.Reopens(at(11)); !got.Equal(at(11)) || !new(Gate).Reopens(at(1)).Equal(at(1)) {
 		t.Errorf("open: reopens at %v, want now", got.Sub(zero))
 	}
-	if g.closeUntil(ForThrottling, at(12), at(11)); !g.floor.IsZero() || !g.reopens(at(20)).Equal(at(20)) {
+	if g.closeUntil(ForThrottling, at(12), at(11)); !g.floor.IsZero() || !g.Reopens(at(20)).Equal(at(20)) {
 		t.Errorf("the floor of a closing that is over stands: %v", g.floor.Sub(zero))
 	}
 	g = fail(t)
-	g.pause(10*time.Second, at(1), 10)
-	if g.cause != ForFailures || !g.probing || !g.reopens(at(1)).Equal(at(11)) || !g.floor.Equal(at(11)) {
-		t.Errorf("paused while it fails: for %q, probing %v, until %v", g.cause, g.probing, g.reopens(at(1)).Sub(zero))
+	g.Pause(10*time.Second, at(1), 10)
+	if g.cause != ForFailures || !g.probing || !g.Reopens(at(1)).Equal(at(11)) || !g.floor.Equal(at(11)) {
+		t.Errorf("paused while it fails: for %q, probing %v, until %v", g.cause, g.probing, g.Reopens(at(1)).Sub(zero))
 	}
-	g.resume(at(2), 10)
+	g.Resume(at(2), 10)
 	if !g.floor.IsZero() || g.closed(at(2), 10) {
 		t.Error("resumed, and not open")
 	}
 }
 
 // fail is a gate that eight failures of two calls have closed at zero.
-func fail(t *testing.T) *gate {
-	g := new(gate)
+func fail(t *testing.T) *Gate {
+	g := new(Gate)
 	for i := range failuresToClose {
-		if stopped := g.observe(report{outcome: Failure, call: uint64(i / 4)}, zero, 10); stopped != (i == failuresToClose-1) {
+		if stopped := g.Observe(Report{Outcome: Failure, Call: uint64(i / 4)}, zero, 10); stopped != (i == failuresToClose-1) {
 			t.Fatalf("after %d failures it stopped: %v", i+1, stopped)
 		}
 	}
@@ -169,41 +169,41 @@ func fail(t *testing.T) *gate {
 
 // A probe's answer counts while it is awaited, and only then; whatever came in the meantime holds.
 func TestProbeAnswers(t *testing.T) {
-	probing := func() *gate {
+	probing := func() *Gate {
 		g := fail(t)
-		g.start(1, at(1), at(1), 10)
+		g.Start(1, at(1), at(1), 10)
 		if !g.probeOut || !g.until.Equal(at(2)) {
 			t.Fatalf("a probe is out: %v, the next at %v", g.probeOut, g.until.Sub(zero))
 		}
 		return g
 	}
 	g := probing()
-	if stopped := g.observe(report{outcome: Failure, epoch: 1}, at(1.5), 10); stopped || g.probeOut || !g.until.Equal(at(1.75)) {
+	if stopped := g.Observe(Report{Outcome: Failure, Epoch: 1}, at(1.5), 10); stopped || g.probeOut || !g.until.Equal(at(1.75)) {
 		t.Errorf("failed: stopped %v, the next at %v", stopped, g.until.Sub(zero))
 	}
-	if g.observe(report{outcome: Failure, epoch: 1}, at(1.6), 10); !g.until.Equal(at(1.75)) {
+	if g.Observe(Report{Outcome: Failure, Epoch: 1}, at(1.6), 10); !g.until.Equal(at(1.75)) {
 		t.Errorf("a failure that no probe met moves the next to %v", g.until.Sub(zero))
 	}
-	if g.observe(report{outcome: Cancelled, epoch: 1}, at(1.6), 10); !g.until.Equal(at(1.75)) {
+	if g.Observe(Report{Outcome: Cancelled, Epoch: 1}, at(1.6), 10); !g.until.Equal(at(1.75)) {
 		t.Errorf("one that was no probe, given up, moves the next to %v", g.until.Sub(zero))
 	}
 	g = probing()
-	if g.observe(report{outcome: Neutral, epoch: 0}, at(1.5), 10); !g.probeOut || !g.until.Equal(at(2)) {
+	if g.Observe(Report{Outcome: Neutral, Epoch: 0}, at(1.5), 10); !g.probeOut || !g.until.Equal(at(2)) {
 		t.Errorf("an old answer counts for the probe's: the next at %v", g.until.Sub(zero))
 	}
-	if g.observe(report{outcome: Cancelled, epoch: 0}, at(1.5), 10); !g.probeOut || !g.until.Equal(at(2)) {
+	if g.Observe(Report{Outcome: Cancelled, Epoch: 0}, at(1.5), 10); !g.probeOut || !g.until.Equal(at(2)) {
 		t.Errorf("an old call, given up, counts for the probe: the next at %v", g.until.Sub(zero))
 	}
-	if g.observe(report{outcome: Neutral, epoch: 1}, at(1.5), 10); g.probeOut || !g.until.Equal(at(1.75)) {
+	if g.Observe(Report{Outcome: Neutral, Epoch: 1}, at(1.5), 10); g.probeOut || !g.until.Equal(at(1.75)) {
 		t.Errorf("a neutral answer: the next at %v", g.until.Sub(zero))
 	}
 	g = probing()
-	if g.observe(report{outcome: Success, epoch: 1}, at(1.5), 10); g.cause != Open || g.epoch != 2 || g.mode != paced || g.closedTime(at(9)) != 1500*time.Millisecond {
-		t.Errorf("served: %q in epoch %d, mode %d, closed for %v", g.cause, g.epoch, g.mode, g.closedTime(at(9)))
+	if g.Observe(Report{Outcome: Success, Epoch: 1}, at(1.5), 10); g.cause != Open || g.epoch != 2 || g.mode != paced || g.ClosedTime(at(9)) != 1500*time.Millisecond {
+		t.Errorf("served: %q in epoch %d, mode %d, closed for %v", g.cause, g.epoch, g.mode, g.ClosedTime(at(9)))
 	}
 	g = probing()
-	g.pause(4*time.Second, at(1.2), 10)
-	if g.observe(report{outcome: Success, epoch: 1}, at(1.5), 10); g.cause == Open || g.probing || g.probeOut || !g.until.Equal(at(5.2)) {
+	g.Pause(4*time.Second, at(1.2), 10)
+	if g.Observe(Report{Outcome: Success, Epoch: 1}, at(1.5), 10); g.cause == Open || g.probing || g.probeOut || !g.until.Equal(at(5.2)) {
 		t.Errorf("served in a pause: %q, probing %v, until %v", g.cause, g.probing, g.until.Sub(zero))
 	}
 	if g.closed(at(5.2), 10) {
@@ -213,21 +213,21 @@ func TestProbeAnswers(t *testing.T) {
 
 // A stale throttled answer closes for the time that it advertises, if that is longer; without one it does nothing.
 func TestStaleAnswers(t *testing.T) {
-	g := &gate{epoch: 3}
-	if stopped := g.observe(report{outcome: Throttled, epoch: 2}, zero, 10); stopped || g.cause != Open {
+	g := &Gate{epoch: 3}
+	if stopped := g.Observe(Report{Outcome: Throttled, Epoch: 2}, zero, 10); stopped || g.cause != Open {
 		t.Errorf("without a time: stopped %v", stopped)
 	}
-	if stopped := g.observe(report{outcome: Throttled, epoch: 2, wait: 5 * time.Second}, zero, 10); !stopped || g.cause != ForRetryAfter || g.epoch != 3 || !g.until.Equal(at(5)) {
+	if stopped := g.Observe(Report{Outcome: Throttled, Epoch: 2, Wait: 5 * time.Second}, zero, 10); !stopped || g.cause != ForRetryAfter || g.epoch != 3 || !g.until.Equal(at(5)) {
 		t.Errorf("with a time: stopped %v, until %v", stopped, g.until.Sub(zero))
 	}
-	if stopped := g.observe(report{outcome: Throttled, epoch: 2, wait: time.Second}, zero, 10); stopped || !g.until.Equal(at(5)) || g.closings != 1 || !g.floor.Equal(at(5)) {
+	if stopped := g.Observe(Report{Outcome: Throttled, Epoch: 2, Wait: time.Second}, zero, 10); stopped || !g.until.Equal(at(5)) || g.closings != 1 || !g.floor.Equal(at(5)) {
 		t.Errorf("with less: stopped %v, until %v", stopped, g.until.Sub(zero))
 	}
-	if g.observe(report{outcome: Throttled, epoch: 2, wait: 48 * time.Hour}, zero, 10); !g.probing || !g.until.Equal(at(86400)) {
+	if g.Observe(Report{Outcome: Throttled, Epoch: 2, Wait: 48 * time.Hour}, zero, 10); !g.probing || !g.until.Equal(at(86400)) {
 		t.Errorf("with more than is believed: probing %v, until %v", g.probing, g.until.Sub(zero))
 	}
 	g = fail(t)
-	if g.observe(report{outcome: Throttled, epoch: 0, wait: 5 * time.Second}, zero, 10); !g.probing {
+	if g.Observe(Report{Outcome: Throttled, Epoch: 0, Wait: 5 * time.Second}, zero, 10); !g.probing {
 		t.Error("an outage needs no probe any more, because an old call was throttled")
 	}
 }
@@ -247,16 +247,17 @@ func TestRowOfFailures(t *testing.T) {
 		"closed and open again": {"01000000!0101010", false},
 		"closed again":          {"01000000!01010101", true},
 	} {
-		g := new(gate)
+		g, now := new(Gate), zero
 		for _, call := range c.calls {
 			switch call {
 			case '.':
-				g.observe(report{outcome: Success, epoch: g.epoch}, zero, 10)
+				g.Observe(Report{Outcome: Success, Epoch: g.epoch}, now, 10)
 			case '!':
-				g.start(1, at(1), at(1), 10)
-				g.observe(report{outcome: Success, epoch: g.epoch}, at(1), 10)
+				now = now.Add(time.Second)
+				g.Start(1, now, now, 10)
+				g.Observe(Report{Outcome: Success, Epoch: g.epoch}, now, 10)
 			default:
-				g.observe(report{outcome: Failure, epoch: g.epoch, call: uint64(call)}, at(1), 10)
+				g.Observe(Report{Outcome: Failure, Epoch: g.epoch, Call: uint64(call)}, now, 10)
 			}
 		}
 		if got := g.cause == ForFailures; got != c.closed {
@@ -277,36 +278,36 @@ func TestThrottledWithoutATime(t *testing.T) {
 		"nothing measured":   {0, 30 * time.Millisecond, 0, 30 * time.Millisecond},
 		"nothing to measure": {0, 0, 0, time.Millisecond},
 	} {
-		g := &gate{srtt: c.srtt}
-		if stopped := g.observe(report{outcome: Throttled, trip: c.trip}, zero, c.pace); !stopped || g.probing || g.until.Sub(zero) != c.wait || g.closings != 1 {
+		g := &Gate{srtt: c.srtt}
+		if stopped := g.Observe(Report{Outcome: Throttled, Trip: c.trip}, zero, c.pace); !stopped || g.probing || g.until.Sub(zero) != c.wait || g.closings != 1 {
 			t.Errorf("%s: stopped %v, until %v, want %v", name, stopped, g.until.Sub(zero), c.wait)
 		}
 	}
-	g := &gate{srtt: 40 * time.Millisecond}
+	g := &Gate{srtt: 40 * time.Millisecond}
 	for i := range 3 {
 		now := at(float64(i))
-		if stopped := g.observe(report{outcome: Throttled, epoch: g.epoch}, now, 100); !stopped || g.probing != (i == 2) {
+		if stopped := g.Observe(Report{Outcome: Throttled, Epoch: g.epoch}, now, 100); !stopped || g.probing != (i == 2) {
 			t.Errorf("answer %d: stopped %v, probing %v", i+1, stopped, g.probing)
 		}
 	}
-	g.start(1, at(3), at(3), 100)
-	if g.observe(report{outcome: Failure, epoch: g.epoch}, at(52), 100); !g.until.Equal(at(53)) {
+	g.Start(1, at(3), at(3), 100)
+	if g.Observe(Report{Outcome: Failure, Epoch: g.epoch}, at(52), 100); !g.until.Equal(at(53)) {
 		t.Errorf("the next probe at %v, want 53 s: 2 %% of the 50 s since the throttled answer", g.until.Sub(zero))
 	}
 }
 
 // Each slow start begins with one call, whatever was in flight in the one before.
 func TestReopeningBeginsWithOne(t *testing.T) {
-	g := &gate{breaker: new(breaker)}
+	g := &Gate{breaker: new(breaker)}
 	g.open(zero, rate.Inf)
 	for range 3 {
-		g.start(1, zero, zero, rate.Inf)
+		g.Start(1, zero, zero, rate.Inf)
 	}
-	g.observe(report{outcome: Throttled, epoch: g.epoch, wait: time.Second}, zero, rate.Inf)
+	g.Observe(Report{Outcome: Throttled, Epoch: g.epoch, Wait: time.Second}, zero, rate.Inf)
 	if !mayGo(g, at(3), rate.Inf) {
 		t.Error("nobody may go")
 	}
-	if g.start(1, at(3), at(3), rate.Inf); mayGo(g, at(3), rate.Inf) {
+	if g.Start(1, at(3), at(3), rate.Inf); mayGo(g, at(3), rate.Inf) {
 		t.Error("two may go")
 	}
 }

@@ -14,7 +14,7 @@ import (
 // A gateRun is a gate with a clock of its own, for scripts.
 type gateRun struct {
 	*testing.T
-	gate
+	Gate
 	name  string
 	start time.Time
 	now   time.Time
@@ -37,7 +37,7 @@ type gateStep struct {
 
 func reports(o Outcome, epoch uint32, call uint64, wait, trip time.Duration) func(*gateRun) {
 	return func(g *gateRun) {
-		g.observe(report{outcome: o, epoch: epoch, call: call, wait: wait, trip: trip}, g.now, g.pace)
+		g.Observe(Report{Outcome: o, Epoch: epoch, Call: call, Wait: wait, Trip: trip}, g.now, g.pace)
 	}
 }
 func succeeds(epoch uint32) func(*gateRun) { return reports(Success, epoch, 0, 0, 0) }
@@ -53,16 +53,16 @@ func overloads(epoch uint32, call uint64) func(*gateRun) {
 }
 func isNothing(epoch uint32) func(*gateRun) { return reports(Neutral, epoch, 0, 0, 0) }
 func pauses(d time.Duration) func(*gateRun) {
-	return func(g *gateRun) { g.gate.pause(d, g.now, g.pace) }
+	return func(g *gateRun) { g.Gate.Pause(d, g.now, g.pace) }
 }
-func resumes(g *gateRun) { g.resume(g.now, g.pace) }
+func resumes(g *gateRun) { g.Resume(g.now, g.pace) }
 func goes(g *gateRun) {
 	g.closed(g.now, g.pace) // as whoever asks whether it may
-	g.gate.start(1, g.now, g.now, g.pace)
+	g.Gate.Start(1, g.now, g.now, g.pace)
 }
 func nothing(*gateRun)           {}
-func lineEmpties(g *gateRun)     { g.lineEmpty(g.now) }
-func costs(n int) func(*gateRun) { return func(g *gateRun) { g.gate.start(n, g.now, g.now, g.pace) } }
+func lineEmpties(g *gateRun)     { g.LineEmpty(g.now) }
+func costs(n int) func(*gateRun) { return func(g *gateRun) { g.Gate.Start(n, g.now, g.now, g.pace) } }
 func fail8(epoch uint32) func(*gateRun) {
 	return func(g *gateRun) {
 		for i := range uint64(8) {
@@ -450,13 +450,13 @@ func TestGateScripts(t *testing.T) {
 		}},
 		{"jitter is of its own closing", 100, []gateStep{
 			{0, throttledFor(0, 20*sec), func(g *gateRun) string {
-				if want := g.gate.until.Sub(g.start) - 20*sec; g.jitter != want {
+				if want := g.Gate.until.Sub(g.start) - 20*sec; g.jitter != want {
 					return fmt.Sprintf("slack %v, want %v", g.jitter, want)
 				}
 				return ""
 			}},
 			{0, throttledFor(1, sec), func(g *gateRun) string {
-				if want := g.gate.until.Sub(g.start) - 20*sec; g.jitter != want {
+				if want := g.Gate.until.Sub(g.start) - 20*sec; g.jitter != want {
 					return fmt.Sprintf("slack %v, want %v", g.jitter, want)
 				}
 				return ""
@@ -487,7 +487,7 @@ func TestGateJitter(t *testing.T) {
 	for range 2000 {
 		g := newGateRun(t, "", 100)
 		throttledFor(0, 10*sec)(g)
-		d := g.gate.until.Sub(g.start) - 10*sec
+		d := g.Gate.until.Sub(g.start) - 10*sec
 		least, most = min(least, d), max(most, d)
 	}
 	if least < 0 || least > 20*ms || most >= 500*ms || most < 480*ms {
@@ -499,7 +499,7 @@ func TestGateJitter(t *testing.T) {
 		for k := range uint32(10) {
 			throttles(k, sec)(g)
 		}
-		d := g.gate.until.Sub(g.start)
+		d := g.Gate.until.Sub(g.start)
 		least, most = min(least, d), max(most, d)
 	}
 	if least < 0 || most > 30*sec || most < 29*sec {
@@ -513,9 +513,9 @@ func TestGateClosedTime(t *testing.T) {
 	at := func(d time.Duration, do func(*gateRun), want time.Duration) {
 		t.Helper()
 		g.now = g.start.Add(d)
-		before := g.closedTime(g.now)
+		before := g.ClosedTime(g.now)
 		do(g)
-		if after := g.closedTime(g.now); before != after || after != want {
+		if after := g.ClosedTime(g.now); before != after || after != want {
 			t.Errorf("at %v: %v before, %v after, want %v", d, before, after, want)
 		}
 	}
@@ -568,7 +568,7 @@ func TestGateUndo(t *testing.T) {
 	g.now = g.start.Add(sec)
 	g.closed(g.now, g.pace)
 	costs(3)(g)
-	g.undo(1, 3, g.now, g.pace)
+	g.Undo(1, 3, g.now, g.pace)
 	if why := passes(g); why != "" {
 		t.Error("paced:", why)
 	}
@@ -577,7 +577,7 @@ func TestGateUndo(t *testing.T) {
 	g.now = g.start.Add(sec)
 	g.closed(g.now, g.pace)
 	goes(g)
-	g.undo(1, 1, g.now, g.pace)
+	g.Undo(1, 1, g.now, g.pace)
 	if why := passes(g); why != "" {
 		t.Error("counted:", why)
 	}
@@ -585,13 +585,13 @@ func TestGateUndo(t *testing.T) {
 	fail8(0)(g)
 	g.now = g.start.Add(sec)
 	goes(g)
-	g.undo(1, 1, g.now, g.pace)
+	g.Undo(1, 1, g.now, g.pace)
 	if why := probeAt(sec)(g); why != "" {
 		t.Error("probe:", why)
 	}
 	goes(g)
 	pauses(10 * sec)(g)
-	g.undo(1, 1, g.now, g.pace)
+	g.Undo(1, 1, g.now, g.pace)
 	if why := probeAt(11 * sec)(g); why != "" {
 		t.Error("probe, then a pause:", why)
 	}
@@ -599,7 +599,7 @@ func TestGateUndo(t *testing.T) {
 	fail8(0)(g)
 	g.now = g.start.Add(sec)
 	goes(g)
-	g.undo(0, 1, g.now, g.pace) // of before
+	g.Undo(0, 1, g.now, g.pace) // of before
 	if why := probeAt(2 * sec)(g); why != "" {
 		t.Error("probe:", why)
 	}
@@ -629,7 +629,7 @@ func FuzzGate(f *testing.F) {
 // A gateFuzz is the caller of a gate: it sends calls that the gate lets pass and reports on them later.
 type gateFuzz struct {
 	*gateRun
-	out   []report  // calls sent and not answered
+	out   []Report  // calls sent and not answered
 	floor time.Time // nothing passes before
 	probe time.Time // the probe that is out has time until then; zero: none is out
 	calls uint64
@@ -640,7 +640,7 @@ func newGateFuzz(g *gateRun) *gateFuzz { return &gateFuzz{gateRun: g} }
 func (g *gateFuzz) run(script []byte) {
 	for i := 0; i+1 < len(script); i += 2 {
 		what, much := script[i], script[i+1]
-		clock := g.closedTime(g.now)
+		clock := g.ClosedTime(g.now)
 		switch what % 8 {
 		case 0, 1:
 			g.send()
@@ -649,26 +649,26 @@ func (g *gateFuzz) run(script []byte) {
 		case 5:
 			d := time.Duration(much) * 40 * ms
 			g.now = g.now.Add(d)
-			if more := g.closedTime(g.now) - clock; more < 0 || more > d {
+			if more := g.ClosedTime(g.now) - clock; more < 0 || more > d {
 				g.Fatalf("step %d: the closed-time clock went from %v by %v in %v", i/2, clock, more, d)
 			}
-			clock = g.closedTime(g.now)
+			clock = g.ClosedTime(g.now)
 		case 6:
 			switch d := time.Duration(much) * 10 * ms; {
 			case what < 32:
-				g.gate.pause(d, g.now, g.pace)
+				g.Gate.Pause(d, g.now, g.pace)
 				g.floor = limit.Latest(g.floor, g.now.Add(d))
 			case what < 40:
-				g.resume(g.now, g.pace)
+				g.Resume(g.now, g.pace)
 				g.floor, g.probe = time.Time{}, time.Time{}
 			}
 		case 7:
 			if len(g.out) == 0 { // as the queue does, when nobody waits
-				g.lineEmpty(g.now)
-				clock = g.closedTime(g.now) // the clock may begin anew
+				g.LineEmpty(g.now)
+				clock = g.ClosedTime(g.now) // the clock may begin anew
 			}
 		}
-		if got := g.closedTime(g.now); got != clock {
+		if got := g.ClosedTime(g.now); got != clock {
 			g.Fatalf("step %d (%d, %d): the closed-time clock jumped from %v to %v", i/2, what, much, clock, got)
 		}
 		if g.breaker != nil && (g.inFlight < 0 || g.failures < 0 || g.total < 0) {
@@ -701,9 +701,9 @@ func (g *gateFuzz) send() {
 		g.probe = time.Time{}
 	}
 	n := 1 + int(g.calls%3)
-	g.gate.start(n, g.now, g.now, g.pace)
+	g.Gate.Start(n, g.now, g.now, g.pace)
 	g.calls++
-	g.out = append(g.out, report{epoch: g.epoch, call: g.calls / 2})
+	g.out = append(g.out, Report{Epoch: g.epoch, Call: g.calls / 2})
 }
 
 // answer ends one of the calls that are out.
@@ -715,35 +715,35 @@ func (g *gateFuzz) answer(which int, much byte) {
 	r := g.out[which]
 	g.out[which] = g.out[len(g.out)-1]
 	g.out = g.out[:len(g.out)-1]
-	r.trip = time.Duration(much/4) * ms
-	switch r.outcome = Outcome(much % 6); {
-	case r.outcome == Throttled && much >= 240:
-		r.wait = 1 << 62
-	case r.outcome == Throttled && much >= 128:
-		r.wait = time.Duration(much) * 10 * ms
+	r.Trip = time.Duration(much/4) * ms
+	switch r.Outcome = Outcome(much % 6); {
+	case r.Outcome == Throttled && much >= 240:
+		r.Wait = 1 << 62
+	case r.Outcome == Throttled && much >= 128:
+		r.Wait = time.Duration(much) * 10 * ms
 	}
 	epoch := g.epoch
-	g.observe(r, g.now, g.pace)
-	if r.epoch == epoch {
+	g.Observe(r, g.now, g.pace)
+	if r.Epoch == epoch {
 		g.probe = time.Time{} // answered
 	}
-	if r.wait > 0 {
-		g.floor = limit.Latest(g.floor, g.now.Add(min(r.wait, limit.MaxBelief)))
+	if r.Wait > 0 {
+		g.floor = limit.Latest(g.floor, g.now.Add(min(r.Wait, limit.MaxBelief)))
 	}
 }
 
 // A stale answer advertises a time that ends before the next probe is due. The success of a probe that is out
 // already does not open the gate before.
 func TestProbeOpensNotBeforeAStaleAnswersTime(t *testing.T) {
-	var g gate
+	var g Gate
 	now := time.Now()
 	g.breaker = new(breaker)
 	g.epoch = 1
 	g.closeUntil(ForFailures, now, now)
 	g.probing = true
-	g.start(1, now, now, 0)
-	g.observe(report{outcome: Throttled, epoch: 0, wait: time.Second / 2}, now, 0)
-	g.observe(report{outcome: Success, epoch: 1}, now.Add(time.Second/10), 0)
+	g.Start(1, now, now, 0)
+	g.Observe(Report{Outcome: Throttled, Epoch: 0, Wait: time.Second / 2}, now, 0)
+	g.Observe(Report{Outcome: Success, Epoch: 1}, now.Add(time.Second/10), 0)
 	if at, ok := g.nextStart(now.Add(time.Second/10), 0); !ok || at.Before(now.Add(time.Second/2)) {
 		t.Errorf("the gate opens %v after 500 ms were advertised: %v", at.Sub(now), ok)
 	}
@@ -760,12 +760,12 @@ const (
 // An attempt that its caller's deadline has cut off took longer than that. It must never make the gate
 // expect answers sooner.
 func TestCutNeverLowersTheTimeToAnswer(t *testing.T) {
-	g := &gate{srtt: 100 * time.Millisecond, dev: 100 * time.Millisecond}
-	before := g.answerTime()
+	g := &Gate{srtt: 100 * time.Millisecond, dev: 100 * time.Millisecond}
+	before := g.AnswerTime()
 	for range 10 {
-		g.measure(report{outcome: Cancelled, trip: 110 * time.Millisecond, cut: true})
+		g.measure(Report{Outcome: Cancelled, Trip: 110 * time.Millisecond, Cut: true})
 	}
-	if after := g.answerTime(); after < before {
+	if after := g.AnswerTime(); after < before {
 		t.Errorf("answers are expected within %v after ten calls that had none in 110 ms, %v before", after, before)
 	}
 }

@@ -85,7 +85,7 @@ func (s *State) MayStart(now time.Time) bool {
 }
 
 // checkStart is called when a call starts.
-func (g *gate) checkStart(now time.Time) {
+func (g *Gate) checkStart(now time.Time) {
 	if b := g.breaker; b != nil && b.cause != Open && (!b.probing || b.until.After(now)) {
 		broken("a call starts behind a closed gate and is not the probe, or another one is out: %+v", *b)
 	}
@@ -93,7 +93,7 @@ func (g *gate) checkStart(now time.Time) {
 
 // checkAnswer is called when an answer was taken in; before that the epoch was so and so. current: the
 // attempt had started in it.
-func (g *gate) checkAnswer(before uint32, current bool) {
+func (g *Gate) checkAnswer(before uint32, current bool) {
 	if n := g.epoch - before; n > 1 || n == 1 && !current {
 		broken("one answer takes the gate from epoch %d to %d; it is stale: %v", before, g.epoch, !current)
 	}

@@ -76,38 +76,34 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	s.observeQuotas(a, &o, now)
 	s.searchAfterOutage(a, o.Scope, now)
 	pace := s.pace(now)
-	s.gate.settle(now, pace) // the rate that was found is the one to reopen at
+	s.gate.Settle(now, pace) // the rate that was found is the one to reopen at
 	alone := false           // the answer holds its route alone
-	r := report{outcome: a.Outcome, epoch: a.Epoch, call: a.Call, status: a.Status, trip: a.Trip, cut: a.Cut, most: a.Failures}
+	r := Report{
+		Outcome: a.Outcome, Epoch: a.Epoch, Call: a.Call, Status: a.Status, Trip: a.Trip, Cut: a.Cut, Late: a.Late, Failures: a.Failures,
+	}
 	switch {
 	case a.Outcome == Throttled:
 		s.throttled++
 		o.Wait = a.Hint.Wait()
-		r.wait = o.Wait
-		pace, r.random = s.closingPace(a, now)
-		o.Random = r.random
+		r.Wait = o.Wait
+		pace, r.Random = s.closingPace(a, now)
+		o.Random = r.Random
 		if s.learned != nil && s.learned.closeQuotas(o.Scope, &a.Hint, now) {
-			r.outcome, r.held = Success, true // the quota holds its calls back: others may go on
+			r.Outcome, r.Held = Success, true // the quota holds its calls back: others may go on
 		} else if alone = s.closeRoute(a, &o, now); alone {
-			r.outcome, r.held = Success, true // the route does
+			r.Outcome, r.Held = Success, true // the route does
 		}
 	case a.Hint.Throttled: // and final for its own call
 		s.throttled++
 	}
-	before := s.gate.epoch
-	current := a.Epoch == before
-	recent := s.gate.recent(a.Epoch)
-	o.Stopped = s.gate.observe(r, now, pace)
-	if g := s.gate.breaker; g != nil && g.unserved.Equal(now) { // for those that wait it begins now
-		g.unserved = now.Add(a.Late)
+	if a.Outcome >= Neutral {
+		r.Served = s.servedRate(a, now)
 	}
-	if r.held {
-		s.gate.holds(s.learned.spent(o.Scope, now), now)
+	if r.Held {
+		r.HeldUntil = s.learned.spent(o.Scope, now)
 	}
-	s.gate.checkAnswer(before, current || recent && (a.Outcome == Failure || a.Outcome == Overloaded || a.Outcome == Neutral))
-	if o.Stopped && s.gate.cause == ForFailures {
-		s.gate.servedRate = float32(s.servedRate(a, now))
-	}
+	current := a.Epoch == s.gate.Epoch()
+	o.Stopped = s.gate.Observe(r, now, pace)
 	if !alone { // otherwise it says nothing of the rate
 		o.News = append(o.News, s.news(s.seek(a, o.Wait, o.Scope, current, now), now)...)
 	}
@@ -185,7 +181,7 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 // Finish notes that a call has ended whose result says nothing of an upstream: its start, in that
 // epoch, stands for its answer. trip is how long it took, 0: not measured.
 func (s *State) Finish(epoch uint32, trip time.Duration, cut bool, now time.Time) {
-	s.gate.observe(report{outcome: Success, epoch: epoch, trip: trip, cut: cut}, now, s.pace(now))
+	s.gate.Observe(Report{Outcome: Success, Epoch: epoch, Trip: trip, Cut: cut}, now, s.pace(now))
 }
 
 // inTrouble reports whether a throttled answer says that the upstream is in trouble, and not that we are too fast. It
@@ -206,7 +202,7 @@ func (s *State) teachable(h *hint.Hint) bool {
 // startLearning makes the learner, if there is none. From now on every answer has to be observed.
 func (s *State) startLearning() {
 	if s.learned == nil {
-		s.learned, s.gate.observeAll = newLearner(), true
-		s.gate.setAlert()
+		s.learned = newLearner()
+		s.gate.ObserveAll()
 	}
 }

@@ -43,10 +43,10 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	if f == nil {
 		return nil
 	}
-	units, g := float64(max(1, a.Cost)), &s.gate
+	units := float64(max(1, a.Cost))
 	seen := sight{
 		units: units, inFlight: units * float64(max(0, a.InFlight-1)), sent: a.Sent, now: now, current: current,
-		until: g.reopens(now), advertised: wait > 0, clock: g.closedTime(now), srtt: g.srtt,
+		until: s.gate.Reopens(now), advertised: wait > 0, clock: s.gate.ClosedTime(now), srtt: s.gate.SmoothedTrip(),
 	}
 	switch {
 	case !throttled:
@@ -80,7 +80,7 @@ func (s *State) limited(scope uint8, now time.Time) bool {
 // searchBeside notes a throttled answer beside a known limit, and makes a finder if it is time to search for a lower one. If calls
 // go about as fast as is configured, that is too high by a little. Otherwise it begins with a ramp, beside a quota with what was served.
 func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
-	clock, served := s.gate.closedTime(now), s.servedCount(a)
+	clock, served := s.gate.ClosedTime(now), s.servedCount(a)
 	if s.watch == nil {
 		s.watch = &watch{began: now, closed: clock, served: served}
 	}
@@ -88,8 +88,8 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 	if w.throttled++; current {
 		w.events++
 	}
-	until := s.gate.reopens(now)
-	if w.events < watchEvents || until.Sub(w.began) < longEnough || s.gate.breaker != nil && s.gate.pausedUntil.After(now) {
+	until := s.gate.Reopens(now)
+	if w.events < watchEvents || until.Sub(w.began) < longEnough || s.gate.Paused(now) {
 		return nil
 	}
 	s.watch = nil
@@ -112,8 +112,8 @@ func (s *State) searchBeside(a *Answer, current bool, now time.Time) *finder {
 
 // search makes a finder at the first throttled answer: to ramp up at every unknown host would slow each of the many without a limit.
 func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
-	f := newFinder(ramping, max(rampStart, s.servedRate(a, now)), float64(rate.Inf), now, s.gate.reopens(now), s.gate.closedTime(now))
-	if f.double, f.span = max(rampDouble, s.gate.srtt), float64(rate.Inf); wait > 0 && a.Known < longEnough {
+	f := newFinder(ramping, max(rampStart, s.servedRate(a, now)), float64(rate.Inf), now, s.gate.Reopens(now), s.gate.ClosedTime(now))
+	if f.double, f.span = max(rampDouble, s.gate.SmoothedTrip()), float64(rate.Inf); wait > 0 && a.Known < longEnough {
 		f.span = (a.Known + wait).Seconds()
 	}
 	f.suppose(s.servedCount(a))
@@ -123,13 +123,12 @@ func (s *State) search(a *Answer, wait time.Duration, now time.Time) *finder {
 
 // searchAfterOutage begins a search with the success of a probe, where no limit is known: what waits would all go at once.
 func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
-	g := &s.gate
-	if a.Outcome != Success || g.breaker == nil || g.cause != ForFailures || !g.probing || a.Epoch != g.epoch ||
-		s.limited(scope, now) || s.learned != nil && s.learned.finder != nil {
+	served, ok := s.gate.EndsOutage(a.Epoch)
+	if !ok || a.Outcome != Success || s.limited(scope, now) || s.learned != nil && s.learned.finder != nil {
 		return
 	}
-	f := newFinder(ramping, max(rampStart, float64(g.servedRate)), float64(rate.Inf), now, now, g.closedTime(now))
-	f.double, f.burst = max(reopenDouble, g.srtt), -1
+	f := newFinder(ramping, max(rampStart, served), float64(rate.Inf), now, now, s.gate.ClosedTime(now))
+	f.double, f.burst = max(reopenDouble, s.gate.SmoothedTrip()), -1
 	s.begin(f)
 }
 

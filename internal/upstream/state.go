@@ -43,7 +43,7 @@ import (
 
 // A State is what a key knows of its upstream. Its owner makes it with Init.
 type State struct {
-	gate      gate
+	gate      Gate
 	learned   *learner   // quotas and the finder; nil while nothing is known
 	watch     *watch     // nil unless throttled answers come beside a known limit
 	told      *toldRate  // what observers know of a rate beside a limit of ours; nil: nothing
@@ -65,9 +65,9 @@ func (s *State) Limits() *limit.Set { return s.limits }
 func (s *State) FirstContact(full bool, now time.Time) {
 	switch {
 	case full:
-		s.gate.beginPaced(now, s.limits.Pace(now))
+		s.gate.BeginPaced(now, s.limits.Pace(now))
 	case s.limits.Foreign() == 0 && s.limits.Pace(now) == rate.Inf:
-		s.gate.firstContact(now)
+		s.gate.FirstContact(now)
 	}
 }
 
@@ -76,13 +76,13 @@ func (s *State) FirstContact(full bool, now time.Time) {
 
 // Calm reports whether nothing here can hold a call back: nothing has gone wrong since all was well, and
 // nothing is learned.
-func (s *State) Calm() bool { return s.gate.breaker == nil && s.learned == nil }
+func (s *State) Calm() bool { return !s.gate.Busy() }
 
 // Alert reports whether even an ordinary success must be observed. It needs no lock.
-func (s *State) Alert() bool { return s.gate.alert.Load() }
+func (s *State) Alert() bool { return s.gate.Alert() }
 
 // Epoch is what an attempt that starts now carries, so that its answer can be recognised as stale.
-func (s *State) Epoch() uint32 { return s.gate.epoch }
+func (s *State) Epoch() uint32 { return s.gate.Epoch() }
 
 // Counts returns the attempts sent, and those of them that the upstream has throttled.
 func (s *State) Counts() (sent, throttled uint64) { return s.sent, s.throttled }
@@ -97,7 +97,7 @@ type RoundTrip struct {
 
 // RoundTrip returns what is known of how long answers take.
 func (s *State) RoundTrip() RoundTrip {
-	return RoundTrip{Smoothed: s.gate.srtt, Measure: s.gate.sample(s.sent)}
+	return RoundTrip{Smoothed: s.gate.SmoothedTrip(), Measure: s.gate.Sample(s.sent)}
 }
 
 // Measure notes the round trip of a success without a hint, and reports whether that is all that Observe would do.
@@ -105,12 +105,12 @@ func (s *State) Measure(trip time.Duration) bool {
 	if !s.Calm() || s.watch != nil || s.Alert() {
 		return false
 	}
-	s.gate.measure(report{outcome: Success, trip: trip})
+	s.gate.Measure(trip)
 	return true
 }
 
 // AnswerTime is how long after its start a call has its answer, in all but a few cases; 0: nothing is known.
-func (s *State) AnswerTime() time.Duration { return s.gate.answerTime() }
+func (s *State) AnswerTime() time.Duration { return s.gate.AnswerTime() }
 
 // Scope returns the scope of the route of url, by what is known now: the set of quotas that its calls fall under.
 func (s *State) Scope(url *url.URL) uint8 {
@@ -149,13 +149,13 @@ func (s *State) ScopeReady(scope uint8, cost int, now time.Time) time.Time {
 // Example: the gate reopens paced at 100/s and lets the next call go in 4 ms, its quota in 25 ms, the finder at
 // once. As long as the gate holds it back the answer is 4 ms, exact; asked again then, it is the other 21 ms.
 func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time, exact, ok bool) {
-	if s.gate.breaker != nil {
-		open, ok := s.gate.nextStart(now, s.pace(now))
+	if !s.gate.Calm() {
+		open, exact, ok := s.gate.Ready(now, s.pace(now))
 		switch {
 		case !ok:
 			return at, false, false
 		case open.After(now):
-			return open, s.gate.mode == paced, true
+			return open, exact, true
 		}
 		at = limit.Latest(at, open)
 	}
@@ -166,22 +166,19 @@ func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time
 }
 
 // ProbeDue reports whether the next call to start is the probe whose answer may open the gate.
-func (s *State) ProbeDue(now time.Time) bool {
-	return s.gate.breaker != nil && s.gate.probing && !s.gate.until.After(now)
-}
+func (s *State) ProbeDue(now time.Time) bool { return s.gate.ProbeDue(now) }
 
 // Start notes that a call starts as of at, and reports whether its quotas have counted it: then its
-// end must be observed or undone. Calm is written out here so that the compiler inlines Start.
+// end must be observed or undone. It costs little enough that the compiler inlines it.
 func (s *State) Start(scope uint8, cost int, at, now time.Time) (counted bool) {
 	s.sent++
-	return (s.gate.breaker != nil || s.learned != nil) && s.start(scope, cost, at, now)
+	return s.gate.Busy() && s.start(scope, cost, at, now)
 }
 
 // start is Start where something may hold calls back. It is apart so that Start costs nothing where nothing
 // does.
 func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
-	s.gate.checkStart(now)
-	s.gate.start(cost, at, now, s.pace(now))
+	s.gate.Start(cost, at, now, s.pace(now))
 	if s.learned == nil {
 		return false
 	}
@@ -193,7 +190,7 @@ func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
 // the quotas and the finder. What was advertised since stands.
 func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now time.Time) {
 	s.sent--
-	s.gate.undo(epoch, cost, now, s.pace(now))
+	s.gate.Undo(epoch, cost, now, s.pace(now))
 	if counted {
 		s.learned.undo(scope, cost, at)
 		if s.learned.finder != nil {
@@ -204,32 +201,25 @@ func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now 
 
 // LineEmpty ends a reopening. It is to be called when a call arrives and nobody waits, and when the last one
 // has gone.
-func (s *State) LineEmpty(now time.Time) { s.gate.lineEmpty(now) }
+func (s *State) LineEmpty(now time.Time) { s.gate.LineEmpty(now) }
 
 // Idle reports whether a state made anew would behave the same, but for what was learned: the gate is open, and its
 // reopening is over or has nobody in flight. A paced reopening must end first, or dropping the key would let a
 // burst go.
-func (s *State) Idle(now time.Time) bool {
-	g := &s.gate
-	if g.closed(now, s.pace(now)) {
-		return false
-	}
-	g.lineEmpty(now)
-	return g.breaker == nil || g.mode != paced && g.inFlight == 0
-}
+func (s *State) Idle(now time.Time) bool { return s.gate.Idle(now, s.pace(now)) }
 
 // Pause closes the gate for at least d.
-func (s *State) Pause(d time.Duration, now time.Time) { s.gate.pause(d, now, s.pace(now)) }
+func (s *State) Pause(d time.Duration, now time.Time) { s.gate.Pause(d, now, s.pace(now)) }
 
 // HoldUntil closes the gate for what the upstream has said under another key, and reports whether that is longer than
 // it is closed already. status is that of the answer.
 func (s *State) HoldUntil(until time.Time, status uint16, now time.Time) (longer bool) {
-	return s.gate.holdUntil(until, status, now, s.pace(now))
+	return s.gate.HoldUntil(until, status, now, s.pace(now))
 }
 
 // Resume ends any closing now, and lets one call ask a quota that is spent.
 func (s *State) Resume(now time.Time) {
-	s.gate.resume(now, s.pace(now))
+	s.gate.Resume(now, s.pace(now))
 	if s.learned != nil {
 		s.learned.resume(now)
 	}
@@ -239,14 +229,14 @@ func (s *State) Resume(now time.Time) {
 // finder holds if that is less. It is looked up only where there has been a closing, because it takes the
 // limiters' locks. While a search is aside and its ramp over it is unpaced, unless there is a limit of ours.
 func (s *State) pace(now time.Time) rate.Limit {
-	if s.gate.breaker == nil {
+	if s.gate.Calm() {
 		return 0
 	}
 	pace := s.limits.Pace(now)
 	if s.learned != nil && s.learned.finder != nil {
 		found := rate.Limit(s.learned.finder.rate(now))
 		if found == rate.Inf && pace == rate.Inf {
-			return unpaced
+			return Unpaced
 		}
 		pace = min(pace, found)
 	}
@@ -276,7 +266,7 @@ func (s *State) servedCount(a *Answer) float64 {
 // servedRate is the rate that the upstream has answered so far while the gate was open, 0 if that has not been long: 600 answers
 // in 12 s, 2 s of them behind a closed gate, are 60 a second. Where nothing was throttled it can serve that rate.
 func (s *State) servedRate(a *Answer, now time.Time) float64 {
-	open := a.Known - s.gate.closedTime(now)
+	open := a.Known - s.gate.ClosedTime(now)
 	if open < longEnough {
 		return 0
 	}
