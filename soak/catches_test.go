@@ -20,7 +20,7 @@ import (
 var faults = []fault{
 	{"a lost unit", "internal/queue", "Queue.undoLocked",
 		`q.limits().GiveBack(at, now, int(w.cost))`, `if !PLANTED { RIGHT }`},
-	{"an early wake", "internal/upstream", "Gate.closed",
+	{"an early wake", "internal/gate", "Gate.closed",
 		`g.breaker != nil && g.cause != Open`, `RIGHT && !(PLANTED && !g.probing && now.After(g.until.Add(-time.Second)))`},
 	{"a unit taken early", "internal/limit", "tokens.pay",
 		`float64(n) > count`, `RIGHT && !(PLANTED && float64(n) <= count+0.1)`},
@@ -30,7 +30,7 @@ var faults = []fault{
 		`q.releaseLocked()`, `if !PLANTED { RIGHT }`},
 	{"a double grant", "internal/queue", "line.advance",
 		`l.leave(w, granted, nil)`, `RIGHT; if x := l.q.headLocked(now); PLANTED && x != nil { l.leave(x, granted, nil) }`},
-	{"a forgotten epoch check", "internal/upstream", "Gate.observe",
+	{"a forgotten epoch check", "internal/gate", "Gate.observe",
 		`r.Epoch == g.epoch`, `RIGHT || PLANTED`},
 	{"a cancelled call that stays in line", "internal/queue", "line.abandonLocked",
 		`default: l.drop(w, now)`, `default: if PLANTED { l.goOn(now) } else { l.drop(w, now) }`},

@@ -3,10 +3,21 @@ package upstream
 import (
 	"time"
 
+	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // This file says how long calls that wait will be held back, and whether that is too long for them.
+
+// A Closing is what is known of the gate.
+type Closing = gate.Closing
+
+// Why it is closed, as far as anybody else asks.
+const (
+	Open          = gate.Open
+	ForRetryAfter = gate.ForRetryAfter
+	ForPause      = gate.ForPause
+)
 
 // Closing returns what is known of the gate at now.
 func (s *State) Closing(now time.Time) Closing { return s.gate.Closing(now) }
@@ -17,7 +28,8 @@ func (s *State) ClosedTime(now time.Time) time.Duration { return s.gate.ClosedTi
 
 // What holds a call back as far as the upstream is concerned, as observers see it. After HeldByGate comes the cause.
 const (
-	HeldByGate       = HeldBy
+	HeldByGate       = gate.HeldBy
+	HeldByReopening  = gate.HeldByReopening
 	heldByAdvertised = "limit:advertised"
 	heldByFound      = "limit:found"
 )

@@ -7,8 +7,17 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
 )
+
+// failuresToClose is how many failures in a row close a gate.
+const failuresToClose = 8
+
+var zero = time.Unix(1e9, 0)
+
+// at is the moment so many seconds after zero.
+func at(s float64) time.Time { return zero.Add(span(s)) }
 
 // newState is a state at zero whose calls pay a bucket of that rate; 0: they pay nothing.
 func newState(pace rate.Limit) *State {
@@ -25,6 +34,11 @@ func newState(pace rate.Limit) *State {
 // answers observes an attempt of the current epoch.
 func answers(s *State, o Outcome, h hint.Hint, call uint64, now time.Time) Observation {
 	return s.Observe(&Answer{Outcome: o, Status: 503, Epoch: s.Epoch(), Call: call, Cost: 1, Sent: now, Hint: h}, now)
+}
+
+// echo closes the gate from now on for just that time, by a late answer to an attempt of an older epoch.
+func echo(s *State, wait time.Duration, now time.Time) {
+	s.Observe(&Answer{Outcome: Throttled, Status: 429, Epoch: s.Epoch() - 1, Cost: 1, Sent: now, Hint: hint.Hint{RetryAfter: wait}}, now)
 }
 
 // failing is a state whose gate eight failures have closed at zero.
@@ -52,20 +66,20 @@ func TestClosing(t *testing.T) {
 	s.Ready(0, 1, at(4), at(4))
 	check("open again", s.Closing(at(4)), Closing{Count: 1})
 	s = failing()
-	check("probing", s.Closing(at(0.1)), Closing{Cause: ForFailures, Probing: true, Left: span(0.15), Age: span(0.1), Status: 503, Count: 1})
+	check("probing", s.Closing(at(0.1)), Closing{Cause: gate.ForFailures, Probing: true, Left: span(0.15), Age: span(0.1), Status: 503, Count: 1})
 	if s.ProbeDue(at(0.2)) || !s.ProbeDue(at(0.25)) {
 		t.Error("the first probe is not due after 250 ms")
 	}
 	s.Start(0, 1, at(0.25), at(0.25))
-	check("a probe is out", s.Closing(at(0.5)), Closing{Cause: ForFailures, Probing: true, Left: span(0.75), Age: span(0.5), Status: 503, Probes: 1, Count: 1})
-	check("the next is due", s.Closing(at(3)), Closing{Cause: ForFailures, Probing: true, Age: span(3), Status: 503, Probes: 1, Count: 1})
+	check("a probe is out", s.Closing(at(0.5)), Closing{Cause: gate.ForFailures, Probing: true, Left: span(0.75), Age: span(0.5), Status: 503, Probes: 1, Count: 1})
+	check("the next is due", s.Closing(at(3)), Closing{Cause: gate.ForFailures, Probing: true, Age: span(3), Status: 503, Probes: 1, Count: 1})
 }
 
 // Calls sit a closing through if nobody is unserved for too long by it. Nobody knows how long a gate probes.
 func TestPatience(t *testing.T) {
 	closed := func(d float64) *State {
 		s := newState(100)
-		s.gate.closeUntil(ForRetryAfter, at(d), zero)
+		echo(s, span(d), zero)
 		return s
 	}
 	paused := func(s *State, from, d float64) *State {
@@ -78,17 +92,17 @@ func TestPatience(t *testing.T) {
 		return s
 	}
 	unserved := func(s *State) *State { // closed from -20 s to -10 s, without a success since
-		s.gate.closeUntil(ForThrottling, at(-10), at(-20))
-		s.gate.Settle(zero, 100)
+		echo(s, span(10), at(-20))
+		mayStart(s, zero)
 		return s
 	}
 	again := func(d float64) *State {
 		s := unserved(newState(100))
-		s.gate.closeUntil(ForRetryAfter, at(d), zero)
+		echo(s, span(d), zero)
 		return s
 	}
 	served := func(s *State, now float64) *State {
-		s.gate.Observe(Report{Outcome: Success}, at(now), 100)
+		s.Observe(&Answer{Outcome: Success, Sent: zero}, at(now))
 		return s
 	}
 	probe := func(s *State, now float64) *State {
@@ -146,9 +160,9 @@ func TestIdleTimeIsNotUnserved(t *testing.T) {
 		over  bool
 	}{{3, true}, {32, true}, {33, false}, {3600, false}} {
 		s := newState(100)
-		s.gate.closeUntil(ForThrottling, at(2), zero)
-		s.gate.Settle(at(c.again), 100)
-		s.gate.closeUntil(ForThrottling, at(c.again+60), at(c.again))
+		echo(s, span(2), zero)
+		mayStart(s, at(c.again))
+		echo(s, span(60), at(c.again))
 		if _, over := s.Patience(span(60), 0, false, at(c.again)); over != c.over {
 			t.Errorf("closed again at %v s: over %t, want %t", c.again, over, c.over)
 		}
@@ -222,7 +236,7 @@ func TestPredict(t *testing.T) {
 // lasts longest.
 func TestClosedTime(t *testing.T) {
 	s := failing() // at 0 s
-	check := func(now, want float64, cause Cause) {
+	check := func(now, want float64, cause gate.Cause) {
 		t.Helper()
 		if got := s.ClosedTime(at(now)); got != span(want) {
 			t.Errorf("at %v s: %v of closed time, want %v s", now, got, want)
@@ -231,28 +245,28 @@ func TestClosedTime(t *testing.T) {
 			t.Errorf("at %v s: %q, want %q", now, c.Cause, cause)
 		}
 	}
-	check(10, 10, ForFailures)
+	check(10, 10, gate.ForFailures)
 	s.Pause(span(20), at(10))
 	check(10, 10, ForPause)
 	s.Pause(span(5), at(12)) // ends sooner: nothing
 	s.Pause(span(30), at(20))
 	check(49, 49, ForPause)
-	check(50, 50, ForFailures)
+	check(50, 50, gate.ForFailures)
 	s.Pause(span(10), at(75))
 	s.Resume(at(80))
 	check(90, 80, Open)
-	s.gate.closeUntil(ForRetryAfter, at(200), at(100))
+	echo(s, span(100), at(100))
 	check(110, 90, ForRetryAfter)
 	s.Pause(span(50), at(110)) // within the closing
 	check(120, 100, ForRetryAfter)
 	check(170, 150, ForRetryAfter)
 	s.Ready(0, 1, at(300), at(300))
 	check(300, 180, Open)
-	if s.LineEmpty(at(300)); s.gate.breaker == nil {
+	if s.LineEmpty(at(300)); s.Calm() {
 		t.Error("all is well although nobody was served")
 	}
 	answers(s, Success, hint.Hint{}, 1, at(301))
-	if s.LineEmpty(at(302)); s.gate.breaker != nil {
+	if s.LineEmpty(at(302)); !s.Calm() {
 		t.Error("all is not well after a success")
 	}
 	check(400, 180, Open) // the clock goes on where it was

@@ -22,14 +22,7 @@ func (s *State) Check(inFlight int) {
 	if inFlight < 0 {
 		inFlight = math.MaxInt
 	}
-	if b := s.gate.breaker; b != nil {
-		if n := int(b.inFlight); b.mode >= slowStart && (n < 0 || n > inFlight || n > int(b.allowed) && b.mode == slowStart) {
-			broken("the reopening counts %d attempts; it allows %d, and %d are under way", n, b.allowed, inFlight)
-		}
-		if b.cause != Open && b.probing && b.probeOut && inFlight == 0 {
-			broken("the gate waits for the answer to a probe, and no attempt is under way: %+v", *b)
-		}
-	}
+	s.gate.Check(inFlight)
 	if s.learned != nil {
 		s.learned.check(inFlight)
 	}
@@ -62,39 +55,12 @@ func (l *learner) check(inFlight int) {
 }
 
 // MayStart reports whether nothing here holds a call back at now. It is false where that cannot be
-// said without changing something: quotas begin new windows when they are asked. It says in its own
-// words what Ready computes, and must agree with it.
+// said without changing something: quotas begin new windows when they are asked.
 func (s *State) MayStart(now time.Time) bool {
 	if l := s.learned; l != nil {
 		if slices.ContainsFunc(l.scopes, func(a *scope) bool { return len(a.quotas) > 0 || a.closedUntil.After(now) }) || l.finder != nil && l.finder.next.After(now) {
 			return false
 		}
 	}
-	b := s.gate.breaker
-	switch {
-	case b == nil:
-		return true
-	case b.cause != Open: // it is over, or a probe is due
-		return !b.until.After(now)
-	case b.mode == paced:
-		return !b.next.After(now)
-	case b.mode >= slowStart && b.inFlight >= b.allowed:
-		return b.mode == meeting && !b.firstUntil.After(now)
-	}
-	return true
-}
-
-// checkStart is called when a call starts.
-func (g *Gate) checkStart(now time.Time) {
-	if b := g.breaker; b != nil && b.cause != Open && (!b.probing || b.until.After(now)) {
-		broken("a call starts behind a closed gate and is not the probe, or another one is out: %+v", *b)
-	}
-}
-
-// checkAnswer is called when an answer was taken in; before that the epoch was so and so. current: the
-// attempt had started in it.
-func (g *Gate) checkAnswer(before uint32, current bool) {
-	if n := g.epoch - before; n > 1 || n == 1 && !current {
-		broken("one answer takes the gate from epoch %d to %d; it is stale: %v", before, g.epoch, !current)
-	}
+	return s.gate.MayStart(now)
 }

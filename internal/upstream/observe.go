@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
@@ -40,7 +41,7 @@ type Answer struct {
 	InFlight int
 	// Known is how long ago the first call of the key came.
 	Known time.Duration
-	// Failures is how many failures in a row close the gate; 0: failuresToClose.
+	// Failures is how many failures in a row close the gate; 0: as many as the gate says.
 	Failures int
 	// Counter returns the meter of the key that an advertised quota mirrors; nil: it mirrors none. Nil: there are no meters.
 	Counter func(*hint.Quota) Counter
@@ -78,7 +79,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	pace := s.pace(now)
 	s.gate.Settle(now, pace) // the rate that was found is the one to reopen at
 	alone := false           // the answer holds its route alone
-	r := Report{
+	r := gate.Report{
 		Outcome: a.Outcome, Epoch: a.Epoch, Call: a.Call, Status: a.Status, Trip: a.Trip, Cut: a.Cut, Late: a.Late, Failures: a.Failures,
 	}
 	switch {
@@ -181,7 +182,7 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 // Finish notes that a call has ended whose result says nothing of an upstream: its start, in that
 // epoch, stands for its answer. trip is how long it took, 0: not measured.
 func (s *State) Finish(epoch uint32, trip time.Duration, cut bool, now time.Time) {
-	s.gate.Observe(Report{Outcome: Success, Epoch: epoch, Trip: trip, Cut: cut}, now, s.pace(now))
+	s.gate.Observe(gate.Report{Outcome: Success, Epoch: epoch, Trip: trip, Cut: cut}, now, s.pace(now))
 }
 
 // inTrouble reports whether a throttled answer says that the upstream is in trouble, and not that we are too fast. It

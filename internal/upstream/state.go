@@ -3,7 +3,6 @@
 //	state.go             State, the one type that others use: how it begins, what starts, what is idle
 //	observe.go           what it makes of an answer
 //	closing.go           how long calls are held back, and whether that is too long for them
-//	gate*.go             what stops all calls for what one of them has met, and lets them in again slowly
 //	learner.go scope.go  which calls fall under which advertised quotas
 //	route.go             which routes belong to which of them, and times that are meant for one route alone
 //	quota*.go            one advertised quota: how much of it may still be used, and when
@@ -11,7 +10,7 @@
 //	seek.go              when that search begins: where no limit is known, or a known one is too high
 //	known.go             what observers see of all this
 //
-// A call passes three of them: the gate, the quotas of its scope, the finder. It may start when the last
+// A call passes three of them: the gate (package gate), the quotas of its scope, the finder. It may start when the last
 // of them lets it. All of them can only hold calls back, beside the limiters that are configured.
 //
 // Example: an answer says that 40 of 100 calls a minute remain, and a minute later a 429 comes with a
@@ -38,12 +37,13 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // A State is what a key knows of its upstream. Its owner makes it with Init.
 type State struct {
-	gate      Gate
+	gate      gate.Gate
 	learned   *learner   // quotas and the finder; nil while nothing is known
 	watch     *watch     // nil unless throttled answers come beside a known limit
 	told      *toldRate  // what observers know of a rate beside a limit of ours; nil: nothing
@@ -59,7 +59,7 @@ func (s *State) Init(limits *limit.Set) { s.limits = limits }
 func (s *State) Limits() *limit.Set { return s.limits }
 
 // FirstContact makes a new state careful with its first calls. Without a limit, or with an infinite one, four may go until
-// the first answer, see gate.firstContact. A foreign limiter is one, whatever it allows. full: the table of keys is, so one call goes at once and those
+// the first answer, see gate.FirstContact. A foreign limiter is one, whatever it allows. full: the table of keys is, so one call goes at once and those
 // after it at the pace of the limit, as after a closing. Otherwise a flood of new keys would bring a burst for
 // each of them.
 func (s *State) FirstContact(full bool, now time.Time) {
@@ -236,7 +236,7 @@ func (s *State) pace(now time.Time) rate.Limit {
 	if s.learned != nil && s.learned.finder != nil {
 		found := rate.Limit(s.learned.finder.rate(now))
 		if found == rate.Inf && pace == rate.Inf {
-			return Unpaced
+			return gate.Unpaced
 		}
 		pace = min(pace, found)
 	}

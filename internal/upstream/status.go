@@ -1,6 +1,24 @@
 package upstream
 
-import "github.com/go-throttle/throttle/hint"
+import (
+	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/gate"
+)
+
+// An Outcome is what an attempt says of the upstream.
+type Outcome = gate.Outcome
+
+// The outcomes.
+const (
+	Success    = gate.Success
+	Cancelled  = gate.Cancelled
+	Neutral    = gate.Neutral
+	Failure    = gate.Failure
+	Overloaded = gate.Overloaded
+	Throttled  = gate.Throttled
+
+	ErrorsToCount = gate.ErrorsToCount // 500s in a row that do not count as failures
+)
 
 // ClassOf is the status that stands for another: a client treats a status that it does not know as the x00 of its class,
 // and one above 599 as a 5xx (RFC 9110 §15). What gateways say of an origin that they do not reach, or that does not

@@ -1,4 +1,4 @@
-package upstream
+package gate
 
 import (
 	"cmp"
@@ -169,29 +169,6 @@ func (g *Gate) ended(r Report, current bool) {
 	}
 }
 
-// Measure takes in the round trip of a success that need not be observed.
-func (g *Gate) Measure(trip time.Duration) { g.measure(Report{Outcome: Success, Trip: trip}) }
-
-// measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4): with 80 ms smoothed, a trip
-// of 120 ms makes it 85. A failure's is no measure of the upstream at work. An attempt that its caller's deadline has cut
-// off shows that the deviation is larger, and says nothing else. It has to say that much: where the line is as long as the
-// callers' deadlines, an upstream that becomes slower would not answer a single call in time any more.
-func (g *Gate) measure(r Report) {
-	switch off := (r.Trip - g.srtt).Abs(); {
-	case r.Trip <= 0:
-	case r.Cut:
-		if r.Trip > g.srtt+g.dev {
-			g.dev += (off - g.dev) / 4
-		}
-	case r.Outcome != Success && r.Outcome != Throttled:
-	case g.srtt == 0:
-		g.srtt, g.dev = r.Trip, r.Trip/2
-	default:
-		g.dev += (off - g.dev) / 4
-		g.srtt += (r.Trip - g.srtt) / 8
-	}
-}
-
 // succeed notes a success. It ends a row of failures, lets one more call be in flight in a slow start, and opens a gate whose
 // probe it answers.
 func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
@@ -350,12 +327,4 @@ func (g *Gate) unadvertisedWait(row int, trip time.Duration, pace rate.Limit) ti
 		ceiling = srtt << k
 	}
 	return 1 + limit.Jitter(ceiling)
-}
-
-// roundTrip is the smoothed round trip. Before the first sample it is that of the attempt at hand.
-func (g *Gate) roundTrip(trip time.Duration) time.Duration {
-	if g.srtt <= 0 {
-		return max(trip, time.Millisecond)
-	}
-	return g.srtt
 }

@@ -1,4 +1,14 @@
-package upstream
+// Package gate stops all calls of a key for what one of them has met, and lets them in again slowly.
+//
+//	gate.go     the Gate: what it is, which calls it lets go, and what starts
+//	answer.go   what it makes of the answers to attempts
+//	close.go    how closings begin and end
+//	trip.go     how long round trips take
+//	seen.go     what others see of it
+//
+// Nothing here reads a clock or has a lock: moments are given by the caller, who guards a Gate with a lock of its own. The rate to reopen at
+// is given too, as pace; 0 or rate.Inf: it is not known.
+package gate
 
 import (
 	"sync/atomic"
@@ -46,18 +56,6 @@ const (
 	// up to 31 without a bound; at most a round trip is lost.
 	firstCalls    = 4
 	firstPatience = time.Second
-
-	// sampleEvery: one round trip in so many is measured, and all until the first is known. A measured one has to be
-	// observed, under the lock; the others end without it unless something is wrong.
-	sampleEvery = 16
-
-	// A call is expected to have its answer within the smoothed round trip and so many deviations. With
-	// exponential round trips, one leaves 80 % of an overloaded limit for calls that are answered in time,
-	// two 90 %, three 96 %, four 98 %; each more turns away calls that would have been in time.
-	deviations = 3
-
-	// leastDev is the least deviation that counts: a clock and a timer are no better.
-	leastDev = time.Millisecond
 )
 
 // A Cause says why a gate is closed. Its text is what users see.
@@ -237,22 +235,6 @@ func (g *Gate) unsettled() bool {
 // inRow reports whether a row of failures, of 500s or of closings has begun, which the next success ends.
 func (b *breaker) inRow() bool {
 	return b.failures > 0 || b.row500 > 0 || b.advertised > 0 || b.unadvertised > 0 || !b.unserved.IsZero()
-}
-
-// SmoothedTrip is an average of the latest round trips; 0: nothing is known.
-func (g *Gate) SmoothedTrip() time.Duration { return g.srtt }
-
-// Sample reports whether the round trip of a call is to be measured, before which that many were sent. A
-// call that has waited is measured in any case, so an overloaded upstream is known well.
-func (g *Gate) Sample(sent uint64) bool { return g.srtt == 0 || sent%sampleEvery == 0 }
-
-// AnswerTime is how long after its start a call is expected to have its answer; 0: nothing is known. With a
-// round trip of 50 ms and a deviation of 10 ms that is 80 ms.
-func (g *Gate) AnswerTime() time.Duration {
-	if g.srtt == 0 && g.dev == 0 {
-		return 0
-	}
-	return g.srtt + max(leastDev, deviations*g.dev)
 }
 
 // nextStart returns when the next call may pass; ok is false if that depends on an answer that is still

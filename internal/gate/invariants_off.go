@@ -1,6 +1,6 @@
 //go:build !throttle_invariants
 
-package upstream
+package gate
 
 import "time"
 
