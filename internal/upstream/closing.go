@@ -44,12 +44,12 @@ func (s *State) Held(scope uint8, cost int, now time.Time) (by string, until tim
 		}
 	}
 	if s.learned != nil {
-		if m := s.learned.quotasReady(scope, cost, now, now); m.After(until) {
+		if m := s.learned.ready(scope, cost, now, now); m.After(until) {
 			by, until = heldByAdvertised, m
 		}
-		if f := s.learned.finder; f != nil && f.next.After(until) {
-			by, until = heldByFound, f.next
-		}
+	}
+	if m := s.search.Next(); m.After(until) {
+		by, until = heldByFound, m
 	}
 	if !until.After(now) {
 		return "", now
@@ -84,7 +84,9 @@ func (s *State) SpentUntil(scope uint8, now time.Time) (until time.Time) {
 type Before struct{ All, Scope, Shared int64 }
 
 // Predict is when a call of n units starts as far as the upstream is concerned, with so many before it.
-// Example: closed for 2 s and 100/s known, with 50 units before it: in 2.5 s, unless a quota needs longer.
+// Example: closed for 2 s and 100/s known, with 50 units before it: in 2.5 s, unless a quota needs longer. Units of other scopes
+// count for the search alone: they wait for quotas of their own. With 70 units before it in the line, 50 of them in its
+// scope, a quota at 10/s lets it go in 5 s, a search that holds 10/s in 7 s.
 func (s *State) Predict(scope uint8, before Before, n int, now time.Time) time.Time {
 	from := s.gate.Reopens(now)
 	at := from
@@ -92,7 +94,7 @@ func (s *State) Predict(scope uint8, before Before, n int, now time.Time) time.T
 		at = open.Add(limit.UnitTime(int(min(before.All, 1<<31)), s.pace(now)))
 	}
 	if s.learned != nil {
-		at = limit.Latest(at, s.learned.after(scope, from, before, n))
+		at = limit.Latest(at, s.learned.after(scope, from, before.Scope, n))
 	}
-	return at
+	return limit.Latest(at, s.search.After(from, before.All))
 }

@@ -11,10 +11,10 @@ import "time"
 // Example: after a closing without a known limit, one call goes, and each success lets one more be in flight. When the
 // first goes is known, and for the second it is not.
 func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
+	if s.search.On() && !s.search.Foreseeable() {
+		return false
+	}
 	if s.learned != nil {
-		if f := s.learned.finder; f != nil && !f.aside() && (f.phase == ramping || f.guess) {
-			return false // what is held now is probably too low
-		}
 		for _, q := range s.learned.scope(scope).quotas {
 			if !q.lapsed(now) && !q.foreseeable(float64(calls), now) {
 				return false

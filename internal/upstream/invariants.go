@@ -58,7 +58,7 @@ func (l *learner) check(inFlight int) {
 // said without changing something: quotas begin new windows when they are asked.
 func (s *State) MayStart(now time.Time) bool {
 	if l := s.learned; l != nil {
-		if slices.ContainsFunc(l.scopes, func(a *scope) bool { return len(a.quotas) > 0 || a.closedUntil.After(now) }) || l.finder != nil && l.finder.next.After(now) {
+		if slices.ContainsFunc(l.scopes, func(a *scope) bool { return len(a.quotas) > 0 || a.closedUntil.After(now) }) || s.search.Next().After(now) {
 			return false
 		}
 	}

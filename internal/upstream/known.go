@@ -28,11 +28,10 @@ func (s *State) Learned(now time.Time) []Known {
 		return nil
 	}
 	all := s.learned.known(now)
-	if last := len(all) - 1; last >= 0 && all[last].Source == fromRefusals {
-		if all[last].Rate > s.limits.Pace(now) {
-			return all[:last] // it holds nothing back
-		}
-		all[last].Configured = s.tooHigh(all[last].Rate)
+	if held, ok := s.search.Held(now); ok && held <= s.limits.Pace(now) {
+		k := foundRate(held)
+		k.Configured = s.tooHigh(held)
+		all = append(all, k)
 	}
 	return all
 }
@@ -50,7 +49,7 @@ func (s *State) tooHigh(found rate.Limit) rate.Limit {
 	return 0
 }
 
-// known lists each quota that has not lapsed once, although several scopes may share it, and the finder.
+// known lists each quota that has not lapsed once, although several scopes may share it.
 func (l *learner) known(now time.Time) (all []Known) {
 	seen := map[*quota]bool{}
 	for _, a := range l.scopes {
@@ -64,9 +63,6 @@ func (l *learner) known(now time.Time) (all []Known) {
 				all = append(all, q.view(now))
 			}
 		}
-	}
-	if l.finder != nil && !l.finder.aside() {
-		all = append(all, l.finder.view(now))
 	}
 	return all
 }
@@ -91,57 +87,7 @@ func (q *quota) view(now time.Time) Known {
 	return k
 }
 
-// view is what observers see of the finder: the rate that a call would find now. To look changes nothing.
-func (f *finder) view(now time.Time) Known {
-	then := *f
-	return foundRate(rate.Limit(then.rate(now)))
-}
-
-// fromRefusals is the Source of a rate that was found.
-const fromRefusals = "refusals"
-
-// foundRate is a limit that has only a rate.
+// foundRate is a limit that was found: it has only a rate.
 func foundRate(r rate.Limit) Known {
-	return Known{Source: fromRefusals, Limit: -1, Remaining: -1, Reset: -1, Rate: r}
-}
-
-// A toldRate is what observers have heard of the rate that was found beside a limit of ours.
-type toldRate struct {
-	rate  rate.Limit // rate.Inf: the limit of ours holds alone; 0: they have heard nothing yet
-	at    time.Time
-	above time.Time // since when what is held is more than that; zero: it is not
-}
-
-// Observers hear of another rate beside a limit of ours if it differs by more than toldChange of what they have heard last: of a
-// lower one toldEvery later at the earliest, of a higher one, or that the limit of ours holds alone, when that has lasted for
-// toldAbove. What a probe lets through is often throttled soon after.
-const (
-	toldChange = 0.05
-	toldEvery  = time.Minute
-	toldAbove  = 10 * time.Minute
-)
-
-// isNews notes what is held beside a limit of ours now (rate.Inf: nothing), and reports whether observers should hear of it. They
-// hear of the first one at once, because it says that the limit is too high.
-//
-// Example: 10/s are configured. 9.6/s are found, which is news. 9.4/s a minute later are none, 9/s are. Ten minutes after the
-// search has ended, because the upstream accepts 10/s again, rate.Inf is news.
-func (t *toldRate) isNews(held rate.Limit, now time.Time) bool {
-	switch {
-	case float64(held) <= (1+toldChange)*float64(t.rate):
-		t.above = time.Time{}
-	case t.above.IsZero():
-		t.above = now
-	}
-	news := !t.above.IsZero() && now.Sub(t.above) >= toldAbove
-	switch {
-	case t.rate == 0:
-		news = held < rate.Inf
-	case held < (1-toldChange)*t.rate:
-		news = now.Sub(t.at) >= toldEvery
-	}
-	if news {
-		*t = toldRate{rate: held, at: now}
-	}
-	return news
+	return Known{Source: "refusals", Limit: -1, Remaining: -1, Reset: -1, Rate: r}
 }

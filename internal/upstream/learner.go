@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/limit"
 )
@@ -14,8 +12,7 @@ import (
 // maxWindow is the longest window that is believed.
 const maxWindow = 31 * 24 * time.Hour
 
-// A learner is what a key has learned of its upstream's limits: quotas that answers advertise, by scopes, and
-// a rate that was found where none are. A call may start when all quotas of its scope and the finder let it.
+// A learner is what a key has learned of its upstream's quotas, by scopes. A call may start when all quotas of its scope let it.
 //
 // What is learned may be wrong or out of date, and can only slow calls down. So whatever is advertised next
 // replaces it, one answer that contradicts its neighbours is outvoted by the next, and nothing is kept that does
@@ -26,9 +23,6 @@ type learner struct {
 	routes      map[Route]beginning // which of them calls fall under
 	throttled   throttledRoute      // the route that was throttled last
 	silentFirst bool                // the key's first answers advertised nothing: its unknown routes are free
-
-	// finder searches for a limit; nil until a throttled answer came that no quota explains.
-	finder *finder
 
 	// The quickest and the slowest round trip, see trip. Calls that start in order may arrive closer together by
 	// as much as these differ.
@@ -58,14 +52,6 @@ func (l *learner) trip(d time.Duration) {
 
 // ready returns when a call of n units may go in that scope, not before at.
 func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
-	if at = l.quotasReady(id, n, at, now); l.finder != nil {
-		at = limit.Latest(at, l.finder.next)
-	}
-	return at
-}
-
-// quotasReady is ready without the finder.
-func (l *learner) quotasReady(id uint8, n int, at, now time.Time) time.Time {
 	a := l.scope(id)
 	at = limit.Latest(at, a.closedUntil)
 	for _, q := range a.quotas {
@@ -74,16 +60,13 @@ func (l *learner) quotasReady(id uint8, n int, at, now time.Time) time.Time {
 	return at
 }
 
-// take counts a start in all quotas of the scope, and in the finder. Its end must be noted by ended, or the start
+// take counts a start in all quotas of the scope. Its end must be noted by ended, or the start
 // taken back by undo.
 func (l *learner) take(id uint8, n int, at time.Time) {
 	a := l.scope(id)
 	a.inFlight++
 	for _, q := range a.quotas {
 		q.take(n, at, id < unspaced)
-	}
-	if l.finder != nil {
-		l.finder.take(n, at)
 	}
 }
 
@@ -117,17 +100,11 @@ func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
 	return until
 }
 
-// after predicts when a call starts that has so many units before it. Those of other scopes count for the
-// finder alone: they wait for quotas of their own. Example: 70 units before it in the line, 50 of them in its
-// scope; a quota at 10/s lets it go in 5 s, a finder at 10/s in 7 s.
-func (l *learner) after(id uint8, from time.Time, before Before, n int) time.Time {
+// after predicts when a call starts that has so many units of its scope before it.
+func (l *learner) after(id uint8, from time.Time, before int64, n int) time.Time {
 	at := limit.Latest(from, l.scope(id).closedUntil)
 	for _, q := range l.scope(id).quotas {
-		at = limit.Latest(at, q.after(from, before.Scope, n))
-	}
-	if l.finder != nil {
-		then := *l.finder // to look ahead must not end its hold
-		at = limit.Latest(at, limit.Latest(from, then.next).Add(limit.UnitTime(int(min(before.All, 1<<31)), rate.Limit(then.rate(from)))))
+		at = limit.Latest(at, q.after(from, before, n))
 	}
 	return at
 }
@@ -273,9 +250,6 @@ func (l *learner) resume(now time.Time) {
 				q.left = max(q.left, 1)
 			}
 		}
-	}
-	if l.finder != nil {
-		l.finder.resume(now)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/seek"
 )
 
 // This file is what a State makes of the answer to an attempt.
@@ -67,12 +68,12 @@ type Observation struct {
 }
 
 // Observe takes in what an attempt has shown, in this order: the quotas that its answer advertises, the
-// closing of the gate, the finder. The order matters for a throttled answer: one that an advertised
+// closing of the gate, the search. The order matters for a throttled answer: one that an advertised
 // quota explains closes that quota and not the gate, and does not start a search.
 //
 // Example: 429 with "x-ratelimit-remaining: 0" and a reset in 8 s. The quota has nothing left until then, which
 // explains the answer; the gate stays open for routes of other scopes. The same 429 without these fields closes
-// the gate for one unit's time, and a finder begins to search.
+// the gate for one unit's time, and a search begins.
 func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	s.observeQuotas(a, &o, now)
 	s.searchAfterOutage(a, o.Scope, now)
@@ -112,29 +113,65 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	return o
 }
 
-// news is what observers should hear of the rate of the finder: each one that was cut, or beside a limit of ours, of those that were
-// held until the next probe, what toldRate says.
-func (s *State) news(cut []Known, now time.Time) []Known {
-	if s.told == nil && (s.learned == nil || s.learned.finder == nil) {
+// seek shows the search, if there is one or has to be from now on, what an attempt has shown, and returns the rate if that is
+// new. wait is what the upstream asked for; current: it was sent in the epoch that was current before the answer. An answer that says
+// that the upstream is in trouble, and one that a quota explains, says nothing of a rate.
+func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, now time.Time) (news []Known) {
+	throttled := a.Outcome == Throttled
+	switch {
+	case !throttled && (a.Outcome != Success || !s.search.On()), a.inTrouble(),
+		throttled && s.learned != nil && s.learned.explains(scope, a.Cost, now):
 		return nil
 	}
-	ours, held := s.limits.Pace(now), rate.Inf
+	if s.search == nil {
+		s.search = new(seek.Search)
+	}
+	units := float64(max(1, a.Cost))
+	cut := s.search.Observe(&seek.Sight{
+		Throttled: throttled, Units: units, InFlight: units * float64(max(0, a.InFlight-1)), Sent: a.Sent, Now: now, Current: current, Wait: wait,
+		Reopens: s.gate.Reopens(now), Paused: s.gate.Paused(now), Clock: s.gate.ClosedTime(now), Trip: s.gate.SmoothedTrip(),
+		Configured: s.limits.Pace(now), Limited: s.limited(scope, now), Known: a.Known, Served: s.servedCount(a), Rate: s.servedRate(a, now),
+	})
+	if s.search.On() {
+		s.startLearning()
+	}
+	if !cut {
+		return nil
+	}
+	held, _ := s.search.Held(now)
+	return []Known{foundRate(held)}
+}
+
+// searchAfterOutage begins a search with the success of a probe, where no limit is known: what waits would all go at once.
+func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
+	served, ok := s.gate.EndsOutage(a.Epoch)
+	if !ok || a.Outcome != Success || s.limited(scope, now) || s.search.On() {
+		return
+	}
+	if s.search == nil {
+		s.search = new(seek.Search)
+	}
+	s.search.AfterOutage(served, now, s.gate.ClosedTime(now), s.gate.SmoothedTrip())
+	s.startLearning()
+}
+
+// limited reports whether a finite limit is known: ours, or an advertised one.
+func (s *State) limited(scope uint8, now time.Time) bool {
+	return s.limits.Pace(now) < rate.Inf || s.learned != nil && len(s.learned.scope(scope).quotas) > 0
+}
+
+// news is what observers should hear of the rate that was found: each one that was cut, or beside a limit of ours what the search
+// says is news.
+func (s *State) news(cut []Known, now time.Time) []Known {
+	if !s.search.Heard() {
+		return nil
+	}
+	ours := s.limits.Pace(now)
 	if ours == rate.Inf {
 		return cut
 	}
-	if f := s.learned.finder; f != nil {
-		switch {
-		case rate.Limit(f.rate(now)) > ours:
-		case f.phase == probing: // it has been held for all of a hold
-			held = rate.Limit(f.held)
-		default:
-			return nil
-		}
-	}
-	if s.told == nil {
-		s.told = new(toldRate)
-	}
-	if !s.told.isNews(held, now) {
+	held, isNews := s.search.Beside(ours, now)
+	if !isNews {
 		return nil
 	}
 	k := foundRate(held)
@@ -172,7 +209,10 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 		return false
 	}
 	s.startLearning()
-	id, alone := s.learned.closeRoute(RouteOf(a.Host, a.Path), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
+	id, alone, forget := s.learned.closeRoute(RouteOf(a.Host, a.Path), s.search.On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
+	if forget {
+		s.search.End()
+	}
 	if alone {
 		o.Scope, o.Moved = id, true
 	}

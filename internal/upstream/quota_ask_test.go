@@ -41,7 +41,7 @@ func (a *asking) answers(sent Answer, outcome Outcome, now time.Time, wait, left
 
 // wait is how long the quota holds a call of n units.
 func (a *asking) wait(n int, now time.Time) time.Duration {
-	return a.learned.quotasReady(a.scope, n, now, now).Sub(now)
+	return a.learned.ready(a.scope, n, now, now).Sub(now)
 }
 
 // One call asks at the time of the Retry-After, and the others wait for its answer. If that does not come, or says nothing of the

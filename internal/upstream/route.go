@@ -201,27 +201,27 @@ func (t *throttledRoute) wasServed(r Route) {
 }
 
 // closeRoute takes in a throttled answer with a time, and closes its route for that, if it is meant for the route alone
-// and the route has no quotas: then ok is true, and id its scope from now on.
-func (l *learner) closeRoute(r Route, until, now time.Time) (id uint8, ok bool) {
+// and the route has no quotas: then ok is true, and id its scope from now on. searching: a search is under way; forget: that is to end,
+// because what began it was meant for the route, and must not slow the others.
+func (l *learner) closeRoute(r Route, searching bool, until, now time.Time) (id uint8, ok, forget bool) {
 	t := &l.throttled
 	switch {
 	case t.route != r || t.row == 0:
-		*t = throttledRoute{route: r, row: 1, first: l.finder == nil}
-		return 0, false
+		*t = throttledRoute{route: r, row: 1, first: !searching}
+		return 0, false, false
 	case t.row == 1 && t.other:
 		t.row, t.other = 2, false
-		return 0, false
+		return 0, false, false
 	case t.row == 1:
-		return 0, false
+		return 0, false, false
 	}
-	if t.other = false; t.first { // what began the search was meant for the route: it must not slow the others
-		t.first, l.finder = false, nil
-	}
+	forget = t.first
+	t.first, t.other = false, false
 	b := l.routes[r]
 	if !b.own {
 		id, made := l.addScope(new(scope), now)
 		if made == nil {
-			return 0, false
+			return 0, false, forget
 		}
 		if b = (beginning{scope: id, own: true}); l.routes == nil {
 			l.routes = map[Route]beginning{}
@@ -230,8 +230,8 @@ func (l *learner) closeRoute(r Route, until, now time.Time) (id uint8, ok bool) 
 	}
 	a := l.scope(b.scope)
 	if len(a.quotas) > 0 {
-		return b.scope, false
+		return b.scope, false, forget
 	}
 	a.closedUntil = limit.Latest(a.closedUntil, until)
-	return b.scope, true
+	return b.scope, true, forget
 }

@@ -6,11 +6,9 @@
 //	learner.go scope.go  which calls fall under which advertised quotas
 //	route.go             which routes belong to which of them, and times that are meant for one route alone
 //	quota*.go            one advertised quota: how much of it may still be used, and when
-//	finder*.go           the search for a limit that is not advertised
-//	seek.go              when that search begins: where no limit is known, or a known one is too high
 //	known.go             what observers see of all this
 //
-// A call passes three of them: the gate (package gate), the quotas of its scope, the finder. It may start when the last
+// A call passes three of them: the gate (package gate), the quotas of its scope, the search (package seek). It may start when the last
 // of them lets it. All of them can only hold calls back, beside the limiters that are configured.
 //
 // Example: an answer says that 40 of 100 calls a minute remain, and a minute later a 429 comes with a
@@ -39,17 +37,17 @@ import (
 
 	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/seek"
 )
 
 // A State is what a key knows of its upstream. Its owner makes it with Init.
 type State struct {
 	gate      gate.Gate
-	learned   *learner   // quotas and the finder; nil while nothing is known
-	watch     *watch     // nil unless throttled answers come beside a known limit
-	told      *toldRate  // what observers know of a rate beside a limit of ours; nil: nothing
-	limits    *limit.Set // what the key's calls pay
-	sent      uint64     // attempts
-	throttled uint64     // those of them that were throttled
+	learned   *learner     // quotas; nil while nothing is known, not even a rate that was found
+	search    *seek.Search // nil until a throttled answer came that no quota explains
+	limits    *limit.Set   // what the key's calls pay
+	sent      uint64       // attempts
+	throttled uint64       // those of them that were throttled
 }
 
 // Init makes s the state of an unknown upstream, whose calls pay limits.
@@ -102,7 +100,7 @@ func (s *State) RoundTrip() RoundTrip {
 
 // Measure notes the round trip of a success without a hint, and reports whether that is all that Observe would do.
 func (s *State) Measure(trip time.Duration) bool {
-	if !s.Calm() || s.watch != nil || s.Alert() {
+	if !s.Calm() || s.search.Watching() || s.Alert() {
 		return false
 	}
 	s.gate.Measure(trip)
@@ -139,14 +137,14 @@ func (s *State) Scopes() int {
 
 // ScopeReady is when the quotas of a scope let a call go. Something must have been learned.
 func (s *State) ScopeReady(scope uint8, cost int, now time.Time) time.Time {
-	return s.learned.ready(scope, cost, now, now)
+	return limit.Latest(s.learned.ready(scope, cost, now, now), s.search.Next())
 }
 
 // Ready returns the earliest moment, not before at, at which a call of that scope and cost may start: the
-// latest of what gate, quotas and finder say. exact: that moment follows from a rate, so a timer that comes
+// latest of what gate, quotas and search say. exact: that moment follows from a rate, so a timer that comes
 // late may be made up for. It is not ok while that depends on an answer that is still out.
 //
-// Example: the gate reopens paced at 100/s and lets the next call go in 4 ms, its quota in 25 ms, the finder at
+// Example: the gate reopens paced at 100/s and lets the next call go in 4 ms, its quota in 25 ms, the search at
 // once. As long as the gate holds it back the answer is 4 ms, exact; asked again then, it is the other 21 ms.
 func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time, exact, ok bool) {
 	if !s.gate.Calm() {
@@ -160,7 +158,7 @@ func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time
 		at = limit.Latest(at, open)
 	}
 	if s.learned != nil {
-		at = s.learned.ready(scope, cost, at, now)
+		at = limit.Latest(s.learned.ready(scope, cost, at, now), s.search.Next())
 	}
 	return at, true, true
 }
@@ -183,19 +181,18 @@ func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
 		return false
 	}
 	s.learned.take(scope, cost, at)
+	s.search.Take(cost, at)
 	return true
 }
 
 // Undo takes back a start as of at, in that epoch, that was not used: the gate's count or spacing, and the units of
-// the quotas and the finder. What was advertised since stands.
+// the quotas and the search. What was advertised since stands.
 func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now time.Time) {
 	s.sent--
 	s.gate.Undo(epoch, cost, now, s.pace(now))
 	if counted {
 		s.learned.undo(scope, cost, at)
-		if s.learned.finder != nil {
-			s.learned.finder.undo()
-		}
+		s.search.Undo()
 	}
 }
 
@@ -223,18 +220,19 @@ func (s *State) Resume(now time.Time) {
 	if s.learned != nil {
 		s.learned.resume(now)
 	}
+	s.search.Resume(now)
 }
 
 // pace is the rate at which the gate lets calls through after a closing: of the slowest limiter, or what the
-// finder holds if that is less. It is looked up only where there has been a closing, because it takes the
+// search holds if that is less. It is looked up only where there has been a closing, because it takes the
 // limiters' locks. While a search is aside and its ramp over it is unpaced, unless there is a limit of ours.
 func (s *State) pace(now time.Time) rate.Limit {
 	if s.gate.Calm() {
 		return 0
 	}
 	pace := s.limits.Pace(now)
-	if s.learned != nil && s.learned.finder != nil {
-		found := rate.Limit(s.learned.finder.rate(now))
+	if s.search.On() {
+		found := s.search.Rate(now)
 		if found == rate.Inf && pace == rate.Inf {
 			return gate.Unpaced
 		}
@@ -248,15 +246,12 @@ func (s *State) pace(now time.Time) rate.Limit {
 // upstream is in trouble is not throttled at random.
 func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
 	pace = s.limits.Pace(now)
-	random = s.learned != nil && s.learned.finder != nil && s.learned.finder.likelyRandom() && !a.inTrouble()
+	random = s.search.LikelyRandom() && !a.inTrouble()
 	if random && pace == rate.Inf {
 		pace = rate.Limit(s.servedRate(a, now))
 	}
 	return pace, random
 }
-
-// In less than longEnough a burst would count for a rate.
-const longEnough = 2 * time.Second
 
 // servedCount is how many attempts have been served, about: those sent, neither throttled nor under way. Failures are among them.
 func (s *State) servedCount(a *Answer) float64 {
@@ -267,7 +262,7 @@ func (s *State) servedCount(a *Answer) float64 {
 // in 12 s, 2 s of them behind a closed gate, are 60 a second. Where nothing was throttled it can serve that rate.
 func (s *State) servedRate(a *Answer, now time.Time) float64 {
 	open := a.Known - s.gate.ClosedTime(now)
-	if open < longEnough {
+	if open < seek.LongEnough {
 		return 0
 	}
 	return s.servedCount(a) / open.Seconds()

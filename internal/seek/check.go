@@ -1,4 +1,4 @@
-package upstream
+package seek
 
 import (
 	"math"
@@ -49,10 +49,10 @@ func (t tally) mostShare() float64 {
 }
 
 // note counts an answer, and reports whether the calls in flight beside the one that ended a ramp show that the search does not help.
-func (c *check) note(n float64, throttled bool, a *sight) (pointless bool) {
+func (c *check) note(n float64, throttled bool, a *Sight) (pointless bool) {
 	c.since.add(n, throttled)
 	switch {
-	case a.sent.After(c.began) || a.sent.Before(c.first):
+	case a.Sent.After(c.began) || a.Sent.Before(c.first):
 		return false
 	case throttled:
 		c.evidence -= rarer * settleOdds / beside

@@ -1,4 +1,4 @@
-package upstream
+package seek
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // Of the rate that is held beside a limit of ours observers hear at first, then of a lower one a minute later at the earliest, and of a
 // higher one when it has lasted for ten minutes. Alone, without a rate that is held, is the highest.
 func TestToldRate(t *testing.T) {
-	var told toldRate
+	var heard told
 	for _, c := range []struct {
 		at   time.Duration
 		held rate.Limit
@@ -34,7 +34,7 @@ func TestToldRate(t *testing.T) {
 		{56 * time.Minute, rate.Inf, false},
 		{57 * time.Minute, 9.9, true},
 	} {
-		if got := told.isNews(c.held, time.Unix(1e9, 0).Add(c.at)); got != c.want {
+		if got := heard.isNews(c.held, time.Unix(1e9, 0).Add(c.at)); got != c.want {
 			t.Errorf("%v/s at %v: news is %v, want %v", c.held, c.at, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package upstream
+package seek
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 )
 
-// The constants of the search, beside those of finder_check.go and seek.go. docs/learning.md has the law in formulas.
+// The constants of the search, beside those of check.go and begin.go. docs/learning.md has the law in formulas.
 const (
 	rampStart      = 20.0 // of a ramp, if nothing is known
 	leastRate      = 0.1
@@ -156,29 +156,20 @@ func (f *finder) plan(cost float64) {
 	f.hold = min(limit.MaxBelief.Seconds(), f.hold*max(1, closedShare/(quarter*max(1e-3, 1-f.held/f.configured))))
 }
 
-// A sight is what an answer shows the finder.
-type sight struct {
-	units, inFlight  float64       // of its call, and of the others under way
-	sent, now, until time.Time     // until: when the gate opens
-	current          bool          // sent in the epoch that was current before the answer
-	advertised       bool          // a throttled answer named a time
-	clock, srtt      time.Duration // clock: of closed time
-}
-
 // accept notes that a call has been served.
-func (f *finder) accept(a *sight) {
-	if f.check.note(a.units, false, a) && !f.aside() {
-		f.putAside(a, limit.Latest(a.now, f.since))
+func (f *finder) accept(a *Sight) {
+	if f.check.note(a.Units, false, a) && !f.aside() {
+		f.putAside(a, limit.Latest(a.Now, f.since))
 	}
-	if a.sent.After(f.began) {
-		f.check.served(a.units, f.phase == holding, f.phase == ramping)
+	if a.Sent.After(f.began) {
+		f.check.served(a.Units, f.phase == holding, f.phase == ramping)
 		f.accepted = true
 	} else if f.span > 0 {
-		f.suppose(a.units)
+		f.suppose(a.Units)
 		return
 	}
-	f.units += a.units
-	f.accepted = f.accepted || a.current
+	f.units += a.Units
+	f.accepted = f.accepted || a.Current
 }
 
 // suppose notes n units of the first burst, which may show a window. Example: 100 in 5 ms and a pause of a second: 98/s are held.
@@ -190,20 +181,20 @@ func (f *finder) suppose(n float64) {
 }
 
 // throttle notes a throttled answer, and reports whether it has cut the rate. Only an event does.
-func (f *finder) throttle(a *sight) (cut bool) {
+func (f *finder) throttle(a *Sight) (cut bool) {
 	f.check.note(0, true, a)
 	if !f.event(a) {
-		until := a.until
+		until := a.Reopens
 		if f.span > 0 && f.phase == holding { // what was throttled may count in the next window (HAProxy)
 			until = until.Add(time.Duration(min(quarter, f.throttled/(f.throttled+f.burst)) * f.span * 1e9))
 		}
-		if closed := until.Sub(limit.Latest(a.now, f.next)); closed > 0 && f.rate(a.now) < float64(rate.Inf) {
+		if closed := until.Sub(limit.Latest(a.Now, f.next)); closed > 0 && f.rate(a.Now) < float64(rate.Inf) {
 			f.since, f.next, f.step = f.since.Add(closed), until, 0
 		}
 		return false
 	}
 	if f.phase == holding && f.pointless(a) {
-		f.putAside(a, a.until)
+		f.putAside(a, a.Reopens)
 		return false
 	}
 	if f.last = [2]float64{f.units, f.last[0]}; f.phase != holding {
@@ -211,24 +202,24 @@ func (f *finder) throttle(a *sight) (cut bool) {
 		f.check.above(0, true)
 	}
 	f.cut(a)
-	f.phase, f.since, f.span = holding, a.until, 0
-	f.period = period{began: a.now, closed: a.clock}
-	f.plan(max(a.until.Sub(a.now).Seconds(), a.srtt.Seconds(), 1/f.held))
-	f.next = limit.Latest(f.next, a.until)
+	f.phase, f.since, f.span = holding, a.Reopens, 0
+	f.period = period{began: a.Now, closed: a.Clock}
+	f.plan(max(a.Reopens.Sub(a.Now).Seconds(), a.Trip.Seconds(), 1/f.held))
+	f.next = limit.Latest(f.next, a.Reopens)
 	return true
 }
 
 // event reports whether a throttled answer begins an event: it was sent since the last one, and something was accepted since. Where
 // some are throttled at random, it takes so many that their share does not explain them.
-func (f *finder) event(a *sight) bool {
+func (f *finder) event(a *Sight) bool {
 	c := &f.check
 	if c.share == 0 {
 		f.throttled++
-		return a.current && f.accepted
+		return a.Current && f.accepted
 	}
-	low, _ := f.rates(a.now, a.clock)
-	vain := f.phase == ramping && low <= 2*f.held && c.oddsDoubled(a.inFlight) // being faster has gained nothing
-	if !a.sent.After(f.began) || !c.excessive(f.phase == holding, a.inFlight) && !vain {
+	low, _ := f.rates(a.Now, a.Clock)
+	vain := f.phase == ramping && low <= 2*f.held && c.oddsDoubled(a.InFlight) // being faster has gained nothing
+	if !a.Sent.After(f.began) || !c.excessive(f.phase == holding, a.InFlight) && !vain {
 		return false
 	}
 	f.throttled += c.run
@@ -238,10 +229,10 @@ func (f *finder) event(a *sight) bool {
 
 // pointless notes an event in a hold, and reports whether the search does not help. It is evidence if a limit would not throttle what is
 // held now: about so much is accepted in all, or more was at a higher rate.
-func (f *finder) pointless(a *sight) bool {
-	low, _ := f.rates(a.now, a.clock)
+func (f *finder) pointless(a *Sight) bool {
+	low, _ := f.rates(a.Now, a.Clock)
 	far := threefold
-	if a.advertised {
+	if a.Wait > 0 {
 		far = 1 / keepFirst
 	}
 	if f.units >= keepFirst*max(f.last[0], f.last[1]) && f.held > far*low {
@@ -252,9 +243,9 @@ func (f *finder) pointless(a *sight) bool {
 }
 
 // cut lowers the rate for an event.
-func (f *finder) cut(a *sight) {
-	rs := min(f.rate(a.sent), f.configured)
-	low, high := f.rates(a.now, a.clock)
+func (f *finder) cut(a *Sight) {
+	rs := min(f.rate(a.Sent), f.configured)
+	low, high := f.rates(a.Now, a.Clock)
 	if f.check.share > 0 {
 		low = high // what is throttled at random closes the gate too
 	}
@@ -268,17 +259,17 @@ func (f *finder) cut(a *sight) {
 			w = max(w, f.held)
 			f.check.comeBack(f.units >= probeUnits && f.check.share < mostAtRandom)
 		default:
-			if f.check.first, f.check.began = a.sent, a.now; f.burst < 0 || a.advertised {
+			if f.check.first, f.check.began = a.Sent, a.Now; f.burst < 0 || a.Wait > 0 {
 				w = max(w, f.limitOfRamp(rs))
 			}
 		}
 		f.held, f.cuts, f.guess, f.throttled, f.cost = w, 0, true, 0, 1
 	case holding:
-		if f.cuts++; a.now.Sub(f.since).Seconds() > f.hold/2 {
+		if f.cuts++; a.Now.Sub(f.since).Seconds() > f.hold/2 {
 			f.cuts = 0
 		}
 		w := keepMost * min(f.held, low)
-		if a.advertised {
+		if a.Wait > 0 {
 			w = min(keepMost*min(f.held, high), f.held-quarter*float64(min(f.cuts, 2))*(f.held-low))
 			if f.configured < float64(rate.Inf) {
 				w = max(w, f.configured-threefold*(f.configured-f.held))
@@ -287,7 +278,7 @@ func (f *finder) cut(a *sight) {
 		if f.held = max(w, f.held/2); f.cuts < 2 {
 			f.keep = max(keepLeast, f.keep*keepFirst)
 		} else { // the limit has fallen: that is not what a probe costs
-			f.guess, f.throttled = f.guess || !a.advertised, 0
+			f.guess, f.throttled = f.guess || a.Wait <= 0, 0
 		}
 	case probing:
 		if !f.guess {
@@ -295,7 +286,7 @@ func (f *finder) cut(a *sight) {
 		}
 		f.held, f.cuts, f.guess = min(keepMost*rs, max(f.held, f.keep*rs)), 0, false
 		if f.check.share > 0 { // the hold may have been too high without a sign of it
-			f.held = min(f.held, max(low, keepFirst*(f.units-f.probed)/max(1e-9, a.now.Sub(f.since).Seconds())))
+			f.held = min(f.held, max(low, keepFirst*(f.units-f.probed)/max(1e-9, a.Now.Sub(f.since).Seconds())))
 		}
 	}
 	f.held = max(f.held, leastRate)
@@ -313,12 +304,12 @@ func (f *finder) limitOfRamp(rs float64) float64 {
 }
 
 // putAside takes what was throttled for random: the rate grows until nothing is held back, or more is throttled than that.
-func (f *finder) putAside(a *sight, until time.Time) {
+func (f *finder) putAside(a *Sight, until time.Time) {
 	c := &f.check
 	c.since.throttled = max(1, c.since.throttled)
-	*c = check{before: c.since, share: min(mostAtRandom, max(c.share, c.since.mostShare())), higher: c.higher, until: a.now.Add(asideTime)}
+	*c = check{before: c.since, share: min(mostAtRandom, max(c.share, c.since.mostShare())), higher: c.higher, until: a.Now.Add(asideTime)}
 	f.phase, f.since, f.next, f.step, f.span = ramping, until, until, 0, 0
-	f.period = period{began: a.now, closed: a.clock}
+	f.period = period{began: a.Now, closed: a.Clock}
 	f.double = max(rampDouble, limit.UnitTime(1, rate.Limit(f.held)))
 }
 

@@ -1,4 +1,4 @@
-package upstream
+package seek
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ const (
 	searchConstants = 30
 )
 
-var searchFiles = []string{"finder.go", "finder_check.go", "seek.go"}
+var searchFiles = []string{"finder.go", "check.go", "begin.go"}
 
 // plainNumbers say nothing that was chosen: none, one, two, a half, the third of a series, the nanoseconds in a second, and what only
 // keeps a divisor from being zero or a comparison from failing by a rounding error.
