@@ -50,7 +50,7 @@ var faults = []fault{
 		`l.q.advanceLocked(now)`, `if !PLANTED { RIGHT }`},
 	{"the oldest never has a turn", "internal/queue", "ranks.oldestTurn",
 		`r.served%fairEvery == fairEvery-1`, `!PLANTED && RIGHT`},
-	{"a call counted for ever in its scope", "internal/upstream", "learner.ended",
+	{"a call counted for ever in its scope", "internal/quota", "Book.ended",
 		`a.inFlight--`, `if !PLANTED { RIGHT }`},
 	{"a call that rests for ever", "internal/queue", "Call.BackOff",
 		`defer q.resting.Add(-1)`, `defer func() { if !PLANTED { q.resting.Add(-1) } }()`},

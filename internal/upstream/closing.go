@@ -43,10 +43,8 @@ func (s *State) Held(scope uint8, cost int, now time.Time) (by string, until tim
 			return by, time.Time{}
 		}
 	}
-	if s.learned != nil {
-		if m := s.learned.ready(scope, cost, now, now); m.After(until) {
-			by, until = heldByAdvertised, m
-		}
+	if m := s.quotas.Ready(scope, cost, now, now); m.After(until) {
+		by, until = heldByAdvertised, m
 	}
 	if m := s.search.Next(); m.After(until) {
 		by, until = heldByFound, m
@@ -72,12 +70,7 @@ func (s *State) PatienceEnds(most time.Duration, now time.Time) time.Time {
 }
 
 // SpentUntil is until when an advertised quota holds back the calls of that scope; zero: none does.
-func (s *State) SpentUntil(scope uint8, now time.Time) (until time.Time) {
-	if s.learned != nil {
-		until = s.learned.spent(scope, now)
-	}
-	return until
-}
+func (s *State) SpentUntil(scope uint8, now time.Time) time.Time { return s.quotas.Spent(scope, now) }
 
 // Before is the units that go before a call: all in its own line, those of them that fall under the same
 // quotas, and in all lines at the shared limiter.
@@ -93,8 +86,25 @@ func (s *State) Predict(scope uint8, before Before, n int, now time.Time) time.T
 	if open, ok := s.gate.PacedFrom(now); ok {
 		at = open.Add(limit.UnitTime(int(min(before.All, 1<<31)), s.pace(now)))
 	}
-	if s.learned != nil {
-		at = limit.Latest(at, s.learned.after(scope, from, before.Scope, n))
-	}
+	at = limit.Latest(at, s.quotas.After(scope, from, before.Scope, n))
 	return limit.Latest(at, s.search.After(from, before.All))
 }
+
+// Foreseeable reports whether Predict knows when so many more calls of a scope will have started: no answer has to come
+// first that nobody can foresee, as a probe's, those that a slow start waits for, or one that says when units are back;
+// and no limit is searched for, whose rate is not known yet. What is paced is known: by a configured limit, a quota
+// whose window is advertised, or a rate that was found and is held. How long an outage lasts is known to nobody, so the
+// time until the next probe is the least that a call waits, and not what to show to a user.
+//
+// Example: after a closing without a known limit, one call goes, and each success lets one more be in flight. When the
+// first goes is known, and for the second it is not.
+func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
+	if s.search.On() && !s.search.Foreseeable() {
+		return false
+	}
+	return s.quotas.Foreseeable(scope, calls, now) && s.gate.Foreseeable(calls, s.pace(now))
+}
+
+// LatestScope is the scope whose quotas were advertised last; 0: nothing is learned. A call whose route is not known is
+// most likely one of those.
+func (s *State) LatestScope() uint8 { return s.quotas.Latest() }

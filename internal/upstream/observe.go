@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -9,10 +8,14 @@ import (
 	"github.com/go-throttle/throttle/hint"
 	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/quota"
 	"github.com/go-throttle/throttle/internal/seek"
 )
 
 // This file is what a State makes of the answer to an attempt.
+
+// A Counter is a meter of the key that an advertised quota mirrors. It is asked under the lock of the State.
+type Counter = quota.Counter
 
 // An Answer is what an attempt has shown.
 type Answer struct {
@@ -90,7 +93,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 		r.Wait = o.Wait
 		pace, r.Random = s.closingPace(a, now)
 		o.Random = r.Random
-		if s.learned != nil && s.learned.closeQuotas(o.Scope, &a.Hint, now) {
+		if s.quotas.CloseQuotas(o.Scope, &a.Hint, now) {
 			r.Outcome, r.Held = Success, true // the quota holds its calls back: others may go on
 		} else if alone = s.closeRoute(a, &o, now); alone {
 			r.Outcome, r.Held = Success, true // the route does
@@ -102,14 +105,14 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 		r.Served = s.servedRate(a, now)
 	}
 	if r.Held {
-		r.HeldUntil = s.learned.spent(o.Scope, now)
+		r.HeldUntil = s.quotas.Spent(o.Scope, now)
 	}
 	current := a.Epoch == s.gate.Epoch()
 	o.Stopped = s.gate.Observe(r, now, pace)
 	if !alone { // otherwise it says nothing of the rate
 		o.News = append(o.News, s.news(s.seek(a, o.Wait, o.Scope, current, now), now)...)
 	}
-	o.Stopped = o.Stopped || s.learned != nil && !s.learned.spent(o.Scope, now).IsZero()
+	o.Stopped = o.Stopped || !s.quotas.Spent(o.Scope, now).IsZero()
 	return o
 }
 
@@ -120,7 +123,7 @@ func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, n
 	throttled := a.Outcome == Throttled
 	switch {
 	case !throttled && (a.Outcome != Success || !s.search.On()), a.inTrouble(),
-		throttled && s.learned != nil && s.learned.explains(scope, a.Cost, now):
+		throttled && s.quotas.Explains(scope, a.Cost, now):
 		return nil
 	}
 	if s.search == nil {
@@ -157,7 +160,7 @@ func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
 
 // limited reports whether a finite limit is known: ours, or an advertised one.
 func (s *State) limited(scope uint8, now time.Time) bool {
-	return s.limits.Pace(now) < rate.Inf || s.learned != nil && len(s.learned.scope(scope).quotas) > 0
+	return s.limits.Pace(now) < rate.Inf || s.quotas.Any(scope)
 }
 
 // news is what observers should hear of the rate that was found: each one that was cut, or beside a limit of ours what the search
@@ -182,25 +185,16 @@ func (s *State) news(cut []Known, now time.Time) []Known {
 // observeQuotas ends the attempt in the quotas that have counted it, and takes in those that its answer
 // advertises, or that it does not.
 func (s *State) observeQuotas(a *Answer, o *Observation, now time.Time) {
-	if a.Counted {
-		o.Scope = a.Scope
-		switch {
-		case s.learned == nil:
-		case a.Outcome == Overloaded && len(a.Hint.Quotas) == 0:
-			// An upstream that was overloaded has probably not counted it. If it has, the next answer advertises less. Example:
-			// 100 calls at 10/s advertised, and five of them meet a 529. They take 9.5 s instead of 10.2.
-			s.learned.undo(a.Scope, a.Cost, a.Sent)
-		default:
-			s.learned.ended(a.Scope, a.Cost, a.Sent)
-		}
+	if s.quotas == nil && !quota.Useful(a.Hint.Quotas) {
+		return
 	}
-	if first := len(a.Hint.Quotas) > 0 && (s.learned == nil || len(s.learned.scopes) == 1); first && s.teachable(&a.Hint) {
-		s.learned.silentFirst = s.servedCount(a) >= outvoted
-	}
-	if s.learned != nil {
-		o.Scope, o.News, o.Moved = s.learned.observe(o.Scope, a, float64(s.sent), now)
-		s.learned.trip(a.Trip)
-	}
+	s.startLearning()
+	o.Scope, o.News, o.Moved = s.quotas.Observe(&quota.Answer{
+		Quotas: a.Hint.Quotas, RetryAfter: a.Hint.RetryAfter, Dated: a.Dated,
+		Served: a.Outcome == Success, Throttled: a.Outcome == Throttled, Overloaded: a.Outcome == Overloaded,
+		Counted: a.Counted, Scope: a.Scope, Cost: a.Cost, Sent: a.Sent, Trip: a.Trip, Host: a.Host, Path: a.Path, InFlight: a.InFlight,
+		Known: a.Known, All: float64(s.sent), Well: s.servedCount(a), WindowFactor: a.WindowFactor, Counter: a.Counter,
+	}, now)
 }
 
 // closeRoute reports whether a throttled answer holds its route alone.
@@ -209,7 +203,7 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 		return false
 	}
 	s.startLearning()
-	id, alone, forget := s.learned.closeRoute(RouteOf(a.Host, a.Path), s.search.On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
+	id, alone, forget := s.quotas.CloseRoute(RouteOf(a.Host, a.Path), s.search.On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
 	if forget {
 		s.search.End()
 	}
@@ -231,19 +225,10 @@ func (a *Answer) inTrouble() bool {
 	return a.Status == 503 || a.Status == 529 || a.Status == 418
 }
 
-// teachable reports whether there is a learner for what h says, and makes it if something of that can
-// be kept.
-func (s *State) teachable(h *hint.Hint) bool {
-	if s.learned == nil && slices.ContainsFunc(h.Quotas, func(t hint.Quota) bool { return useful(&t) }) {
-		s.startLearning()
-	}
-	return s.learned != nil
-}
-
-// startLearning makes the learner, if there is none. From now on every answer has to be observed.
+// startLearning makes the book of quotas, if there is none. From now on every answer has to be observed.
 func (s *State) startLearning() {
-	if s.learned == nil {
-		s.learned = newLearner()
+	if s.quotas == nil {
+		s.quotas = quota.New()
 		s.gate.ObserveAll()
 	}
 }

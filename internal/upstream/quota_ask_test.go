@@ -41,7 +41,7 @@ func (a *asking) answers(sent Answer, outcome Outcome, now time.Time, wait, left
 
 // wait is how long the quota holds a call of n units.
 func (a *asking) wait(n int, now time.Time) time.Duration {
-	return a.learned.ready(a.scope, n, now, now).Sub(now)
+	return a.quotas.Ready(a.scope, n, now, now).Sub(now)
 }
 
 // One call asks at the time of the Retry-After, and the others wait for its answer. If that does not come, or says nothing of the
@@ -142,34 +142,6 @@ func TestFarResetIsAsked(t *testing.T) {
 				break
 			}
 			now = now.Add(span(want))
-		}
-	}
-}
-
-// A wrong clock shows by a reset that is past, or further away than the window is long, and is right again when a reset agrees with what was
-// seen. Until then a window ends one window after its first answer at the latest.
-func TestClockOfAWindowIsDoubted(t *testing.T) {
-	for name, c := range map[string]struct {
-		resets []float64 // of answers 100 s apart
-		ends   float64   // when the window of an hour is taken to end
-	}{
-		"right":              {[]float64{3000, 2900}, 3000},
-		"rounded up":         {[]float64{3601, 3501}, 3601},
-		"three hours ahead":  {[]float64{13800, 13700}, 3600},
-		"half an hour ahead": {[]float64{5000, 4900}, 3600},
-		"behind":             {[]float64{0, 0}, 3600},
-		"never said":         {[]float64{-1e-9, -1e-9}, 3600},
-		"said once":          {[]float64{3000, -1e-9}, 3000},
-		"said later":         {[]float64{-1e-9, 2900}, 3000},
-		"wrong, then right":  {[]float64{9000, 3500, 3300}, 3500},
-	} {
-		q := &quota{Quota: hint.Quota{Limit: -1}, named: time.Hour, factor: 4, perUnit: 1}
-		for i, r := range c.resets {
-			now := at(100 * float64(i))
-			q.observe(hint.Quota{Limit: 1000, Remaining: 900 - int64(i), Window: time.Hour, Reset: span(r)}, &Answer{Sent: now, Outcome: Success}, now, 1)
-		}
-		if ends := q.until.Sub(zero).Seconds(); ends < c.ends-20 || ends > c.ends+20 {
-			t.Errorf("%s: the window ends after %v s, want %v", name, ends, c.ends)
 		}
 	}
 }

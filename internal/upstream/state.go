@@ -3,12 +3,9 @@
 //	state.go             State, the one type that others use: how it begins, what starts, what is idle
 //	observe.go           what it makes of an answer
 //	closing.go           how long calls are held back, and whether that is too long for them
-//	learner.go scope.go  which calls fall under which advertised quotas
-//	route.go             which routes belong to which of them, and times that are meant for one route alone
-//	quota*.go            one advertised quota: how much of it may still be used, and when
 //	known.go             what observers see of all this
 //
-// A call passes three of them: the gate (package gate), the quotas of its scope, the search (package seek). It may start when the last
+// A call passes three of them: the gate (package gate), the quotas of its scope (package quota), the search (package seek). It may start when the last
 // of them lets it. All of them can only hold calls back, beside the limiters that are configured.
 //
 // Example: an answer says that 40 of 100 calls a minute remain, and a minute later a 429 comes with a
@@ -37,13 +34,14 @@ import (
 
 	"github.com/go-throttle/throttle/internal/gate"
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/quota"
 	"github.com/go-throttle/throttle/internal/seek"
 )
 
 // A State is what a key knows of its upstream. Its owner makes it with Init.
 type State struct {
 	gate      gate.Gate
-	learned   *learner     // quotas; nil while nothing is known, not even a rate that was found
+	quotas    *quota.Book  // quotas; nil while nothing is known, not even a rate that was found
 	search    *seek.Search // nil until a throttled answer came that no quota explains
 	limits    *limit.Set   // what the key's calls pay
 	sent      uint64       // attempts
@@ -111,33 +109,27 @@ func (s *State) Measure(trip time.Duration) bool {
 func (s *State) AnswerTime() time.Duration { return s.gate.AnswerTime() }
 
 // Scope returns the scope of the route of url, by what is known now: the set of quotas that its calls fall under.
-func (s *State) Scope(url *url.URL) uint8 {
-	if s.learned == nil {
-		return 0
-	}
-	return s.learned.scopeAt(url)
-}
+func (s *State) Scope(url *url.URL) uint8 { return s.quotas.Scope(url) }
+
+// A Route tells calls of different scopes apart.
+type Route = quota.Route
+
+// RouteOf returns the route of a call.
+func RouteOf(host, path string) Route { return quota.RouteOf(host, path) }
 
 // ScopeOf is Scope of a route that a call has kept while it waits.
-func (s *State) ScopeOf(r Route) uint8 {
-	if s.learned == nil {
-		return 0
-	}
-	return s.learned.scopeOf(r)
-}
+func (s *State) ScopeOf(r Route) uint8 { return s.quotas.ScopeOf(r) }
+
+// MaxScopes is how many scopes a key has at most. A line looks at the first call of each at every turn.
+const MaxScopes = quota.MaxScopes
 
 // Scopes is how many scopes there are; 0: nothing is learned. With more than one, a call of another scope may
 // be ready before the head of the line is.
-func (s *State) Scopes() int {
-	if s.learned == nil {
-		return 0
-	}
-	return len(s.learned.scopes)
-}
+func (s *State) Scopes() int { return s.quotas.Scopes() }
 
 // ScopeReady is when the quotas of a scope let a call go. Something must have been learned.
 func (s *State) ScopeReady(scope uint8, cost int, now time.Time) time.Time {
-	return limit.Latest(s.learned.ready(scope, cost, now, now), s.search.Next())
+	return limit.Latest(s.quotas.Ready(scope, cost, now, now), s.search.Next())
 }
 
 // Ready returns the earliest moment, not before at, at which a call of that scope and cost may start: the
@@ -157,10 +149,7 @@ func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time
 		}
 		at = limit.Latest(at, open)
 	}
-	if s.learned != nil {
-		at = limit.Latest(s.learned.ready(scope, cost, at, now), s.search.Next())
-	}
-	return at, true, true
+	return limit.Latest(s.quotas.Ready(scope, cost, at, now), s.search.Next()), true, true
 }
 
 // ProbeDue reports whether the next call to start is the probe whose answer may open the gate.
@@ -177,10 +166,10 @@ func (s *State) Start(scope uint8, cost int, at, now time.Time) (counted bool) {
 // does.
 func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
 	s.gate.Start(cost, at, now, s.pace(now))
-	if s.learned == nil {
+	if s.quotas == nil {
 		return false
 	}
-	s.learned.take(scope, cost, at)
+	s.quotas.Take(scope, cost, at)
 	s.search.Take(cost, at)
 	return true
 }
@@ -191,7 +180,7 @@ func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now 
 	s.sent--
 	s.gate.Undo(epoch, cost, now, s.pace(now))
 	if counted {
-		s.learned.undo(scope, cost, at)
+		s.quotas.Undo(scope, cost, at)
 		s.search.Undo()
 	}
 }
@@ -217,9 +206,7 @@ func (s *State) HoldUntil(until time.Time, status uint16, now time.Time) (longer
 // Resume ends any closing now, and lets one call ask a quota that is spent.
 func (s *State) Resume(now time.Time) {
 	s.gate.Resume(now, s.pace(now))
-	if s.learned != nil {
-		s.learned.resume(now)
-	}
+	s.quotas.Resume(now)
 	s.search.Resume(now)
 }
 

@@ -144,43 +144,6 @@ func TestThrottledAnswers(t *testing.T) {
 	}
 }
 
-// A quota explains what it has less left for than a call needs: one of a meter that holds 500, one whose calls have cost 240
-// each, and one of requests.
-func TestQuotaExplainsWhatItIsTooSmallFor(t *testing.T) {
-	for name, c := range map[string]struct {
-		unit  string
-		meter Counter
-		need  int64
-	}{
-		"a meter's":  {"tokens", heldMeter{}, 500},
-		"unmirrored": {"tokens", nil, 240},
-		"requests":   {"requests", nil, 1},
-	} {
-		for _, left := range []int64{c.need - 1, c.need} {
-			s := newState(0)
-			quota := hint.Quota{Name: "q", Unit: c.unit, Limit: 9000, Remaining: 900, Reset: span(40), Window: span(60), Source: "X"}
-			answer := Answer{Outcome: Success, Cost: 1, Hint: hint.Hint{Quotas: []hint.Quota{quota}}, Host: "a", Path: "/x", Counter: func(*hint.Quota) Counter { return c.meter }}
-			s.Observe(&answer, at(0.05))
-			s.learned.scopes[1].quotas[0].perUnit = float64(c.need)
-			answer.Outcome, answer.Hint.RetryAfter, answer.Hint.Quotas[0].Remaining = Throttled, span(39), left
-			answer.Sent = at(1)
-			s.Observe(&answer, at(1.05))
-			if got := s.learned.explains(1, 1, at(1.05)); got != (left < c.need) {
-				t.Errorf("%s: %d left explain it: %v", name, left, got)
-			}
-		}
-	}
-}
-
-// A heldMeter is one whose calls hold 500 and cost 300, at the upstream as well.
-type heldMeter struct{}
-
-func (heldMeter) Cost() float64                   { return 300 }
-func (heldMeter) Hold() float64                   { return 500 }
-func (heldMeter) Units() (held, returned float64) { return 0, 0 }
-func (heldMeter) Holds() bool                     { return true }
-func (heldMeter) Turn(time.Time)                  {}
-
 // Until the first answer every round trip is measured, then one in sixteen.
 func TestRoundTripOfAState(t *testing.T) {
 	s := newState(100)
@@ -216,12 +179,10 @@ func TestUndoOfAState(t *testing.T) {
 	then, _, _ := s.Ready(1, 1, at(1), at(1))
 	epoch := s.Epoch()
 	counted := s.Start(1, 1, at(1), at(1))
-	if !counted || s.learned.scopes[1].inFlight != 1 {
-		t.Errorf("counted %v, %d in flight", counted, s.learned.scopes[1].inFlight)
+	if !counted {
+		t.Error("not counted")
 	}
-	if s.Undo(epoch, 1, counted, 1, at(1), at(1)); s.learned.scopes[1].inFlight != 0 {
-		t.Errorf("%d in flight after the undo", s.learned.scopes[1].inFlight)
-	}
+	s.Undo(epoch, 1, counted, 1, at(1), at(1))
 	if again, _, ok := s.Ready(1, 1, at(1), at(1)); !ok || !again.Equal(then) {
 		t.Errorf("ready at %v, %v; want %v as before", again.Sub(zero), ok, then.Sub(zero))
 	}

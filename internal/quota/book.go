@@ -1,4 +1,16 @@
-package upstream
+// Package quota is what a key has learned of the quotas that its upstream advertises.
+//
+//	book.go scope.go   the Book, and which calls fall under the same quotas
+//	route.go           which routes belong to which of them, and times that are meant for one route alone
+//	quota.go           one quota: what is known of it
+//	answer.go          what it makes of an answer
+//	send.go            when calls may start under it, and the count of those that do
+//	meter.go           quotas that mirror a meter of the key
+//	seen.go            what observers see, and what can be foreseen
+//
+// A quota can only hold calls back. Nothing here reads a clock or has a lock: moments are given by the caller, who guards a Book with a
+// lock of its own.
+package quota
 
 import (
 	"slices"
@@ -12,12 +24,13 @@ import (
 // maxWindow is the longest window that is believed.
 const maxWindow = 31 * 24 * time.Hour
 
-// A learner is what a key has learned of its upstream's quotas, by scopes. A call may start when all quotas of its scope let it.
+// A Book is what a key has learned of its upstream's quotas, by scopes. A call may start when all quotas of its scope let it. A nil
+// Book knows nothing, and may be asked.
 //
 // What is learned may be wrong or out of date, and can only slow calls down. So whatever is advertised next
 // replaces it, one answer that contradicts its neighbours is outvoted by the next, and nothing is kept that does
 // not say when it ends (useful).
-type learner struct {
+type Book struct {
 	scopes []*scope // by number; 0 has no quotas
 
 	routes      map[Route]beginning // which of them calls fall under
@@ -29,14 +42,14 @@ type learner struct {
 	quick, slow time.Duration
 }
 
-// newLearner returns a learner that knows nothing.
-func newLearner() *learner {
-	return &learner{scopes: []*scope{{}}}
+// New returns a Book that knows nothing.
+func New() *Book {
+	return &Book{scopes: []*scope{{}}}
 }
 
 // trip notes a round trip. A slow one is forgotten in time, by 1/256 of the difference with each that is
 // quicker.
-func (l *learner) trip(d time.Duration) {
+func (l *Book) trip(d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -50,8 +63,8 @@ func (l *learner) trip(d time.Duration) {
 	}
 }
 
-// ready returns when a call of n units may go in that scope, not before at.
-func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
+// Ready returns when a call of n units may go in that scope, not before at.
+func (l *Book) Ready(id uint8, n int, at, now time.Time) time.Time {
 	a := l.scope(id)
 	at = limit.Latest(at, a.closedUntil)
 	for _, q := range a.quotas {
@@ -60,9 +73,9 @@ func (l *learner) ready(id uint8, n int, at, now time.Time) time.Time {
 	return at
 }
 
-// take counts a start in all quotas of the scope. Its end must be noted by ended, or the start
+// Take counts a start in all quotas of the scope. Its end must be noted by ended, or the start
 // taken back by undo.
-func (l *learner) take(id uint8, n int, at time.Time) {
+func (l *Book) Take(id uint8, n int, at time.Time) {
 	a := l.scope(id)
 	a.inFlight++
 	for _, q := range a.quotas {
@@ -70,8 +83,8 @@ func (l *learner) take(id uint8, n int, at time.Time) {
 	}
 }
 
-// undo takes back a start that was not used.
-func (l *learner) undo(id uint8, n int, sent time.Time) {
+// Undo takes back a start that was not used.
+func (l *Book) Undo(id uint8, n int, sent time.Time) {
 	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
@@ -80,7 +93,7 @@ func (l *learner) undo(id uint8, n int, sent time.Time) {
 }
 
 // ended notes that a call has ended, whatever its answer.
-func (l *learner) ended(id uint8, n int, sent time.Time) {
+func (l *Book) ended(id uint8, n int, sent time.Time) {
 	a := l.scope(id)
 	a.inFlight--
 	for _, q := range a.quotas {
@@ -88,9 +101,9 @@ func (l *learner) ended(id uint8, n int, sent time.Time) {
 	}
 }
 
-// spent returns until when a quota of the scope has nothing left; zero if all have something. Of several it is the
+// Spent returns until when a quota of the scope has nothing left; zero if all have something. Of several it is the
 // latest, because a call pays them all.
-func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
+func (l *Book) Spent(id uint8, now time.Time) (until time.Time) {
 	if a := l.scope(id); a.closedUntil.After(now) {
 		until = a.closedUntil
 	}
@@ -100,8 +113,8 @@ func (l *learner) spent(id uint8, now time.Time) (until time.Time) {
 	return until
 }
 
-// after predicts when a call starts that has so many units of its scope before it.
-func (l *learner) after(id uint8, from time.Time, before int64, n int) time.Time {
+// After predicts when a call starts that has so many units of its scope before it.
+func (l *Book) After(id uint8, from time.Time, before int64, n int) time.Time {
 	at := limit.Latest(from, l.scope(id).closedUntil)
 	for _, q := range l.scope(id).quotas {
 		at = limit.Latest(at, q.after(from, before, n))
@@ -109,15 +122,58 @@ func (l *learner) after(id uint8, from time.Time, before int64, n int) time.Time
 	return at
 }
 
-// observe takes in what the answer to an attempt of scope id advertises, or that it advertises nothing. It returns
-// the scope that its quotas make, those that observers should know of (new ones, and those whose limit or header
-// field has changed), and whether calls that wait may fall under another scope now. before is how many attempts the
-// key has sent: they may all have been under a quota that is new.
-func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (in uint8, news []Known, moved bool) {
-	if len(a.Hint.Quotas) == 0 {
-		return id, nil, (a.Outcome == Success || a.Outcome == Throttled) && l.missing(id, a, now)
+// An Answer is what an attempt has shown.
+type Answer struct {
+	Quotas                        []hint.Quota  // that it advertises
+	RetryAfter                    time.Duration // 0: it names no time
+	Served, Throttled, Overloaded bool          // by its outcome
+	Dated                         bool          // it has a Date: the upstream's clock is known
+
+	// Its start.
+	Counted bool  // by Take
+	Scope   uint8 // that it started in
+	Cost    int   // units
+	Sent    time.Time
+
+	Trip         time.Duration // 0: not measured
+	Host, Path   string        // its route
+	InFlight     int           // attempts under way, this one included
+	Known        time.Duration // how long ago the first call of the key came
+	All, Well    float64       // attempts that the key has sent, and those that were served: they may all have been under a quota that is new
+	WindowFactor float64       // how much faster than evenly long windows are used
+
+	// Counter returns the meter of the key that an advertised quota mirrors; nil: it mirrors none. Nil: there are no meters.
+	Counter func(*hint.Quota) Counter
+}
+
+// Observe ends an attempt in the quotas that have counted it, and takes in what its answer advertises, or that it advertises nothing. It
+// returns the scope that its quotas make, those that observers should know of (new ones, and those whose limit or header
+// field has changed), and whether calls that wait may fall under another scope now.
+func (l *Book) Observe(a *Answer, now time.Time) (in uint8, news []Known, moved bool) {
+	if a.Counted {
+		in = a.Scope
+		if a.Overloaded && len(a.Quotas) == 0 {
+			// An upstream that was overloaded has probably not counted it. If it has, the next answer advertises less. Example:
+			// 100 calls at 10/s advertised, and five of them meet a 529. They take 9.5 s instead of 10.2.
+			l.Undo(a.Scope, a.Cost, a.Sent)
+		} else {
+			l.ended(a.Scope, a.Cost, a.Sent)
+		}
 	}
-	advertised := slices.DeleteFunc(slices.Clone(a.Hint.Quotas), func(t hint.Quota) bool { return !useful(&t) })
+	if len(a.Quotas) > 0 && len(l.scopes) == 1 {
+		l.silentFirst = a.Well >= outvoted
+	}
+	in, news, moved = l.observe(in, a, now)
+	l.trip(a.Trip)
+	return in, news, moved
+}
+
+// observe is Observe of an attempt of scope id that has ended.
+func (l *Book) observe(id uint8, a *Answer, now time.Time) (in uint8, news []Known, moved bool) {
+	if len(a.Quotas) == 0 {
+		return id, nil, (a.Served || a.Throttled) && l.missing(id, a, now)
+	}
+	advertised := slices.DeleteFunc(slices.Clone(a.Quotas), func(t hint.Quota) bool { return !useful(&t) })
 	if len(advertised) == 0 {
 		return id, nil, false
 	}
@@ -143,13 +199,13 @@ func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (i
 			t.Source = strings.Clone(t.Source)
 		}
 		q.spread = min(l.slow-l.quick, q.window/16) // no more of a window is given up for it
-		q.observe(t, a, now, before)
+		q.observe(t, a, now)
 		if changed {
 			news = append(news, q.view(now))
 		}
 	}
 	r := RouteOf(a.Host, a.Path)
-	if a.Outcome == Success {
+	if a.Served {
 		l.throttled.wasServed(r)
 	}
 	if b := l.routes[r]; b.own && b.scope != id && l.scope(b.scope).closedUntil.After(now) {
@@ -159,7 +215,7 @@ func (l *learner) observe(id uint8, a *Answer, before float64, now time.Time) (i
 }
 
 // missing takes in an answer that advertises nothing, to an attempt of scope id.
-func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
+func (l *Book) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 	if len(l.routes) == 0 && l.throttled.row == 0 {
 		return false
 	}
@@ -168,7 +224,7 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 	if !b.own {
 		b.scope = 0
 	}
-	if a.Outcome == Throttled {
+	if a.Throttled {
 		for _, q := range l.scope(b.scope).quotas {
 			q.row = 0
 		}
@@ -179,6 +235,11 @@ func (l *learner) missing(id uint8, a *Answer, now time.Time) (moved bool) {
 		q.missing(a.Counted && id == b.scope, a.Cost, a.Sent, now)
 	}
 	return l.vote(r, 0)
+}
+
+// Useful reports whether one of those quotas can be kept.
+func Useful(advertised []hint.Quota) bool {
+	return slices.ContainsFunc(advertised, func(t hint.Quota) bool { return useful(&t) })
 }
 
 // useful reports whether a quota can be kept. It must say how much there is, a limit or what remains, and over
@@ -195,7 +256,7 @@ func useful(t *hint.Quota) bool {
 	return t.Reset > 0 || t.Window > 0 || t.Rate > 0
 }
 
-// closeQuotas closes the quotas of a scope that a throttled answer is about, and reports whether the gate may
+// CloseQuotas closes the quotas of a scope that a throttled answer is about, and reports whether the gate may
 // stay open. With quotas advertised for this scope:
 //
 //	429, Retry-After: 5, and it names the quota "search"   that quota is closed for 5 s, others go on
@@ -208,7 +269,7 @@ func useful(t *hint.Quota) bool {
 // A Retry-After gets jitter, because all who share the quota have got the same; a reset does not, or a part of
 // each window would be lost. One who is alone starts no more than the limit in any short window, so if that is
 // throttled, its units do not all come back at once.
-func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool) {
+func (l *Book) CloseQuotas(id uint8, h *hint.Hint, now time.Time) (done bool) {
 	for _, q := range l.scope(id).quotas {
 		if q.left < 1 && q.alone(now) {
 			q.notASecondUntil, q.rolling = now.Add(notASecond), q.rolling || q.Window > 0 && q.Window <= shortWindow
@@ -238,9 +299,12 @@ func (l *learner) closeQuotas(id uint8, h *hint.Hint, now time.Time) (done bool)
 	return done
 }
 
-// resume lets calls go again that a throttled answer has stopped: one of each quota, whose answer shows
+// Resume lets calls go again that a throttled answer has stopped: one of each quota, whose answer shows
 // what is left.
-func (l *learner) resume(now time.Time) {
+func (l *Book) Resume(now time.Time) {
+	if l == nil {
+		return
+	}
 	for _, a := range l.scopes {
 		a.closedUntil = time.Time{}
 		for _, q := range a.quotas {
@@ -253,10 +317,10 @@ func (l *learner) resume(now time.Time) {
 	}
 }
 
-// explains reports whether a quota of that scope explains a throttled answer that came now: the answer advertises that
+// Explains reports whether a quota of that scope explains a throttled answer that came now: the answer advertises that
 // less is left of it than a call of n units needs, or it is closed. Then no search is needed; the quota is known and only what
 // others took of it was not. One that only throttled answers advertise explains none: each of them would explain itself.
-func (l *learner) explains(id uint8, n int, now time.Time) bool {
+func (l *Book) Explains(id uint8, n int, now time.Time) bool {
 	a := l.scope(id)
 	return a.closedUntil.After(now) || slices.ContainsFunc(a.quotas, func(q *quota) bool {
 		return !q.refusals && (q.left < q.needs(n) && q.heard.Equal(now) || q.closedUntil.After(now))

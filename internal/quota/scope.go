@@ -1,4 +1,4 @@
-package upstream
+package quota
 
 import (
 	"maps"
@@ -36,8 +36,27 @@ type scope struct {
 	inFlight    int       // calls under way
 }
 
+// Scopes is how many scopes there are; 0: nothing is learned.
+func (l *Book) Scopes() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.scopes)
+}
+
 // scope returns the scope of that number.
-func (l *learner) scope(id uint8) *scope { return l.scopes[id%unspaced] }
+func (l *Book) scope(id uint8) *scope {
+	if l == nil {
+		return &nothing
+	}
+	return l.scopes[id%unspaced]
+}
+
+// nothing is scope 0 of a Book that is nil.
+var nothing scope
+
+// Any reports whether the scope has a quota.
+func (l *Book) Any(id uint8) bool { return len(l.scope(id).quotas) > 0 }
 
 // matches reports whether the scope is of just those quotas, in that order.
 func (a *scope) matches(advertised []hint.Quota) bool {
@@ -45,7 +64,7 @@ func (a *scope) matches(advertised []hint.Quota) bool {
 }
 
 // scopeFor finds the scope of those quotas, or makes it; nil if there is no place.
-func (l *learner) scopeFor(advertised []hint.Quota, factor float64, now time.Time) (uint8, *scope) {
+func (l *Book) scopeFor(advertised []hint.Quota, factor float64, now time.Time) (uint8, *scope) {
 	for i, a := range l.scopes[1:] {
 		if a.matches(advertised) {
 			return uint8(i + 1), a
@@ -65,7 +84,7 @@ func (l *learner) scopeFor(advertised []hint.Quota, factor float64, now time.Tim
 // Example: a bot with 100 channels, 10,000 calls, and 63 places. A channel that has been asked to wait for 5 s keeps
 // its place for so long. When all 63 wait, the next refusal has no place: it closes the gate, for all of them. If
 // it took one of theirs, the calls of that channel would be sent again, be refused, and take the place of another.
-func (l *learner) addScope(a *scope, now time.Time) (uint8, *scope) {
+func (l *Book) addScope(a *scope, now time.Time) (uint8, *scope) {
 	if len(l.scopes) < maxSets {
 		l.scopes = append(l.scopes, a)
 		return uint8(len(l.scopes) - 1), a
@@ -90,7 +109,7 @@ func (l *learner) addScope(a *scope, now time.Time) (uint8, *scope) {
 
 // quotaFor finds a quota in any scope, or makes it. A quota that two scopes share is one: an upstream may advertise
 // "core" on some routes, "core" and "search" on others, and what either uses is gone for both.
-func (l *learner) quotaFor(t *hint.Quota, factor float64) *quota {
+func (l *Book) quotaFor(t *hint.Quota, factor float64) *quota {
 	for _, a := range l.scopes {
 		for _, q := range a.quotas {
 			if q.same(t) {

@@ -1,4 +1,4 @@
-package upstream
+package quota
 
 import (
 	"hash/maphash"
@@ -91,17 +91,17 @@ type beginning struct {
 	votes int8 // in a row for the scope, of new routes below it; negative: silent ones, or silent answers
 }
 
-// scopeAt is scopeOf the route of url.
-func (l *learner) scopeAt(url *url.URL) uint8 {
-	if len(l.routes) == 0 {
+// Scope is scopeOf the route of url.
+func (l *Book) Scope(url *url.URL) uint8 {
+	if l == nil || len(l.routes) == 0 {
 		return 0
 	}
-	return l.scopeOf(RouteOf(url.Host, url.Path))
+	return l.ScopeOf(RouteOf(url.Host, url.Path))
 }
 
-// scopeOf returns the scope of a route: that of the longest beginning that is known.
-func (l *learner) scopeOf(r Route) (id uint8) {
-	if len(l.routes) == 0 {
+// ScopeOf returns the scope of a route: that of the longest beginning that is known.
+func (l *Book) ScopeOf(r Route) (id uint8) {
+	if l == nil || len(l.routes) == 0 {
 		return 0
 	}
 	r.beginnings(func(at Route) {
@@ -120,8 +120,8 @@ func (l *learner) scopeOf(r Route) (id uint8) {
 // vote notes that an answer of a route has advertised a scope, or with 0 that it was silent. It reports whether calls
 // that wait may fall under another scope now. What has advertised itself stays where it is: its quotas lapse in time. A
 // route that is new counts for its beginnings; if they know it all already, it need not be kept.
-func (l *learner) vote(r Route, id uint8) (moved bool) {
-	before := l.scopeOf(r)
+func (l *Book) vote(r Route, id uint8) (moved bool) {
+	before := l.ScopeOf(r)
 	old, kept := l.routes[r]
 	if before == id && (!kept || id == 0) {
 		return false
@@ -161,11 +161,11 @@ func (l *learner) vote(r Route, id uint8) (moved bool) {
 		l.setRoute(at, b)
 		moved = moved || b.scope != undecided && (b.scope != was.scope || (b.votes >= outvoted) != (was.votes >= outvoted))
 	})
-	return moved || l.scopeOf(r) != before
+	return moved || l.ScopeOf(r) != before
 }
 
 // setRoute keeps what is known of a beginning, in the place of any other if there are too many.
-func (l *learner) setRoute(at Route, b beginning) {
+func (l *Book) setRoute(at Route, b beginning) {
 	if _, ok := l.routes[at]; !ok && len(l.routes) >= maxRoutes {
 		for other := range l.routes {
 			delete(l.routes, other)
@@ -182,7 +182,7 @@ func (l *learner) setRoute(at Route, b beginning) {
 // Example: /export answers 429 with Retry-After: 60 whenever it is called. The first two close the gate for a minute
 // each, and calls of /items are served between them. From the third on only /export waits. A 429 of /items closes the
 // gate again. An answer to a call of /export that was sent before the third 429 opens nothing, also if it advertises a quota
-// that /export falls under afterwards (learner.observe).
+// that /export falls under afterwards (Book.observe).
 
 // A throttledRoute is the route of a key whose answers were throttled with a time, the last of all.
 type throttledRoute struct {
@@ -200,10 +200,10 @@ func (t *throttledRoute) wasServed(r Route) {
 	t.other = true
 }
 
-// closeRoute takes in a throttled answer with a time, and closes its route for that, if it is meant for the route alone
+// CloseRoute takes in a throttled answer with a time, and closes its route for that, if it is meant for the route alone
 // and the route has no quotas: then ok is true, and id its scope from now on. searching: a search is under way; forget: that is to end,
 // because what began it was meant for the route, and must not slow the others.
-func (l *learner) closeRoute(r Route, searching bool, until, now time.Time) (id uint8, ok, forget bool) {
+func (l *Book) CloseRoute(r Route, searching bool, until, now time.Time) (id uint8, ok, forget bool) {
 	t := &l.throttled
 	switch {
 	case t.route != r || t.row == 0:

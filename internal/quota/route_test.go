@@ -1,19 +1,15 @@
-package upstream
+package quota
 
 import (
 	"fmt"
-	"net/url"
 	"testing"
-	"time"
-
-	"github.com/go-throttle/throttle/hint"
 )
 
-// A routesTest is a learner with two scopes, and what answers of some routes have said.
-type routesTest struct{ *learner }
+// A routesTest is a Book with two scopes, and what answers of some routes have said.
+type routesTest struct{ *Book }
 
 func newRoutesTest() routesTest {
-	l := newLearner()
+	l := New()
 	l.scopes = append(l.scopes, new(scope), new(scope))
 	return routesTest{l}
 }
@@ -33,7 +29,7 @@ func (r routesTest) keepsSilent(paths ...string) {
 func (r routesTest) want(t *testing.T, id uint8, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if got := r.scopeOf(RouteOf("a", path)); got != id {
+		if got := r.ScopeOf(RouteOf("a", path)); got != id {
 			t.Errorf("%q falls under scope %d, want %d", path, got, id)
 		}
 	}
@@ -47,7 +43,7 @@ func TestRoutes(t *testing.T) {
 	r.says(1, "/repos/one/issues/7")
 	r.want(t, 1, "/repos/one/issues", "//repos//one/issues/8")
 	r.want(t, 1+unspaced, "/repos/one", "/repos/two", "/other", "")
-	if got := r.scopeOf(RouteOf("b", "/repos/one/issues")); got != 0 {
+	if got := r.ScopeOf(RouteOf("b", "/repos/one/issues")); got != 0 {
 		t.Errorf("another host's route falls under scope %d", got)
 	}
 	r.says(2, "/search/code")
@@ -130,48 +126,5 @@ func TestVersionsOfAnAPI(t *testing.T) {
 		if RouteOf("a", path) == RouteOf("a", other) {
 			t.Errorf("%s is the same route as %s", path, other)
 		}
-	}
-}
-
-// A route that is throttled with a time again and again waits alone. An answer to an attempt that was sent before its
-// closing does not open it, whatever that advertises; the first one after it says where the route belongs.
-func TestClosedRoute(t *testing.T) {
-	s := newState(0)
-	waits := func(path string, now time.Time) time.Duration {
-		then, _, _ := s.Ready(s.Scope(&url.URL{Host: "a", Path: path}), 1, now, now)
-		return max(0, then.Sub(now))
-	}
-	send := func(path string, now time.Time) (a Answer) {
-		waits(path, now) // which opens the gate
-		a = Answer{Scope: s.Scope(&url.URL{Host: "a", Path: path}), Epoch: s.Epoch(), Cost: 1, Sent: now, Host: "a", Path: path, InFlight: 1, WindowFactor: 4}
-		a.Counted = s.Start(a.Scope, 1, now, now)
-		return a
-	}
-	answer := func(a Answer, o Outcome, h hint.Hint, now time.Time) {
-		a.Outcome, a.Hint = o, h
-		s.Observe(&a, now)
-	}
-	throttled := hint.Hint{Throttled: true, RetryAfter: 10 * time.Second}
-	for i := range 3 {
-		begin := at(float64(100 * i))
-		early := send("/x", begin)
-		answer(send("/x", begin), Throttled, throttled, begin.Add(time.Second))
-		x, y := waits("/x", begin.Add(time.Second)), waits("/y", begin.Add(time.Second))
-		if x < 10*time.Second || (y > 0) != (i < 2) {
-			t.Errorf("throttled %d times, /x waits for %v and /y for %v; want at least 10 s, and /y until the second", i+1, x, y)
-		}
-		if i == 2 {
-			answer(early, Success, hint.Hint{Quotas: []hint.Quota{named("q")}}, begin.Add(2*time.Second))
-			if x := waits("/x", begin.Add(2*time.Second)); x < 9*time.Second {
-				t.Errorf("an answer to an attempt before the closing opens it: /x waits for %v", x)
-			}
-		}
-		later := begin.Add(50 * time.Second)
-		answer(send("/y", later), Success, hint.Hint{}, later)
-	}
-	after := at(300)
-	answer(send("/x", after), Success, hint.Hint{Quotas: []hint.Quota{named("q")}}, after)
-	if id := s.Scope(&url.URL{Host: "a", Path: "/x"}); len(s.learned.scope(id).quotas) != 1 {
-		t.Errorf("the answer after the closing does not move /x: scope %d", id)
 	}
 }

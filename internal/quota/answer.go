@@ -1,4 +1,4 @@
-package upstream
+package quota
 
 import (
 	"cmp"
@@ -10,9 +10,8 @@ import (
 
 // This file is what a quota makes of an answer.
 
-// observe takes in what an answer has advertised. before is how many attempts have been sent so far: it counts
-// if the quota is advertised for the first time, because they may have been under it too.
-func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) {
+// observe takes in what an answer has advertised.
+func (q *quota) observe(t hint.Quota, a *Answer, now time.Time) {
 	first := q.heard.IsZero()
 	q.lapses = q.lapsesBy(&t, now)
 	if q.lapsed(now) { // it begins anew
@@ -24,25 +23,25 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time, before float64) 
 		first = true
 	}
 	q.meet(&t, a)
-	if q.refusals = a.Outcome == Throttled && (first || q.refusals); q.refusals {
-		q.refused(&t, a.Hint.RetryAfter, now)
+	if q.refusals = a.Throttled && (first || q.refusals); q.refusals {
+		q.refused(&t, a.RetryAfter, now)
 	}
 	q.turn(now)
 	q.doubt(&t, now)
 	q.measure(&t, first, now)
-	if served := before - float64(a.InFlight); first && q.since.IsZero() {
+	if served := a.All - float64(a.InFlight); first && q.since.IsZero() {
 		q.outvotable = served >= outvoted && !q.refusals
 		q.servedUnsaid = served - q.allows(a.Known)
 	}
 	q.outvotable = q.outvotable && first || q.servedUnsaid > 2*q.size // much more was served than it allows
-	q.servedUnsaid, q.since, q.refusalWait = 0, now, a.Hint.RetryAfter
+	q.servedUnsaid, q.since, q.refusalWait = 0, now, a.RetryAfter
 	left := q.leftBy(&t, first)
 	until := q.end(&t, now)
 	truth := !q.back.IsZero() && !a.Sent.Before(q.back)
 	q.Quota = t
 	switch {
 	case first:
-		q.first(left, until, now, before)
+		q.first(left, until, now, a.All)
 	case q.exact():
 		q.updateExact(left, until, a.Sent, now)
 	default:
@@ -145,7 +144,7 @@ func (q *quota) heardBack(truth bool, a *Answer, now time.Time) {
 		q.back, q.held = time.Time{}, true
 	}
 	if q.back.IsZero() && q.far(now) && !a.Dated {
-		if q.pause = max(q.pause, farAsk); truth && a.Outcome == Throttled {
+		if q.pause = max(q.pause, farAsk); truth && a.Throttled {
 			q.pause = min(2*q.pause, limit.MaxBelief)
 		}
 		q.back = now.Add(q.pause)
