@@ -44,28 +44,6 @@ type Report struct {
 	Served    float64       // units a second that were answered so far; 0: not known
 }
 
-// An Outcome is what an attempt says of the upstream.
-type Outcome uint8
-
-// The outcomes, in an order that observe relies on.
-const (
-	// Success: an answer that is none of those below, such as a 200 or a 404. The upstream works.
-	Success Outcome = iota
-	// Cancelled: by the caller, or final for its own call, as a 501. It says nothing of the upstream, but a probe that ends so
-	// has not been answered.
-	Cancelled
-	// Neutral: a 500, or a status that stands for one; a certificate, a URL. It does not count, but it does not open a gate
-	// either. A 500 is a failure if nothing else has come for ErrorsToCount answers.
-	Neutral
-	// Failure: a 502, 503 or 504, or a status that stands for one, or no answer.
-	Failure
-	// Overloaded: a 529 or 418 without a time. The upstream has refused the attempt for a trouble of its own, which
-	// says nothing of our rate.
-	Overloaded
-	// Throttled: the upstream has refused the attempt for a limit.
-	Throttled
-)
-
 // Observe takes in a report and returns whether a closing began or grew. An answer that would change nothing
 // does not even make the breaker. Otherwise a closing whose time is over ends first, so that the answer meets the gate
 // as the calls at this moment would. What the answer does then depends on whether it is stale: a stale failure
@@ -85,7 +63,7 @@ func (g *Gate) Observe(r Report, now time.Time, pace rate.Limit) (stopped bool) 
 
 // observe is Observe but for what holds beside the gate.
 func (g *Gate) observe(r Report, now time.Time, pace rate.Limit) (stopped bool) {
-	g.measure(r)
+	g.measure(r.Outcome, r.Trip, r.Cut)
 	r.Outcome = g.count500s(r)
 	if r.Outcome <= Neutral && !g.unsettled() {
 		return false

@@ -763,7 +763,7 @@ func TestCutNeverLowersTheTimeToAnswer(t *testing.T) {
 	g := &Gate{srtt: 100 * time.Millisecond, dev: 100 * time.Millisecond}
 	before := g.AnswerTime()
 	for range 10 {
-		g.measure(Report{Outcome: Cancelled, Trip: 110 * time.Millisecond, Cut: true})
+		g.measure(Cancelled, 110*time.Millisecond, true)
 	}
 	if after := g.AnswerTime(); after < before {
 		t.Errorf("answers are expected within %v after ten calls that had none in 110 ms, %v before", after, before)

@@ -35,25 +35,25 @@ func (g *Gate) AnswerTime() time.Duration {
 }
 
 // Measure takes in the round trip of a success that need not be observed.
-func (g *Gate) Measure(trip time.Duration) { g.measure(Report{Outcome: Success, Trip: trip}) }
+func (g *Gate) Measure(trip time.Duration) { g.measure(Success, trip, false) }
 
 // measure smooths the round trip and its deviation as TCP does (RFC 6298, alpha 1/8, beta 1/4): with 80 ms smoothed, a trip
 // of 120 ms makes it 85. A failure's is no measure of the upstream at work. An attempt that its caller's deadline has cut
 // off shows that the deviation is larger, and says nothing else. It has to say that much: where the line is as long as the
 // callers' deadlines, an upstream that becomes slower would not answer a single call in time any more.
-func (g *Gate) measure(r Report) {
-	switch off := (r.Trip - g.srtt).Abs(); {
-	case r.Trip <= 0:
-	case r.Cut:
-		if r.Trip > g.srtt+g.dev {
+func (g *Gate) measure(o Outcome, trip time.Duration, cut bool) {
+	switch off := (trip - g.srtt).Abs(); {
+	case trip <= 0:
+	case cut:
+		if trip > g.srtt+g.dev {
 			g.dev += (off - g.dev) / 4
 		}
-	case r.Outcome != Success && r.Outcome != Throttled:
+	case o != Success && o != Throttled:
 	case g.srtt == 0:
-		g.srtt, g.dev = r.Trip, r.Trip/2
+		g.srtt, g.dev = trip, trip/2
 	default:
 		g.dev += (off - g.dev) / 4
-		g.srtt += (r.Trip - g.srtt) / 8
+		g.srtt += (trip - g.srtt) / 8
 	}
 }
 
