@@ -12,14 +12,6 @@ const (
 	watchShare  = 0.03 // if they are such a share of the answers since the first of them, or the gate was closed for it of the time
 )
 
-// A watch counts throttled answers beside a known limit, before a search begins.
-type watch struct {
-	began             time.Time
-	closed            time.Duration // what the gate's clock of closed time showed then
-	events, throttled float32       // throttled answers of distinct epochs; all
-	served            float64       // before it began
-}
-
 // Observe takes in what an answer says of a rate, which begins the search if there is none and it is time. It reports whether that has
 // lowered the rate that is held, or begun to hold one.
 func (s *Search) Observe(a *Sight) (cut bool) {

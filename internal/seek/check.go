@@ -49,10 +49,10 @@ func (t tally) mostShare() float64 {
 }
 
 // note counts an answer, and reports whether the calls in flight beside the one that ended a ramp show that the search does not help.
-func (c *check) note(n float64, throttled bool, a *Sight) (pointless bool) {
+func (c *check) note(n float64, throttled bool, sent time.Time) (pointless bool) {
 	c.since.add(n, throttled)
 	switch {
-	case a.Sent.After(c.began) || a.Sent.Before(c.first):
+	case sent.After(c.began) || sent.Before(c.first):
 		return false
 	case throttled:
 		c.evidence -= rarer * settleOdds / beside
@@ -76,7 +76,7 @@ func (c *check) more() (throttled, served float64) {
 }
 
 // served notes n calls that were served: events as frequent in holds as above would be n·p, and n·p/rarer under a limit.
-func (c *check) served(n float64, holding, ramping bool) {
+func (c *check) served(n float64, inHold, inRamp bool) {
 	if c.share > 0 {
 		_, served := c.more()
 		if c.excess -= n * served; c.excess <= 0 {
@@ -84,9 +84,9 @@ func (c *check) served(n float64, holding, ramping bool) {
 		}
 	}
 	switch {
-	case !holding && !(ramping && c.share > 0):
+	case !inHold && !(inRamp && c.share > 0):
 		c.above(n, false)
-	case holding:
+	case inHold:
 		c.evidence = max(min(c.evidence, -settleOdds), c.evidence-n*(1-1/rarer)*c.higher.throttled/c.higher.answered)
 		switch {
 		case c.share == 0 && c.evidence <= 0:
@@ -100,10 +100,10 @@ func (c *check) served(n float64, holding, ramping bool) {
 
 // excessive notes a throttled answer where a share is random, and reports whether there are more: Page's cumulative sum (Biometrika
 // 41, 1954). All that is in flight is supposed to be served, because 429s mostly come back first.
-func (c *check) excessive(holding bool, inFlight float64) bool {
+func (c *check) excessive(inHold bool, inFlight float64) bool {
 	throttled, served := c.more()
 	c.excess, c.run = c.excess+throttled, c.run+1
-	if holding {
+	if inHold {
 		c.held.add(0, true)
 	}
 	return c.excess-inFlight*served >= 2*settleOdds

@@ -156,9 +156,25 @@ func (f *finder) plan(cost float64) {
 	f.hold = min(limit.MaxBelief.Seconds(), f.hold*max(1, closedShare/(quarter*max(1e-3, 1-f.held/f.configured))))
 }
 
+// A Sight is what an answer shows, and what others know by then.
+type Sight struct {
+	Throttled       bool          // otherwise it is a success
+	Units, InFlight float64       // of its call, and of the others under way
+	Sent, Now       time.Time     // when its attempt started, and when it came
+	Reopens         time.Time     // when the gate opens
+	Current         bool          // sent in the epoch that was current before the answer
+	Paused          bool          // somebody has closed the gate by hand for longer
+	Wait            time.Duration // for which the upstream wants to be left alone; 0: it has not said
+	Clock, Trip     time.Duration // of closed time; smoothed round trip
+	Configured      rate.Limit    // rate.Inf: none is
+	Limited         bool          // a limit is configured or advertised
+	Known           time.Duration // how long ago the first call of the key came
+	Served, Rate    float64       // attempts that were served so far; in a second, 0: not known
+}
+
 // accept notes that a call has been served.
 func (f *finder) accept(a *Sight) {
-	if f.check.note(a.Units, false, a) && !f.aside() {
+	if f.check.note(a.Units, false, a.Sent) && !f.aside() {
 		f.putAside(a, limit.Latest(a.Now, f.since))
 	}
 	if a.Sent.After(f.began) {
@@ -182,7 +198,7 @@ func (f *finder) suppose(n float64) {
 
 // throttle notes a throttled answer, and reports whether it has cut the rate. Only an event does.
 func (f *finder) throttle(a *Sight) (cut bool) {
-	f.check.note(0, true, a)
+	f.check.note(0, true, a.Sent)
 	if !f.event(a) {
 		until := a.Reopens
 		if f.span > 0 && f.phase == holding { // what was throttled may count in the next window (HAProxy)

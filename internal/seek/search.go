@@ -23,20 +23,12 @@ type Search struct {
 	told   *told   // what observers know of a rate beside a limit of ours; nil: nothing
 }
 
-// A Sight is what an answer shows, and what others know by then.
-type Sight struct {
-	Throttled       bool          // otherwise it is a success
-	Units, InFlight float64       // of its call, and of the others under way
-	Sent, Now       time.Time     // when its attempt started, and when it came
-	Reopens         time.Time     // when the gate opens
-	Current         bool          // sent in the epoch that was current before the answer
-	Paused          bool          // somebody has closed the gate by hand for longer
-	Wait            time.Duration // for which the upstream wants to be left alone; 0: it has not said
-	Clock, Trip     time.Duration // of closed time; smoothed round trip
-	Configured      rate.Limit    // rate.Inf: none is
-	Limited         bool          // a limit is configured or advertised
-	Known           time.Duration // how long ago the first call of the key came
-	Served, Rate    float64       // attempts that were served so far; in a second, 0: not known
+// A watch counts throttled answers beside a known limit, before a search begins.
+type watch struct {
+	began             time.Time
+	closed            time.Duration // what the gate's clock of closed time showed then
+	events, throttled float32       // throttled answers of distinct epochs; all
+	served            float64       // before it began
 }
 
 // In less than LongEnough a burst would count for a rate.

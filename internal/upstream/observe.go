@@ -232,3 +232,30 @@ func (s *State) startLearning() {
 		s.gate.ObserveAll()
 	}
 }
+
+// closingPace is the rate by which the gate closes for one unit's time. A rate that was found does not count for
+// it. Where a 429 is likely one of those at random, what is served does. An answer that says that the
+// upstream is in trouble is not throttled at random.
+func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
+	pace = s.limits.Pace(now)
+	random = s.search.LikelyRandom() && !a.inTrouble()
+	if random && pace == rate.Inf {
+		pace = rate.Limit(s.servedRate(a, now))
+	}
+	return pace, random
+}
+
+// servedCount is how many attempts have been served, about: those sent, neither throttled nor under way. Failures are among them.
+func (s *State) servedCount(a *Answer) float64 {
+	return max(0, float64(s.sent)-float64(s.throttled)-float64(max(0, a.InFlight)))
+}
+
+// servedRate is the rate that the upstream has answered so far while the gate was open, 0 if that has not been long: 600 answers
+// in 12 s, 2 s of them behind a closed gate, are 60 a second. Where nothing was throttled it can serve that rate.
+func (s *State) servedRate(a *Answer, now time.Time) float64 {
+	open := a.Known - s.gate.ClosedTime(now)
+	if open < seek.LongEnough {
+		return 0
+	}
+	return s.servedCount(a) / open.Seconds()
+}
