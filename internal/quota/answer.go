@@ -10,6 +10,30 @@ import (
 
 // This file is what a quota makes of an answer.
 
+// An Answer is what an attempt has shown.
+type Answer struct {
+	Quotas                        []hint.Quota  // that it advertises
+	RetryAfter                    time.Duration // 0: it names no time
+	Served, Throttled, Overloaded bool          // by its outcome
+	Dated                         bool          // it has a Date: the upstream's clock is known
+
+	// Its start.
+	Counted bool  // by Take
+	Scope   uint8 // that it started in
+	Cost    int   // units
+	Sent    time.Time
+
+	Trip         time.Duration // 0: not measured
+	Host, Path   string        // its route
+	InFlight     int           // attempts under way, this one included
+	Known        time.Duration // how long ago the first call of the key came
+	All, Well    float64       // attempts that the key has sent, and those that were served: they may all have been under a quota that is new
+	WindowFactor float64       // how much faster than evenly long windows are used
+
+	// Counter returns the meter of the key that an advertised quota mirrors; nil: it mirrors none. Nil: there are no meters.
+	Counter func(*hint.Quota) Counter
+}
+
 // observe takes in what an answer has advertised.
 func (q *quota) observe(t hint.Quota, a *Answer, now time.Time) {
 	first := q.heard.IsZero()
@@ -22,7 +46,7 @@ func (q *quota) observe(t hint.Quota, a *Answer, now time.Time) {
 		*q = quota{lapses: q.lapses, told: told, servedUnsaid: q.servedUnsaid, since: q.since, Quota: q.Quota, named: q.named, factor: q.factor, units: q.units, perUnit: q.perUnit, spread: q.spread}
 		first = true
 	}
-	q.meet(&t, a)
+	q.meet(&t, a.Counter)
 	if q.refusals = a.Throttled && (first || q.refusals); q.refusals {
 		q.refused(&t, a.RetryAfter, now)
 	}
@@ -222,15 +246,6 @@ func (q *quota) explained(sent time.Time, trip time.Duration) float64 {
 		most = max(most, newer+older*(1-(k-1)/phases))
 	}
 	return most
-}
-
-// early reports whether it is too early for a new window, so that units that are back show a rolling quota. If no end is
-// advertised, a new window shows by most of it being back.
-func (q *quota) early(left float64, now time.Time) bool {
-	if q.guessed {
-		return left < atOnce*q.size && now.Sub(q.leftAt) < q.window/8
-	}
-	return now.Before(q.until.Add(-resetGrain))
 }
 
 // update takes in what remains, and until when. Within a window the least counts, because answers arrive in any

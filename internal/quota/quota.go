@@ -154,6 +154,28 @@ type quota struct {
 	mirrored // where the meter is exact
 }
 
+// A mirrored is what a quota knows by its meter, if that is exact.
+type mirrored struct {
+	level  float64       // what remains as of at,
+	at     time.Time     // when
+	by     count         // was the meter's count
+	then   count         // that of the last answer
+	base   count         // that of quota.base
+	others float64       // what others have taken of a rolling one in the last window, smoothed
+	seen   bool          // that was much at the last answer
+	grain  float64       // what remains is advertised in these
+	whole  time.Duration // in which all of a rolling one comes back, by its resets; 0: not known
+}
+
+// A Counter is a meter of the key that an advertised quota mirrors. It is asked under the lock of the State.
+type Counter interface {
+	Cost() float64               // what a call costs in the end, on average; 0: nothing is known
+	Hold() float64               // what a call holds
+	Units() (held, back float64) // what calls have held in all, and what came back of that
+	Holds() bool                 // the upstream holds what the meter does
+	Turn(t time.Time)            // what was held before t does not come back from now on
+}
+
 // same reports whether an advertised quota is q: it has q's name, unit and window.
 func (q *quota) same(t *hint.Quota) bool {
 	return q.Name == t.Name && q.Unit == t.Unit && q.named == t.Window
@@ -226,56 +248,8 @@ func (q *quota) counted() bool {
 	return q.Unit != "" && q.Unit != "requests" && q.Unit != "request"
 }
 
-// remaining is what may be sent at now without an answer to those in flight.
-func (q *quota) remaining(now time.Time) float64 {
-	if q.exact() {
-		return q.levelAt(now) + q.extra(now)
-	}
-	left := q.left - q.silent
-	switch {
-	case q.ownOnly():
-		return q.size + q.extra(now) - q.starts.since(now.Add(-q.window-q.spread))
-	case !q.rolling:
-		left -= min(q.others*now.Sub(q.leftAt).Seconds(), q.taken) / 2
-	case q.window > 0:
-		at := q.leftAt
-		if q.meter != nil {
-			at = q.sentAt // starts since then are counted too
-		}
-		left = min(left+q.allows(now.Sub(at)), q.size)
-	}
-	if q.meter != nil { // what is held by calls that started before has been subtracted by the upstream
-		return left + q.extra(now) - q.starts.since(q.sentAt)
-	}
-	return left + q.extra(now) - q.units*q.perUnit
-}
-
-// turn begins a new window when this one has ended.
-func (q *quota) turn(now time.Time) {
-	if q.rolling || q.until.IsZero() || now.Before(q.until) {
-		return
-	}
-	if q.guessed { // what is back nobody knows: one call asks
-		q.until, q.back = now.Add(q.window), now
-		return
-	}
-	began, until := q.until, q.until.Add(q.window)
-	if !now.Before(until) { // nobody was there for a whole window
-		began, until = now, now.Add(q.window)
-	}
-	q.begin(began, until, q.size, now)
-	q.fresh = true
-}
-
-// begin begins a window that has so much left at now. Those in flight may count for either window.
-func (q *quota) begin(began, until time.Time, left float64, now time.Time) {
-	q.began, q.until, q.left, q.leftAt, q.sentAt = began, until, left, now, began
-	q.base, q.silent, q.taken, q.answered = left-q.units*q.perUnit, 0, 0, 0
-	q.back, q.held = time.Time{}, false
-	if q.exact() {
-		q.beginExact(left, began, now)
-	}
-}
+// exact reports whether the meter knows when the upstream takes units, and when they come back.
+func (q *quota) exact() bool { return q.meter != nil && q.meter.Holds() }
 
 // far reports whether the reset of a window without a length is so far away that the upstream's clock may be wrong.
 func (q *quota) far(now time.Time) bool {
@@ -311,24 +285,4 @@ func (q *quota) ownOnly() bool {
 // aloneShort reports whether own starts are all that counts.
 func (q *quota) aloneShort(now time.Time) bool {
 	return !q.rolling && q.window <= shortWindow && q.sure(now) && q.alone(now)
-}
-
-// spent returns until when nothing is left of the quota; zero if something is.
-func (q *quota) spent(now time.Time) time.Time {
-	if q.lapsed(now) {
-		return time.Time{}
-	}
-	q.turn(now)
-	if q.closedUntil.After(now) {
-		return q.closedUntil
-	}
-	switch {
-	case q.rolling || q.aloneShort(now) || q.ownOnly() || q.left+q.extra(now)-q.silent >= 1, !q.asked.IsZero():
-		return time.Time{}
-	case q.back.After(now):
-		return q.back
-	case !q.back.IsZero():
-		return time.Time{}
-	}
-	return q.until
 }

@@ -2,11 +2,8 @@ package quota
 
 import (
 	"hash/maphash"
-	"net/url"
+	"maps"
 	"strings"
-	"time"
-
-	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // This file says which scope a route falls under. A quota holds where it was advertised:
@@ -91,21 +88,20 @@ type beginning struct {
 	votes int8 // in a row for the scope, of new routes below it; negative: silent ones, or silent answers
 }
 
-// Scope is scopeOf the route of url.
-func (l *Book) Scope(url *url.URL) uint8 {
-	if l == nil || len(l.routes) == 0 {
-		return 0
-	}
-	return l.ScopeOf(RouteOf(url.Host, url.Path))
+// routes are which scope the routes of a key fall under, as far as is known.
+type routes struct {
+	known       map[Route]beginning
+	throttled   throttledRoute // the route that was throttled last
+	silentFirst bool           // the key's first answers advertised nothing: unknown routes are free
 }
 
-// ScopeOf returns the scope of a route: that of the longest beginning that is known.
-func (l *Book) ScopeOf(r Route) (id uint8) {
-	if l == nil || len(l.routes) == 0 {
+// scopeOf returns the scope of a route: that of the longest beginning that is known.
+func (l *routes) scopeOf(r Route) (id uint8) {
+	if len(l.known) == 0 {
 		return 0
 	}
 	r.beginnings(func(at Route) {
-		b, ok := l.routes[at]
+		b, ok := l.known[at]
 		switch {
 		case !ok || b.scope == undecided:
 		case b.scope == 0 || b.votes >= outvoted || b.own && at == r:
@@ -120,18 +116,15 @@ func (l *Book) ScopeOf(r Route) (id uint8) {
 // vote notes that an answer of a route has advertised a scope, or with 0 that it was silent. It reports whether calls
 // that wait may fall under another scope now. What has advertised itself stays where it is: its quotas lapse in time. A
 // route that is new counts for its beginnings; if they know it all already, it need not be kept.
-func (l *Book) vote(r Route, id uint8) (moved bool) {
-	before := l.ScopeOf(r)
-	old, kept := l.routes[r]
+func (l *routes) vote(r Route, id uint8) (moved bool) {
+	before := l.scopeOf(r)
+	old, kept := l.known[r]
 	if before == id && (!kept || id == 0) {
 		return false
 	}
-	if l.routes == nil {
-		l.routes = map[Route]beginning{}
-	}
 	isNew := !kept || id != 0 && (!old.own || old.scope != id)
 	r.beginnings(func(at Route) {
-		b, ok := l.routes[at]
+		b, ok := l.known[at]
 		was := b
 		switch {
 		case at == r && id != 0:
@@ -158,21 +151,29 @@ func (l *Book) vote(r Route, id uint8) (moved bool) {
 		case b.votes >= outvoted:
 			b.scope = id
 		}
-		l.setRoute(at, b)
+		l.set(at, b)
 		moved = moved || b.scope != undecided && (b.scope != was.scope || (b.votes >= outvoted) != (was.votes >= outvoted))
 	})
-	return moved || l.ScopeOf(r) != before
+	return moved || l.scopeOf(r) != before
 }
 
-// setRoute keeps what is known of a beginning, in the place of any other if there are too many.
-func (l *Book) setRoute(at Route, b beginning) {
-	if _, ok := l.routes[at]; !ok && len(l.routes) >= maxRoutes {
-		for other := range l.routes {
-			delete(l.routes, other)
+// set keeps what is known of a beginning, in the place of any other if there are too many.
+func (l *routes) set(at Route, b beginning) {
+	if l.known == nil {
+		l.known = map[Route]beginning{}
+	}
+	if _, ok := l.known[at]; !ok && len(l.known) >= maxRoutes {
+		for other := range l.known {
+			delete(l.known, other)
 			break
 		}
 	}
-	l.routes[at] = b
+	l.known[at] = b
+}
+
+// forget makes the routes of a scope unknown.
+func (l *routes) forget(id uint8) {
+	maps.DeleteFunc(l.known, func(_ Route, b beginning) bool { return b.scope == id })
 }
 
 // A time that throttled answers of one route advertise holds that route alone, if it is meant for it. It closes the gate
@@ -200,38 +201,20 @@ func (t *throttledRoute) wasServed(r Route) {
 	t.other = true
 }
 
-// CloseRoute takes in a throttled answer with a time, and closes its route for that, if it is meant for the route alone
-// and the route has no quotas: then ok is true, and id its scope from now on. searching: a search is under way; forget: that is to end,
-// because what began it was meant for the route, and must not slow the others.
-func (l *Book) CloseRoute(r Route, searching bool, until, now time.Time) (id uint8, ok, forget bool) {
-	t := &l.throttled
+// refused takes in a throttled answer with a time, and reports whether that is meant for its route alone. searching: a search is under
+// way; forget: it is to end, because what began it was meant for the route, and must not slow the others.
+func (t *throttledRoute) refused(r Route, searching bool) (alone, forget bool) {
 	switch {
 	case t.route != r || t.row == 0:
 		*t = throttledRoute{route: r, row: 1, first: !searching}
-		return 0, false, false
+		return false, false
 	case t.row == 1 && t.other:
 		t.row, t.other = 2, false
-		return 0, false, false
+		return false, false
 	case t.row == 1:
-		return 0, false, false
+		return false, false
 	}
 	forget = t.first
 	t.first, t.other = false, false
-	b := l.routes[r]
-	if !b.own {
-		id, made := l.addScope(new(scope), now)
-		if made == nil {
-			return 0, false, forget
-		}
-		if b = (beginning{scope: id, own: true}); l.routes == nil {
-			l.routes = map[Route]beginning{}
-		}
-		l.setRoute(r, b)
-	}
-	a := l.scope(b.scope)
-	if len(a.quotas) > 0 {
-		return b.scope, false, forget
-	}
-	a.closedUntil = limit.Latest(a.closedUntil, until)
-	return b.scope, true, forget
+	return true, forget
 }

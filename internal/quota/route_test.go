@@ -5,14 +5,10 @@ import (
 	"testing"
 )
 
-// A routesTest is a Book with two scopes, and what answers of some routes have said.
-type routesTest struct{ *Book }
+// A routesTest is the routes of a key with two scopes, and what answers of some routes have said.
+type routesTest struct{ *routes }
 
-func newRoutesTest() routesTest {
-	l := New()
-	l.scopes = append(l.scopes, new(scope), new(scope))
-	return routesTest{l}
-}
+func newRoutesTest() routesTest { return routesTest{new(routes)} }
 
 func (r routesTest) says(id uint8, paths ...string) {
 	for _, path := range paths {
@@ -29,7 +25,7 @@ func (r routesTest) keepsSilent(paths ...string) {
 func (r routesTest) want(t *testing.T, id uint8, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
-		if got := r.ScopeOf(RouteOf("a", path)); got != id {
+		if got := r.scopeOf(RouteOf("a", path)); got != id {
 			t.Errorf("%q falls under scope %d, want %d", path, got, id)
 		}
 	}
@@ -43,7 +39,7 @@ func TestRoutes(t *testing.T) {
 	r.says(1, "/repos/one/issues/7")
 	r.want(t, 1, "/repos/one/issues", "//repos//one/issues/8")
 	r.want(t, 1+unspaced, "/repos/one", "/repos/two", "/other", "")
-	if got := r.ScopeOf(RouteOf("b", "/repos/one/issues")); got != 0 {
+	if got := r.scopeOf(RouteOf("b", "/repos/one/issues")); got != 0 {
 		t.Errorf("another host's route falls under scope %d", got)
 	}
 	r.says(2, "/search/code")
@@ -67,7 +63,7 @@ func TestRoutesOfObjects(t *testing.T) {
 	for i := range 3 * maxRoutes {
 		r.says(1, fmt.Sprintf("/users/%d", i))
 	}
-	if n := len(r.routes); n > 10 {
+	if n := len(r.known); n > 10 {
 		t.Errorf("%d are kept, although the host says it all", n)
 	}
 }
@@ -108,8 +104,8 @@ func TestManyRoutes(t *testing.T) {
 	}
 	r.says(2, "/z")
 	r.want(t, 2, "/z")
-	if len(r.routes) != maxRoutes {
-		t.Errorf("%d are kept, want %d", len(r.routes), maxRoutes)
+	if len(r.known) != maxRoutes {
+		t.Errorf("%d are kept, want %d", len(r.known), maxRoutes)
 	}
 }
 

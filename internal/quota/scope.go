@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,61 +35,38 @@ type scope struct {
 	inFlight    int       // calls under way
 }
 
-// Scopes is how many scopes there are; 0: nothing is learned.
-func (l *Book) Scopes() int {
-	if l == nil {
-		return 0
+// scopes are all of a key, by number; 0 has no quotas.
+type scopes []*scope
+
+// find finds the scope of those quotas; 0: there is none.
+func (all scopes) find(advertised []hint.Quota) (id uint8) {
+	for i, a := range all[1:] {
+		if a.matches(advertised) {
+			return uint8(i + 1)
+		}
 	}
-	return len(l.scopes)
+	return 0
 }
-
-// scope returns the scope of that number.
-func (l *Book) scope(id uint8) *scope {
-	if l == nil {
-		return &nothing
-	}
-	return l.scopes[id%unspaced]
-}
-
-// nothing is scope 0 of a Book that is nil.
-var nothing scope
-
-// Any reports whether the scope has a quota.
-func (l *Book) Any(id uint8) bool { return len(l.scope(id).quotas) > 0 }
 
 // matches reports whether the scope is of just those quotas, in that order.
 func (a *scope) matches(advertised []hint.Quota) bool {
 	return slices.EqualFunc(a.quotas, advertised, func(q *quota, t hint.Quota) bool { return q.same(&t) })
 }
 
-// scopeFor finds the scope of those quotas, or makes it; nil if there is no place.
-func (l *Book) scopeFor(advertised []hint.Quota, factor float64, now time.Time) (uint8, *scope) {
-	for i, a := range l.scopes[1:] {
-		if a.matches(advertised) {
-			return uint8(i + 1), a
-		}
-	}
-	a := new(scope)
-	for i := range advertised {
-		a.quotas = append(a.quotas, l.quotaFor(&advertised[i], factor))
-	}
-	return l.addScope(a, now)
-}
-
-// addScope gives a scope a number, or that of the one that was advertised least recently; nil if there is no place.
+// add gives a scope a number, or that of the one that was advertised least recently; 0: there is no place.
 // Attempts in flight must end in the scope that counted their start. Calls that wait are not in flight: their routes are
 // unknown from now on. To forget a scope that lets nothing go now would let all its calls go.
 //
 // Example: a bot with 100 channels, 10,000 calls, and 63 places. A channel that has been asked to wait for 5 s keeps
 // its place for so long. When all 63 wait, the next refusal has no place: it closes the gate, for all of them. If
 // it took one of theirs, the calls of that channel would be sent again, be refused, and take the place of another.
-func (l *Book) addScope(a *scope, now time.Time) (uint8, *scope) {
-	if len(l.scopes) < maxSets {
-		l.scopes = append(l.scopes, a)
-		return uint8(len(l.scopes) - 1), a
+func (all *scopes) add(a *scope, now time.Time) (id uint8) {
+	if len(*all) < maxSets {
+		*all = append(*all, a)
+		return uint8(len(*all) - 1)
 	}
 	oldest, least := 0, now
-	for i, b := range l.scopes[1:] {
+	for i, b := range (*all)[1:] {
 		last, held := b.closedUntil, b.inFlight > 0
 		for _, q := range b.quotas {
 			last, held = limit.Latest(last, q.heard), held || !q.spent(now).IsZero()
@@ -99,18 +75,16 @@ func (l *Book) addScope(a *scope, now time.Time) (uint8, *scope) {
 			oldest, least = i+1, last
 		}
 	}
-	if oldest == 0 {
-		return 0, nil
+	if oldest > 0 {
+		(*all)[oldest] = a
 	}
-	l.scopes[oldest] = a
-	maps.DeleteFunc(l.routes, func(_ Route, b beginning) bool { return b.scope == uint8(oldest) })
-	return uint8(oldest), a
+	return uint8(oldest)
 }
 
 // quotaFor finds a quota in any scope, or makes it. A quota that two scopes share is one: an upstream may advertise
 // "core" on some routes, "core" and "search" on others, and what either uses is gone for both.
-func (l *Book) quotaFor(t *hint.Quota, factor float64) *quota {
-	for _, a := range l.scopes {
+func (all scopes) quotaFor(t *hint.Quota, factor float64) *quota {
+	for _, a := range all {
 		for _, q := range a.quotas {
 			if q.same(t) {
 				return q

@@ -22,27 +22,6 @@ type Known struct {
 	Configured rate.Limit    // of a rate that was found: the limit of ours that is too high; 0: none is
 }
 
-// Known lists each quota that has not lapsed once, although several scopes may share it.
-func (l *Book) Known(now time.Time) (all []Known) {
-	if l == nil {
-		return nil
-	}
-	seen := map[*quota]bool{}
-	for _, a := range l.scopes {
-		if a.closedUntil.After(now) {
-			all = append(all, Known{Source: "Retry-After", Limit: -1, Remaining: -1, Reset: a.closedUntil.Sub(now), Rate: rate.Inf})
-		}
-		for _, q := range a.quotas {
-			if !seen[q] && !q.lapsed(now) {
-				seen[q] = true
-				q.turn(now)
-				all = append(all, q.view(now))
-			}
-		}
-	}
-	return all
-}
-
 // view is what observers see of the quota: as advertised last, with what is left of the window that is open.
 func (q *quota) view(now time.Time) Known {
 	k := Known{
@@ -63,16 +42,6 @@ func (q *quota) view(now time.Time) Known {
 	return k
 }
 
-// Foreseeable reports whether it is known when so many more calls of a scope will have started under its quotas.
-func (l *Book) Foreseeable(scope uint8, calls int64, now time.Time) bool {
-	for _, q := range l.scope(scope).quotas {
-		if !q.lapsed(now) && !q.foreseeable(float64(calls), now) {
-			return false
-		}
-	}
-	return true
-}
-
 // foreseeable is Foreseeable of so many calls before one quota. Example: after 4 of 20 calls a minute the window is said
 // to end in 12 s, after 5 in 15 s. Units may come back one by one, which the next answers will show. So when the 15 that
 // are left will have gone is known, and when the 16th goes is not.
@@ -81,21 +50,4 @@ func (q *quota) foreseeable(calls float64, now time.Time) bool {
 		return q.window > 0
 	}
 	return !q.resetMoves || calls*q.charge(1) <= q.remaining(now)
-}
-
-// Latest is the scope whose quotas were advertised last; 0: nothing is learned. A call whose route is not known is
-// most likely one of those. Example: /search was advertised its quota 2 s ago and /core another one just now: /core's.
-func (l *Book) Latest() (id uint8) {
-	if l == nil {
-		return 0
-	}
-	var last time.Time
-	for i, a := range l.scopes {
-		for _, q := range a.quotas {
-			if q.heard.After(last) {
-				id, last = uint8(i), q.heard
-			}
-		}
-	}
-	return id
 }

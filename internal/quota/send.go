@@ -3,7 +3,6 @@ package quota
 import (
 	"cmp"
 	"math"
-	"sort"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
@@ -206,7 +205,7 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 		if math.IsInf(q.pace(from), 1) {
 			before = max(0, before+own-max(own, left-atOnce*q.size))
 		}
-		return limit.Latest(start, q.next).Add(long(before / min(max(q.pace(from), even/2), 2*even)))
+		return limit.Latest(start, q.next).Add(duration(before / min(max(q.pace(from), even/2), 2*even)))
 	}
 	over := before + own - left
 	if over > 0 && (!q.back.IsZero() || !q.asked.IsZero()) {
@@ -214,7 +213,7 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 	}
 	if over > 0 {
 		full := math.Ceil(over/q.size) - 1
-		start, before, left = base.Add(long(full*period.Seconds())), over-full*q.size-own, q.size
+		start, before, left = base.Add(duration(full*period.Seconds())), over-full*q.size-own, q.size
 	} else {
 		period = q.until.Sub(start)
 	}
@@ -225,8 +224,8 @@ func (q *quota) after(from time.Time, ahead int64, n int) time.Time {
 	return start
 }
 
-// long is a time of so many seconds, at most limit.Forever.
-func long(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.Forever))) }
+// duration is a time of so many seconds, at most limit.Forever.
+func duration(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.Forever))) }
 
 // seconds is a time that is given in seconds, as far as it is believed.
 func seconds(s float64) time.Duration { return time.Duration(min(s*1e9, float64(limit.MaxBelief))) }
@@ -239,32 +238,6 @@ func (q *quota) within(k, left float64, from time.Time, h time.Duration) time.Du
 		t += min(step, k) / q.rate(left-(step-unit)/2, h.Seconds()-t, from)
 	}
 	return seconds(t)
-}
-
-// starts is a log of own starts: the moments, and the units of all up to each. So the units since any moment are the
-// difference of two entries, found by bisection. The first entry is older than any that is asked for. Example: starts of 3,
-// 2 and 1 units at 1.0, 1.2 and 1.9 s. Since 1.1 s that is 6 − 3 = 3 units; 5 of the 6 have left a window of 1 s at 2.2 s.
-type starts []start
-
-// A start is one entry of starts.
-type start struct {
-	at    time.Time
-	total float64
-	count // the meter's, if it is exact
-}
-
-// upTo is the number of entries until t, at least 1.
-func (s starts) upTo(t time.Time) int {
-	return 1 + sort.Search(len(s)-1, func(i int) bool { return s[i+1].at.After(t) })
-}
-
-// since is the units of all starts after t.
-func (s starts) since(t time.Time) float64 { return s[len(s)-1].total - s[s.upTo(t)-1].total }
-
-// leave is the moment of the start with which so many units after t are reached: when it has left the window, they have.
-func (s starts) leave(units float64, t time.Time) time.Time {
-	units += s[s.upTo(t)-1].total
-	return s[min(len(s)-1, sort.Search(len(s), func(i int) bool { return s[i].total >= units }))].at
 }
 
 // note remembers a start, and forgets those that are two windows old. It is joined with the last entry, as of the latest,
