@@ -27,9 +27,10 @@ type world struct {
 }
 
 type keySpec struct {
-	own, shared  []int // accounts: that this key alone pays, and others too
-	lim          []int // what LimiterFor returns, by account; nil: none
-	meter        int   // account of its meter; -1: none
+	own, shared  []int  // accounts: that this key alone pays, and others too
+	class        string // the shared ones, as a name
+	lim          []int  // what LimiterFor returns, by account; nil: none
+	meter        int    // account of its meter; -1: none
 	delay        time.Duration
 	fault        int // 0: none; 1: dead for a time; 2: flaky
 	from, to     time.Duration
@@ -275,6 +276,7 @@ func (w *world) finish() {
 				s.own = append(s.own, a)
 			}
 		}
+		s.class = fmt.Sprint(s.shared)
 		if w.ownIn > 0 {
 			s.own = append(s.own, w.add(account{name: fmt.Sprintf("slots of key %d", k), unit: bySlot, kind: slots, burst: float64(w.ownIn)}))
 		}

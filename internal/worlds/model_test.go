@@ -71,14 +71,14 @@ func (s *sched) lacks(i int, c *call, now int64) bool {
 	return a.free(now) < a.need(a.amount(c))-eps
 }
 
-func (s *sched) class(k int) string { return classOf(s.w.keys[k].shared) }
+func (s *sched) class(k int) string { return s.w.keys[k].class }
 
-func classOf(shared []int) string {
-	t := ""
-	for _, i := range shared {
-		t += " " + strconv.Itoa(i)
+// counter is where the turns of a key are counted: together with all that share something, or by themselves.
+func (s *sched) counter(k int) string {
+	if len(s.w.keys[k].shared) > 0 {
+		return "shared"
 	}
-	return t
+	return host(k)
 }
 
 // units are what a turn costs a flow.
@@ -108,7 +108,7 @@ func (s *sched) candidates(now int64) (cands []*waiter) {
 	}
 	seen, blocked := map[place]bool{}, map[int]bool{}
 	present := map[share]bool{}
-	oldest := map[string]*waiter{}
+	oldest := map[string]*waiter{} // by counter of turns
 	for _, c := range s.line {
 		at := place{c.key, c.prio, c.flow}
 		if seen[at] || s.paused[c.key] > now || blocked[c.key] {
@@ -119,7 +119,7 @@ func (s *sched) candidates(now int64) (cands []*waiter) {
 			blocked[c.key] = true
 			if s.plant == "own blocks" {
 				cands = append(cands, c)
-				if cl := s.class(c.key); oldest[cl] == nil {
+				if cl := s.counter(c.key); oldest[cl] == nil {
 					oldest[cl] = c
 				}
 			}
@@ -127,7 +127,7 @@ func (s *sched) candidates(now int64) (cands []*waiter) {
 		}
 		cands = append(cands, c)
 		present[share{s.class(c.key), c.flow, c.prio}] = present[share{s.class(c.key), c.flow, c.prio}] || !s.dead(c.key)
-		if cl := s.class(c.key); oldest[cl] == nil {
+		if cl := s.counter(c.key); oldest[cl] == nil {
 			oldest[cl] = c
 		}
 	}
@@ -141,7 +141,7 @@ func (s *sched) candidates(now int64) (cands []*waiter) {
 	}
 	order := func(c *waiter) (int, float64) {
 		p := c.prio
-		if cl := s.class(c.key); s.turns[cl]%8 == 7 && p == oldest[cl].prio && s.plant != "no eighth" {
+		if cl := s.counter(c.key); s.turns[cl]%8 == 7 && p == oldest[cl].prio && s.plant != "no eighth" {
 			p = 1 << 30
 		}
 		if s.plant == "no priority" {
@@ -300,7 +300,7 @@ func (s *sched) step(now int64, start func(*waiter)) int64 {
 		if s.dead(c.key) {
 			s.asDead[c.call] = true
 		}
-		s.turns[s.class(c.key)]++
+		s.turns[s.counter(c.key)]++
 		sh, v := share{s.class(c.key), c.flow, c.prio}, share{s.class(c.key), "", c.prio}
 		from := s.from(sh)
 		w := 1.0
@@ -366,7 +366,7 @@ func (m *model) wait(req *http.Request, c *call) error {
 	now, ch := m.now(), make(chan error)
 	m.chans[c] = ch
 	w := &waiter{call: c, at: now}
-	if m.r.maxIn+m.r.ownIn == 0 || len(m.s.line) < 5 {
+	if c.probe || len(m.s.line) < 5 {
 		if at := m.s.foretell(w, now, func(x *waiter) bool { return x == w }); at > now {
 			if m.s.plant == "optimist" {
 				at = (at + now) / 2

@@ -18,11 +18,13 @@ type pairOf [2]share
 // intervals that end now, in units by weight, by each of the units that may count.
 type pair struct {
 	ahead  [3]float64
+	moment [3]float64 // what is added at this moment
+	counts [3]bool    // which of the units count
+	served bool
 	credit float64 // turns of the eighth kind that may have gone to the first
-	seen   bool
 }
 
-func class(s *keyState) string { return classOf(s.spec.shared) }
+func class(s *keyState) string { return s.spec.class }
 
 // backlogged returns the shares that could go before this moment and still can: a call that has come before waits, and
 // all calls of the flow wait for the same.
@@ -82,12 +84,11 @@ func (o *oracle) counts(s *keyState) (u [3]bool) {
 // flowsAfter judges that flows take turns by weight.
 func (o *oracle) flowsAfter(started []*waiter) {
 	there := o.backlogged()
-	for of, p := range o.pairs {
+	for of := range o.pairs {
 		if !there[of[0]] || !there[of[1]] {
 			delete(o.pairs, of)
 			continue
 		}
-		p.seen = true
 	}
 	for _, a := range started { // a flow that goes elsewhere too has no share that can be told
 		ka := o.keys[a.key]
@@ -102,9 +103,12 @@ func (o *oracle) flowsAfter(started []*waiter) {
 				p.credit = min(p.credit+1.0/8, 2)
 			}
 			if of[0] == sh || of[1] == sh {
-				o.serve(of, p, a, of[0] == sh, eighth, ka)
+				o.serve(p, a, of[0] == sh, eighth)
 			}
 		}
+	}
+	for of, p := range o.pairs {
+		o.settle(of, p)
 	}
 	all := make([]share, 0, len(there))
 	for sh := range there {
@@ -135,30 +139,37 @@ func (o *oracle) sharesWith(a, b *keyState) bool {
 	return slices.ContainsFunc(a.spec.shared, func(i int) bool { return slices.Contains(b.spec.shared, i) })
 }
 
-func (o *oracle) serve(of pairOf, p *pair, a *waiter, first, eighth bool, ka *keyState) {
-	w := o.weight(a.flow)
-	u := o.units(a.call)
+// serve counts a start for a pair. In which order those of one moment were granted is not known.
+func (o *oracle) serve(p *pair, a *waiter, first, eighth bool) {
+	w, u := o.weight(a.flow), o.units(a.call)
 	o.claims["flows"]++
 	if first && eighth && p.credit >= 1 {
 		p.credit--
 		return
 	}
-	counts := o.counts(ka)
+	for i := range u {
+		p.moment[i] += u[i] / w * (2*b2f(first) - 1)
+	}
+	p.served, p.counts = true, o.counts(o.keys[a.key])
+}
+
+// settle judges a pair after all starts of a moment.
+func (o *oracle) settle(of pairOf, p *pair) {
+	if !p.served {
+		return
+	}
 	bad := true
 	var bound [3]float64
-	for i := range u {
-		if first {
-			p.ahead[i] += u[i] / w
-		} else {
-			p.ahead[i] = max(0, p.ahead[i]-u[i]/w)
-		}
+	for i := range p.ahead {
+		p.ahead[i] = max(0, p.ahead[i]+p.moment[i])
 		bound[i] = o.largest(of[0].flow)[i]/o.weight(of[0].flow) + o.largest(of[1].flow)[i]/o.weight(of[1].flow)
-		if counts[i] && p.ahead[i] <= bound[i]+eps {
+		if p.counts[i] && p.ahead[i] <= bound[i]+eps {
 			bad = false
 		}
 	}
-	if bad && first {
-		o.found("flows", "flow %q is ahead of %q by %.4g units by weight, and may be by %.4g; both could go, at priority %d%s", of[0].flow, of[1].flow, p.ahead, bound, a.prio, o.state())
+	p.moment, p.served = [3]float64{}, false
+	if bad {
+		o.found("flows", "flow %q is ahead of %q by %.4g units by weight (costs, holds, calls), and may be by %.4g; both could go, at priority %d%s", of[0].flow, of[1].flow, p.ahead, bound, of[0].prio, o.state())
 		p.ahead = [3]float64{}
 	}
 }

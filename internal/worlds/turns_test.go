@@ -76,11 +76,21 @@ func (o *oracle) higher(i int, a *waiter, ka *keyState) *waiter {
 	return nil
 }
 
-// useful reports whether c could have used the units that a has taken: those of a window that are too few for c are
-// of no use to it, and nobody is later if a takes them.
+// useful reports whether c could have used the units that a has taken. Those of a window that are too few for c are of
+// no use to it, and nobody is later if a takes them: so nothing is said of windows while calls of several costs wait.
 func (o *oracle) useful(i int, a, c *waiter) bool {
 	w := o.accounts[i]
-	return w.kind != fixed && w.kind != sliding || w.free(o.now)+w.amount(a.call) >= w.need(w.amount(c.call))-eps
+	if w.kind != fixed && w.kind != sliding {
+		return true
+	}
+	for _, k := range o.users[i] {
+		for _, x := range o.keys[k].waiting {
+			if w.amount(x.call) != w.amount(a.call) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // ownStill reports whether the call's own limits would let it go now, after the starts of this moment.
