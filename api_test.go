@@ -41,6 +41,7 @@ var house = []member{
 	{dir: "soak", own: true},        // tests alone
 	{dir: "integration", own: true}, // tests alone
 	{dir: "internal/lab", may: []string{"throttletest", "internal/account"}, own: true},
+	{dir: "internal/worlds", own: true}, // tests alone
 	{dir: "inbound", may: []string{".", "internal/limit"}, own: true},
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},

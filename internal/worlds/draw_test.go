@@ -3,6 +3,7 @@ package worlds
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type world struct {
 
 type keySpec struct {
 	own, shared  []int  // accounts: that this key alone pays, and others too
+	pays         []int  // both
 	class        string // the shared ones, as a name
 	lim          []int  // what LimiterFor returns, by account; nil: none
 	meter        int    // account of its meter; -1: none
@@ -280,6 +282,7 @@ func (w *world) finish() {
 		if w.ownIn > 0 {
 			s.own = append(s.own, w.add(account{name: fmt.Sprintf("slots of key %d", k), unit: bySlot, kind: slots, burst: float64(w.ownIn)}))
 		}
+		s.pays = append(slices.Clone(s.own), s.shared...)
 	}
 }
 

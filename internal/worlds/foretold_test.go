@@ -32,7 +32,7 @@ func (o *oracle) predictions() {
 				at = s
 			}
 		case predicted:
-			if e.val < 0 {
+			if e.val < 0 || o.keys[e.key].spec.meter >= 0 { // what its calls are to hold is not said
 				continue
 			}
 			what = "by Predict"
@@ -59,7 +59,7 @@ func (o *oracle) predictions() {
 			if e.c != nil {
 				id = e.c.id
 			}
-			o.found("predict", "a call of key %d (call %d) was foretold to wait for %v %s, and waits for %v; the key pays own %s and shared %s", e.key, id, time.Duration(due-e.at), what, time.Duration(at-e.at), o.names(o.keys[e.key].spec.own), o.names(o.keys[e.key].spec.shared))
+			o.found("predict", "a call of key %d (call %d) was foretold to wait for %v %s, and waits for %v; the key pays %s", e.key, id, time.Duration(due-e.at), what, time.Duration(at-e.at), o.payees(e.key))
 		}
 	}
 }
@@ -100,10 +100,17 @@ func (o *oracle) disturbed(i int, end int64) bool {
 func (o *oracle) tolerance(key int, wait int64) int64 {
 	s := o.keys[key].spec
 	step := time.Duration(0)
-	for _, i := range append(slices.Clone(s.own), s.shared...) {
+	for _, i := range s.pays {
 		if a := o.accounts[i]; a.kind != bucket || a.rate > 0 {
 			step = max(step, a.step())
 		}
 	}
 	return max(int64(step), wait/20)
+}
+
+func (o *oracle) payees(key int) (names []string) {
+	for _, i := range o.keys[key].spec.pays {
+		names = append(names, o.accounts[i].name)
+	}
+	return names
 }

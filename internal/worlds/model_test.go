@@ -216,7 +216,7 @@ func (s *sched) pick(now int64) (_ *waiter, wake int64) {
 }
 
 func (s *sched) pays(k int) []int {
-	return append(slices.Clone(s.w.keys[k].own), s.w.keys[k].shared...)
+	return s.w.keys[k].pays
 }
 
 func (s *sched) ready(c *call, now int64) int64 {

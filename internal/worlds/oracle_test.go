@@ -227,7 +227,7 @@ func (o *oracle) end(e event) {
 	if o.asDead[e.c] {
 		s.deadFlight--
 	}
-	for _, i := range append(slices.Clone(s.spec.own), s.spec.shared...) {
+	for _, i := range s.spec.pays {
 		if a := o.accounts[i]; a.kind == slots {
 			a.level++
 		}
@@ -277,7 +277,7 @@ func (o *oracle) start(e event, dying bool) *waiter {
 	if o.now < s.pauseEnd && s.reopening > 0 && o.pausedBefore(e.key) {
 		o.found("admit", "call %d of key %d starts in a pause that ends at %v", c.id, e.key, time.Duration(s.pauseEnd))
 	}
-	for _, i := range append(slices.Clone(s.spec.own), s.spec.shared...) {
+	for _, i := range s.spec.pays {
 		a := o.accounts[i]
 		n := a.amount(c.call)
 		o.claims["admit"]++
@@ -312,7 +312,7 @@ func (o *oracle) pausedBefore(k int) bool {
 // gap is how long the line has to have been empty for a reopening to be over: calls are spaced at the slowest rate.
 func (o *oracle) gap(s *keyState) int64 {
 	gap := int64(0)
-	for _, i := range append(slices.Clone(s.spec.own), s.spec.shared...) {
+	for _, i := range s.spec.pays {
 		if a := o.accounts[i]; a.kind != slots && a.rate+float64(a.per) > 0 {
 			gap = max(gap, a.produce(30))
 		}
@@ -324,7 +324,7 @@ func (o *oracle) gap(s *keyState) int64 {
 func (o *oracle) refresh(s *keyState) {
 	clear(s.most)
 	at := o.now
-	for _, i := range append(slices.Clone(s.spec.own), s.spec.shared...) {
+	for _, i := range s.spec.pays {
 		for _, c := range s.waiting {
 			s.most[i] = max(s.most[i], o.accounts[i].need(o.accounts[i].amount(c.call)))
 		}
@@ -403,9 +403,10 @@ func (o *oracle) idleKey(k int, s *keyState, end int64, may []int64, need []floa
 		from = max(from, o.accounts[i].when(need[i], o.now))
 		until = min(until, o.savedUntil(i, need[i], end, may, s))
 	}
-	if s.idle == never || from > o.now {
+	if s.idle == never || from > o.now || s.fits >= o.now {
 		s.idle = from
 	}
+	s.idle = max(s.idle, s.waiting[0].at)
 	o.claims["conserve"]++
 	if from > until {
 		s.idle = never

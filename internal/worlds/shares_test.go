@@ -303,7 +303,7 @@ func (o *oracle) refusals(events []event) {
 // longest is an upper bound of the wait of a call that has just come.
 func (o *oracle) longest(s *keyState, c *call) int64 {
 	horizon, total := o.now+int64(c.maxWait), int64(0)
-	for _, i := range append(slices.Clone(s.spec.own), s.spec.shared...) {
+	for _, i := range s.spec.pays {
 		a := o.accounts[i]
 		n := a.amount(c)
 		for _, k := range append([]int{c.key}, o.users[i]...) {

@@ -158,7 +158,7 @@ func (o *oracle) oldest(started []*waiter) {
 		}
 	}
 	for _, k := range o.keys {
-		if k.health != live && len(k.waiting) > 0 && k.waiting[0].at < first.at { // the dead may use four of five such turns for their tenth
+		if k.health != live && len(k.waiting) > 0 && k.waiting[0].at <= first.at { // the dead may use four of five such turns for their tenth
 			bound *= 5
 			break
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // properties are what the oracle judges:
@@ -38,11 +40,19 @@ func number(t *testing.T, name string, or int) int {
 // THROTTLE_FIRST or THROTTLE_PROPERTY is set.
 var held = []string{"admit", "left"}
 
+// seeds is how many worlds are played unless somebody says.
+func seeds() int {
+	if race.Enabled {
+		return 40
+	}
+	return 300
+}
+
 // TestWorlds plays random worlds and judges them. THROTTLE_SEEDS is how many (300), THROTTLE_FIRST the first seed (1),
 // THROTTLE_PROPERTY the one property that counts, THROTTLE_LOG=1 prints the log, and THROTTLE_MODEL judges the model in
 // place of the library, with the planted fault of that name, or without one ("none").
 func TestWorlds(t *testing.T) {
-	n, first, only := number(t, "THROTTLE_SEEDS", 300), number(t, "THROTTLE_FIRST", 1), os.Getenv("THROTTLE_PROPERTY")
+	n, first, only := number(t, "THROTTLE_SEEDS", seeds()), number(t, "THROTTLE_FIRST", 1), os.Getenv("THROTTLE_PROPERTY")
 	count := held
 	if os.Getenv("THROTTLE_SEEDS")+os.Getenv("THROTTLE_FIRST") != "" {
 		count = properties
@@ -118,4 +128,45 @@ func subjectOf(name string) func(*run) subject {
 		return (*run).transport
 	}
 	return func(r *run) subject { return r.model(plant(name)) }
+}
+
+// TestModel: the oracle asks for what can be had.
+func TestModel(t *testing.T) {
+	for seed := range race.Pick(10, 300) {
+		w := draw(uint64(seed))
+		findings, _ := w.play(t, subjectOf("none"))
+		w.report(t, findings, properties, map[string][]int{})
+	}
+}
+
+// TestPlantedFaults: the oracle finds each fault that is put into the model, in one of a few worlds.
+func TestPlantedFaults(t *testing.T) {
+	race.Long(t)
+	for _, test := range []struct {
+		fault, property string
+		seeds           []uint64
+	}{
+		{"own blocks", "isolate", []uint64{8, 11, 12}},
+		{"own blocks", "conserve", []uint64{8, 12, 14}},
+		{"no lift", "flows", []uint64{3, 11, 21}},
+		{"no eighth", "starve", []uint64{48}},
+		{"no priority", "priority", []uint64{3, 7, 10}},
+		{"by age", "flows", []uint64{1, 3, 7}},
+		{"failed last", "flows", []uint64{52}},
+		{"dead are live", "dead", []uint64{20, 28, 36}},
+		{"no saving", "priority", []uint64{3, 6, 49}},
+		{"no weights", "flows", []uint64{12, 31}},
+		{"calls count", "flows", []uint64{3, 12, 26}},
+		{"optimist", "predict", []uint64{3, 6, 12}},
+	} {
+		t.Run(test.fault, func(t *testing.T) {
+			for _, seed := range test.seeds {
+				findings, _ := draw(seed).play(t, subjectOf(test.fault))
+				if slices.ContainsFunc(findings, func(f finding) bool { return f.property == test.property }) {
+					return
+				}
+			}
+			t.Errorf("property %q holds in worlds %v", test.property, test.seeds)
+		})
+	}
 }
