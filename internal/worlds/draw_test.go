@@ -23,7 +23,8 @@ type world struct {
 	weights  map[string]float64
 	episodes [][]source
 	acts     []act
-	known    bool // Transport.Limiter is there
+	mixed    bool    // keys share different things
+	hasty    float64 // share of the sources whose calls bear a bounded wait
 	text     []string
 }
 
@@ -174,7 +175,6 @@ func (w *world) drawShared(r *rand.Rand, n int, rps, most float64) {
 	what := pick(r, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8) // bits: Limiter, MaxInFlight, group; 8: meter
 	if what&1 != 0 {
 		w.lim = w.limiter(r, "Limiter", byCost, rps*pick(r, 1, most), most, true)
-		w.known = true
 	}
 	if what&2 != 0 {
 		w.maxIn = pick(r, 1, 2, 4, 10, 20)
@@ -265,6 +265,7 @@ func (w *world) finish() {
 		all = w.add(account{name: "slots", unit: bySlot, kind: slots, burst: float64(w.maxIn)})
 		users[all] = len(w.keys)
 	}
+	first := ""
 	for k, s := range w.keys {
 		if all >= 0 {
 			s.own = append(s.own, all)
@@ -279,6 +280,9 @@ func (w *world) finish() {
 			}
 		}
 		s.class = fmt.Sprint(s.shared)
+		if len(s.shared) > 0 {
+			w.mixed, first = w.mixed || first != "" && s.class != first, s.class
+		}
 		if w.ownIn > 0 {
 			s.own = append(s.own, w.add(account{name: fmt.Sprintf("slots of key %d", k), unit: bySlot, kind: slots, burst: float64(w.ownIn)}))
 		}
@@ -292,6 +296,7 @@ func (w *world) drawTraffic(r *rand.Rand, rps float64, costs []int) {
 		w.weights[fmt.Sprintf("f%d", f)] = pick(r, 1.0, 1, 1, 2, 0.5)
 	}
 	prios := pick(r, 1, 1, 2, 3)
+	w.hasty = pick(r, 1.0/8, 1.0/8, 1.0/8, 0.6)
 	length := pick(r, 3*time.Second, 6*time.Second)
 	budget := min(300, int(rps*3*length.Seconds()))
 	w.say("%d flows, %d priorities, episodes of %v", flows, prios, length)
@@ -330,12 +335,12 @@ func (w *world) source(r *rand.Rand, length time.Duration, flows, prios int, cos
 	case 3: // workers that think
 		s.at, s.workers, s.n, s.think = ms(between(r, 0, 2000)), 1+r.IntN(4), 1000, ms(between(r, 10, 500))
 	}
-	switch r.IntN(8) {
-	case 0:
-		s.cancel = pick(r, 0.1, 0.5)
-	case 1:
+	switch x := r.Float64(); {
+	case x < w.hasty:
 		s.maxWait = ms(between(r, 1, 5000))
-	case 2:
+	case x < w.hasty+1.0/8:
+		s.cancel = pick(r, 0.1, 0.5)
+	case x < w.hasty+1.0/4:
 		s.timeout = ms(between(r, 200, 5000))
 	}
 	return s
@@ -353,6 +358,15 @@ func (w *world) drawActs(r *rand.Rand) {
 			if r.IntN(3) == 0 {
 				w.acts = append(w.acts, act{at: a.at + a.d/2, kind: 1, key: a.key})
 				w.say("and resumed at half")
+			}
+		}
+	}
+	if r.IntN(5) == 0 { // many keys stand still, with all that they were asked for
+		at, d := ms(between(r, 0, 300)), ms(between(r, 3000, 20000))
+		for k := range w.keys {
+			if r.IntN(2) == 0 {
+				w.acts = append(w.acts, act{at: at, key: k, d: d})
+				w.say("at %v key %d is paused for %v", at, k, d)
 			}
 		}
 	}

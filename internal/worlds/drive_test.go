@@ -71,7 +71,6 @@ type run struct {
 	stop  context.CancelFunc
 	ctx   context.Context
 	wrong []string // what is wrong whatever the properties
-	names []string
 }
 
 type callKey struct{}

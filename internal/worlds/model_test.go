@@ -143,6 +143,9 @@ func (s *sched) candidates(now int64) (cands []*waiter) {
 		p := c.prio
 		if cl := s.counter(c.key); s.turns[cl]%8 == 7 && p == oldest[cl].prio && s.plant != "no eighth" {
 			p = 1 << 30
+			if c == oldest[cl] && s.w.mixed { // so that no class starves; of one class the flow whose turn it is
+				p++
+			}
 		}
 		if s.plant == "no priority" {
 			p = 0
@@ -307,7 +310,13 @@ func (s *sched) step(now int64, start func(*waiter)) int64 {
 		if x := s.w.weights[c.flow]; x > 0 && s.plant != "no weights" {
 			w = x
 		}
-		s.last[v], s.last[sh] = max(s.last[v], from), from+s.units(c.call)/w
+		least := from // an eighth turn may go to one that is ahead of the others
+		for _, x := range s.line {
+			if o := (share{s.class(x.key), x.flow, x.prio}); o.class == sh.class && o.prio == sh.prio && !s.absent[o] {
+				least = min(least, s.from(o))
+			}
+		}
+		s.last[v], s.last[sh] = max(s.last[v], least), from+s.units(c.call)/w
 		start(c)
 	}
 }

@@ -500,5 +500,5 @@ func (o *oracle) lacks(i int, c *call) bool {
 
 // could reports whether a key was in line for what is shared, live, at a moment before this one and without a break.
 func (o *oracle) could(s *keyState) bool {
-	return s.fits < o.now && s.health == live && s.since < o.now
+	return s.fits < o.now && s.health == live && s.since < o.now && s.reopening == 0 && o.now >= s.pauseEnd
 }

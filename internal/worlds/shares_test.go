@@ -21,7 +21,9 @@ type pair struct {
 	moment [3]float64 // what is added at this moment
 	counts [3]bool    // which of the units count
 	served bool
-	credit float64 // turns of the eighth kind that may have gone to the first
+	window bool
+	credit [2]float64 // turns of the eighth kind that may have gone to the first, or to the second
+	extra  [3]float64 // what the second has got by these, which the first may make up for
 }
 
 func class(s *keyState) string { return s.spec.class }
@@ -100,7 +102,7 @@ func (o *oracle) flowsAfter(started []*waiter) {
 				continue
 			}
 			if of[0].class == sh.class {
-				p.credit = min(p.credit+1.0/8, 2)
+				p.credit = [2]float64{min(p.credit[0]+1.0/8, 2), min(p.credit[1]+1.0/8, 2)}
 			}
 			if of[0] == sh || of[1] == sh {
 				o.serve(p, a, of[0] == sh, eighth)
@@ -117,7 +119,7 @@ func (o *oracle) flowsAfter(started []*waiter) {
 	for _, f := range all {
 		for _, g := range all {
 			if f != g && f.class == g.class && f.prio == g.prio && o.pairs[pairOf{f, g}] == nil {
-				o.pairs[pairOf{f, g}] = &pair{credit: 2}
+				o.pairs[pairOf{f, g}] = &pair{credit: [2]float64{2, 2}}
 			}
 		}
 	}
@@ -143,14 +145,22 @@ func (o *oracle) sharesWith(a, b *keyState) bool {
 func (o *oracle) serve(p *pair, a *waiter, first, eighth bool) {
 	w, u := o.weight(a.flow), o.units(a.call)
 	o.claims["flows"]++
-	if first && eighth && p.credit >= 1 {
-		p.credit--
+	if first && eighth && p.credit[0] >= 1 {
+		p.credit[0]--
 		return
 	}
+	late := !first && eighth && p.credit[1] >= 1
+	if late {
+		p.credit[1]--
+	}
 	for i := range u {
+		p.extra[i] += u[i] / w * b2f(late)
 		p.moment[i] += u[i] / w * (2*b2f(first) - 1)
 	}
 	p.served, p.counts = true, o.counts(o.keys[a.key])
+	p.window = slices.ContainsFunc(o.keys[a.key].spec.shared, func(i int) bool {
+		return o.accounts[i].kind == fixed || o.accounts[i].kind == sliding
+	})
 }
 
 // settle judges a pair after all starts of a moment.
@@ -163,6 +173,13 @@ func (o *oracle) settle(of pairOf, p *pair) {
 	for i := range p.ahead {
 		p.ahead[i] = max(0, p.ahead[i]+p.moment[i])
 		bound[i] = o.largest(of[0].flow)[i]/o.weight(of[0].flow) + o.largest(of[1].flow)[i]/o.weight(of[1].flow)
+		if p.window && o.largest(of[0].flow)[i]+o.largest(of[1].flow)[i] > 2 { // the rest of a window is of use to small calls alone
+			bound[i] *= 2
+		}
+		if over := min(p.extra[i], p.ahead[i]-bound[i]); over > 0 {
+			p.extra[i] -= over
+			p.ahead[i] -= over
+		}
 		if p.counts[i] && p.ahead[i] <= bound[i]+eps {
 			bad = false
 		}

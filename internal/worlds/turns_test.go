@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A turnCount counts the turns at an account, and how many went to a lower priority than waited.
-type turnCount struct{ turns, low, credit float64 }
+// A turnCount is how many turns at an account may still go to a lower priority than waits.
+type turnCount struct{ credit float64 }
 
 // turn judges who has got their turn at this moment: priorities, and that nobody starves. Of those who wait, it looks
 // at those who could go before this moment and still can.
@@ -152,11 +152,7 @@ func (o *oracle) oldest(started []*waiter) {
 	}
 	first.overtake += turns
 	bound := 16 * o.spare()
-	if last := o.lastCost[first.flow]; last > 0 {
-		for range o.flowCount() {
-			bound += 8 * (2*last/o.weight(first.flow) + 1)
-		}
-	}
+	bound += 8 * float64(o.flowCount()) * (2*o.lastCost[first.flow]/o.weight(first.flow) + 1)
 	for _, k := range o.keys {
 		if k.health != live && len(k.waiting) > 0 && k.waiting[0].at <= first.at { // the dead may use four of five such turns for their tenth
 			bound *= 5

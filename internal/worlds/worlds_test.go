@@ -146,18 +146,18 @@ func TestPlantedFaults(t *testing.T) {
 		fault, property string
 		seeds           []uint64
 	}{
-		{"own blocks", "isolate", []uint64{8, 11, 12}},
-		{"own blocks", "conserve", []uint64{8, 12, 14}},
-		{"no lift", "flows", []uint64{3, 11, 21}},
-		{"no eighth", "starve", []uint64{48}},
-		{"no priority", "priority", []uint64{3, 7, 10}},
-		{"by age", "flows", []uint64{1, 3, 7}},
-		{"failed last", "flows", []uint64{52}},
-		{"dead are live", "dead", []uint64{20, 28, 36}},
-		{"no saving", "priority", []uint64{3, 6, 49}},
-		{"no weights", "flows", []uint64{12, 31}},
-		{"calls count", "flows", []uint64{3, 12, 26}},
-		{"optimist", "predict", []uint64{3, 6, 12}},
+		{"own blocks", "isolate", []uint64{6, 8, 9}},
+		{"own blocks", "conserve", []uint64{6, 8, 9}},
+		{"no lift", "flows", []uint64{9, 11, 12}},
+		{"no eighth", "starve", []uint64{228, 233, 251}},
+		{"no priority", "priority", []uint64{4, 6, 7}},
+		{"by age", "flows", []uint64{2, 7, 12}},
+		{"failed last", "flows", []uint64{31, 52}},
+		{"dead are live", "dead", []uint64{6, 20, 28}},
+		{"no saving", "priority", []uint64{6, 15, 18}},
+		{"no weights", "flows", []uint64{31, 3}},
+		{"calls count", "flows", []uint64{26, 3}},
+		{"optimist", "predict", []uint64{5, 6, 12}},
 	} {
 		t.Run(test.fault, func(t *testing.T) {
 			for _, seed := range test.seeds {
