@@ -372,6 +372,10 @@ func (m *model) run() {
 
 func (m *model) wait(req *http.Request, c *call) error {
 	m.mu.Lock()
+	if m.s.plant == "counts all" && c.maxWait > 0 && m.s.behindAll(c) > c.maxWait {
+		m.mu.Unlock()
+		return &throttle.Error{Err: throttle.ErrWaitTooLong}
+	}
 	now, ch := m.now(), make(chan error)
 	m.chans[c] = ch
 	w := &waiter{call: c, at: now}
@@ -411,6 +415,22 @@ func (m *model) wait(req *http.Request, c *call) error {
 	delete(m.chans, c)
 	m.run()
 	return &throttle.Error{Err: err}
+}
+
+// behindAll is the wait of a call if all who wait would go before it, whatever they wait for.
+func (s *sched) behindAll(c *call) (wait time.Duration) {
+	for _, i := range s.w.keys[c.key].shared {
+		n := s.accounts[i].amount(c)
+		for _, x := range s.line {
+			if slices.Contains(s.w.keys[x.key].shared, i) {
+				n += s.accounts[i].amount(x.call)
+			}
+		}
+		if a := s.accounts[i]; a.kind == bucket && a.rate > 0 {
+			wait = max(wait, time.Duration((n-a.level)/a.rate*1e9))
+		}
+	}
+	return wait
 }
 
 func (m *model) RoundTrip(req *http.Request) (*http.Response, error) {

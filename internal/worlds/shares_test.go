@@ -338,7 +338,7 @@ func (o *oracle) longest(s *keyState, c *call) int64 {
 		}
 		total += max(0, int64((n+a.burst-a.free(o.now)+1)/a.rate*1e9))
 	}
-	return 2*total + int64(100*time.Millisecond)
+	return total + total/10 + int64(20*time.Millisecond)
 }
 
 // ahead is what the waiting calls of a key may take of an account until a moment.

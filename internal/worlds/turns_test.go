@@ -68,7 +68,7 @@ func (o *oracle) higher(i int, a *waiter, ka *keyState) *waiter {
 			continue
 		}
 		for _, c := range s.waiting {
-			if c.prio > a.prio && c.at < o.now && o.useful(i, a, c) && !o.lacksMore(c, s, ka) && o.ownStill(s, c) {
+			if c.prio > a.prio && c.at < o.now && o.useful(a, c) && !o.lacksMore(c, s, ka) && o.ownStill(s, c) {
 				return c
 			}
 		}
@@ -78,15 +78,17 @@ func (o *oracle) higher(i int, a *waiter, ka *keyState) *waiter {
 
 // useful reports whether c could have used the units that a has taken. Those of a window that are too few for c are of
 // no use to it, and nobody is later if a takes them: so nothing is said of windows while calls of several costs wait.
-func (o *oracle) useful(i int, a, c *waiter) bool {
-	w := o.accounts[i]
-	if w.kind != fixed && w.kind != sliding {
-		return true
-	}
-	for _, k := range o.users[i] {
-		for _, x := range o.keys[k].waiting {
-			if w.amount(x.call) != w.amount(a.call) {
-				return false
+func (o *oracle) useful(a, c *waiter) bool {
+	for _, i := range o.keys[c.key].spec.shared {
+		w := o.accounts[i]
+		if w.kind != fixed && w.kind != sliding || !slices.Contains(o.keys[a.key].spec.shared, i) {
+			continue
+		}
+		for _, k := range o.users[i] {
+			for _, x := range o.keys[k].waiting {
+				if w.amount(x.call) != w.amount(a.call) {
+					return false
+				}
 			}
 		}
 	}

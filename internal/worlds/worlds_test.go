@@ -148,6 +148,7 @@ func TestPlantedFaults(t *testing.T) {
 	}{
 		{"own blocks", "isolate", []uint64{6, 8, 9}},
 		{"own blocks", "conserve", []uint64{6, 8, 9}},
+		{"counts all", "isolate", []uint64{270}},
 		{"no lift", "flows", []uint64{9, 11, 12}},
 		{"no eighth", "starve", []uint64{228, 233, 251}},
 		{"no priority", "priority", []uint64{4, 6, 7}},
