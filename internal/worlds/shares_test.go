@@ -174,7 +174,7 @@ func (o *oracle) settle(of pairOf, p *pair) {
 		p.ahead[i] = max(0, p.ahead[i]+p.moment[i])
 		bound[i] = o.largest(of[0].flow)[i]/o.weight(of[0].flow) + o.largest(of[1].flow)[i]/o.weight(of[1].flow)
 		if p.window && o.largest(of[0].flow)[i]+o.largest(of[1].flow)[i] > 2 { // the rest of a window is of use to small calls alone
-			bound[i] *= 2
+			bad = false
 		}
 		if over := min(p.extra[i], p.ahead[i]-bound[i]); over > 0 {
 			p.extra[i] -= over
