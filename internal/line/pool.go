@@ -417,6 +417,13 @@ func (c *Call[W]) orOnly() *Call[W] {
 // Hold says that c, whose turn has come, goes before all others of its scope once it can, and holds them up until then.
 func (c *Call[W]) Hold() { c.part.lane.station.only = c }
 
+// Release undoes Hold.
+func (c *Call[W]) Release() {
+	if s := c.part.lane.station; s.only == c {
+		s.only = nil
+	}
+}
+
 // next is the first call of the flow that is next. A station that is in has one.
 func (c *class[W]) next() *Call[W] {
 	for {

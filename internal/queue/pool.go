@@ -58,8 +58,8 @@ type pool struct {
 
 	inFlight, dead int // slots that are held, and those of them that dead keys hold
 
-	owed  []*waiter // whose turn has come at another pool
-	saved *waiter   // for which units are saved, while it is owed elsewhere
+	owed  *waiter // whose turn has come at another pool, so it goes first here; nil: nobody's
+	saved *waiter // for which units are saved, while it is owed elsewhere
 	until time.Time // when it can go there
 
 	share float64 // units that dead keys may have, of what live ones have got since one waits
@@ -73,7 +73,7 @@ type pool struct {
 }
 
 // idle reports whether nobody waits for it.
-func (p *pool) idle() bool { return p.Live()+p.Dead()+len(p.owed) == 0 && p.saved == nil }
+func (p *pool) idle() bool { return p.Live()+p.Dead() == 0 && p.owed == nil && p.saved == nil }
 
 // deadShare is the part of what is shared that dead keys may have while a live one waits.
 const deadShare = 10
@@ -351,7 +351,7 @@ func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
 	station := l.StationOf(&w.Call)
 	for i := range l.stakes {
 		s := &l.stakes[i]
-		if station.In() == &s.Pool || s.Live() > 0 || len(s.owed) > 0 || l.q.dead() && s.Dead() > 0 {
+		if station.In() == &s.Pool || s.Live() > 0 || s.owed != nil || l.q.dead() && s.Dead() > 0 {
 			return s.pool
 		}
 	}
@@ -478,8 +478,8 @@ func (p *pool) advance(now time.Time) {
 
 // next is the call whose turn it is; nil: nobody stands here. inTurn: its flow's turn, see line.Pool.
 func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
-	if len(p.owed) > 0 {
-		return p.owed[0], false
+	if p.owed != nil {
+		return p.owed, false
 	}
 	if d := p.NextDead(); d != nil {
 		s := d.Of.q.line.stakeIn(p)
@@ -572,22 +572,23 @@ func (p *pool) refuse(w *waiter, reason error, now time.Time) decision {
 	return decision{}
 }
 
-// owe has w, whose turn it is here, go first at the pool that holds it. While it is first there, what it needs of all others is
-// saved for it.
+// owe has w, whose turn it is, wait at the pool that holds it, and go first there, unless another one does so already. While
+// it is first there, what it needs of all others is saved for it.
 func (l *lineup) owe(w *waiter, s *stake, d decision, now time.Time) {
 	l.unowe(w)
-	s.owed = append(s.owed, w)
-	w.more().owed = s.pool
-	w.Hold()
+	w.Release()
 	l.enter(l.StationOf(&w.Call), s.pool)
-	if s.owed[0] == w && d.verdict == later {
-		for i := range l.stakes {
-			if other := l.stakes[i].pool; other != s.pool && other.saved == nil {
-				other.saved, other.until = w, d.until
-			}
+	l.q.common.stirPool(s.pool)
+	if s.owed != nil {
+		return
+	}
+	s.pool.owed, w.more().owed = w, s.pool
+	w.Hold()
+	for i := range l.stakes {
+		if other := l.stakes[i].pool; d.verdict == later && other != s.pool && other.saved == nil {
+			other.saved, other.until = w, d.until
 		}
 	}
-	l.q.common.stirPool(s.pool)
 }
 
 // unowe ends that.
@@ -595,9 +596,7 @@ func (l *lineup) unowe(w *waiter) {
 	if w.extra == nil || w.extra.owed == nil {
 		return
 	}
-	p := w.extra.owed
-	p.owed = slices.DeleteFunc(p.owed, func(o *waiter) bool { return o == w })
-	w.extra.owed = nil
+	w.extra.owed.owed, w.extra.owed = nil, nil
 	for i := range l.stakes {
 		if other := l.stakes[i].pool; other.saved == w {
 			other.saved = nil

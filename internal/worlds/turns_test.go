@@ -15,6 +15,9 @@ func (o *oracle) turn(started []*waiter) {
 	n := map[int]float64{}
 	for _, a := range started {
 		ka := o.keys[a.key]
+		if ka.health == dead { // its tenth goes before any priority
+			continue
+		}
 		for _, i := range ka.spec.shared {
 			n[i]++
 			n[-1] += 1 / float64(len(ka.spec.shared))
