@@ -283,7 +283,7 @@ func (q *Queue) deniedLocked(w *waiter, reason error, now time.Time) error {
 	if reason == q.common.Errors.Deadline {
 		return q.lateErrorLocked(w, reason, "", now)
 	}
-	return q.fail(w, reason)
+	return q.fail(w, reached(reason))
 }
 
 // joinedLocked notes that w joins the line, under its key and, where all keys share a limiter, there. A call that goes at

@@ -15,15 +15,15 @@ import (
 // # States, all under the lock
 //
 //	idle     nothing is asked for
-//	asking   a goroutine asks for n units. Whose they will be is not decided: if that call leaves, the answer serves the
-//	         next one of the same cost
+//	asking   a goroutine asks for n units, or gives some back; there is one at a time. Whose they will be is not decided: if
+//	         that call leaves, the answer serves the next one of the same cost
 //	full     hand units are there, for the next call of that cost. If that one costs something else, they go back
-//	waiting  they said to wait; next is when they are asked again
+//	waiting  they said to wait; next is when they are asked again. A cheaper call is asked for at once
 //	failed   they returned err, which ends the call whose turn it is
 //
 // # Races
 //
-//	the answer, and nobody waits     close is first: the goroutine gives the units back
+//	the answer, and nobody waits     close is first: the goroutine gives the units back. Who has come since is asked for then
 //	the answer, and the gate closes  the units stay in hand until the call may go
 //	they change while they are asked the answer is stale: they are asked again at once, then after 1, 2, 4 ... ms while
 //	                                 they refuse
@@ -36,12 +36,13 @@ type asker struct {
 	cancel context.CancelFunc // nil: nobody has waited since it was closed
 	unlook func()             // ends the watch on them; nil: there is none
 	asking bool
-	hand   int   // units; -1: none
-	err    error // for the call whose turn it is
-	stale  bool  // one of them has changed since they were asked last
+	hand   int      // units; -1: none
+	err    *failure // for the call whose turn it is; nil: none
+	stale  bool     // one of them has changed since they were asked last
 
 	next      time.Time // they are not asked before
 	until     time.Time // they said to wait until then
+	dear      int       // for so many units
 	last      time.Time // when they said so
 	early     uint8     // how often in a row they were asked before until, and still said to wait
 	lastGrant time.Time // when a call last got units; zero: not since somebody began to wait
@@ -60,14 +61,12 @@ func (r *common) newAsker(limits *limit.Set, tell func(time.Time)) *asker {
 func (a *asker) ready(n int, now time.Time) decision {
 	switch {
 	case a.err != nil:
-		err := a.err
-		a.err = nil
-		return decision{verdict: deny, err: err}
+		return decision{verdict: deny, err: a.err}
 	case a.hand == n:
 		return decision{}
 	case a.asking:
 		return decision{verdict: block}
-	case a.hand < 0 && a.next.After(now):
+	case a.hand < 0 && n >= a.dear && a.next.After(now):
 		return decision{verdict: later, until: a.next}
 	}
 	if a.cancel == nil {
@@ -93,18 +92,37 @@ func (a *asker) ask(ctx context.Context, n, back int, listen bool) {
 		wait, err = a.limits.TakeForeign(ctx, n)
 		return err
 	})
-	if late := a.answer(ctx, n, wait, err, unlook); late {
+	if watch, late := a.answer(ctx, n, wait, err, unlook); late {
 		if err != nil || wait > 0 {
 			n = 0
 		}
-		a.giveBack(n, unlook)
+		a.giveBack(n, watch)
 	}
+}
+
+// A failure is an error of theirs, until it has reached a call.
+type failure struct {
+	error
+	of *asker
+}
+
+// reached returns the error that reason stands for, which ends a call.
+func reached(reason error) error {
+	if f, ok := reason.(*failure); ok {
+		f.of.err = nil
+		return f.error
+	}
+	return reason
 }
 
 // guarded calls functions of a limiter's. There is no caller of ours whom a panic could reach, so it is an error.
 func guarded(f func() error) (err error) {
 	defer func() {
-		if v := recover(); v != nil {
+		switch v := recover().(type) {
+		case nil:
+		case error:
+			err = fmt.Errorf("throttle: the limiter panicked: %w", v)
+		default:
 			err = fmt.Errorf("throttle: the limiter panicked: %v", v)
 		}
 	}()
@@ -117,36 +135,46 @@ func (a *asker) giveBack(n int, unlook func()) {
 		if n > 0 {
 			a.limits.RefundForeign(n)
 		}
+		return nil
+	})
+	guarded(func() error {
 		if unlook != nil {
 			unlook()
 		}
 		return nil
 	})
-}
-
-// answer notes what they have said. late: nobody has waited for that since.
-func (a *asker) answer(ctx context.Context, n int, wait time.Duration, err error, unlook func()) (late bool) {
 	a.common.mu.Lock()
 	defer a.common.mu.Unlock()
-	if ctx.Err() != nil {
-		return true
-	}
-	now := time.Now()
 	a.asking = false
+	now := time.Now()
+	a.tell(now)
+	a.common.settle(now)
+}
+
+// answer notes what they have said. late: nobody has waited for that since, and the watch is to be ended.
+func (a *asker) answer(ctx context.Context, n int, wait time.Duration, err error, unlook func()) (watch func(), late bool) {
+	a.common.mu.Lock()
+	defer a.common.mu.Unlock()
 	if unlook != nil {
 		a.unlook = unlook
 	}
+	if ctx.Err() != nil {
+		watch, a.unlook = a.unlook, nil
+		return watch, true
+	}
+	now := time.Now()
+	a.asking = false
 	switch {
 	case err != nil:
-		a.err = err
+		a.err = &failure{err, a}
 	case wait == 0:
 		a.hand, a.next, a.until, a.early = n, time.Time{}, time.Time{}, 0
 	default:
-		a.refused(now, wait)
+		a.refused(n, now, wait)
 	}
 	a.tell(now)
 	a.common.settle(now)
-	return false
+	return nil, false
 }
 
 // use takes what is in hand for a call that goes. Their smoothed seconds per unit, with 1/8 of each new sample, serve
@@ -165,20 +193,20 @@ func (a *asker) use(n int, now time.Time) {
 	a.lastGrant = now
 }
 
-// refused notes that they said to wait.
+// refused notes that they said to wait for n units.
 //
 // An example: at 0 ms they say to wait for 500 ms. At 20 ms one of them reports a change, is asked, and says 480 ms:
 // early is 1. The next change counts from 21 ms on, then one from 2 ms after that answer, and at most a second after it.
-func (a *asker) refused(now time.Time, wait time.Duration) {
+func (a *asker) refused(n int, now time.Time, wait time.Duration) {
 	if a.limits.Silent() { // one of them may change without a word
 		wait = min(wait, maxAskGap)
 	}
-	if now.Before(a.until) {
+	if n >= a.dear && now.Before(a.until) {
 		a.early = min(a.early+1, 20)
 	} else {
 		a.early = 0
 	}
-	a.last, a.until = now, now.Add(wait)
+	a.dear, a.last, a.until = n, now, now.Add(wait)
 	if a.next = a.until; a.stale {
 		a.next = a.again()
 	}
@@ -211,9 +239,9 @@ func (a *asker) close() {
 		return
 	}
 	a.cancel()
-	hand, unlook := a.hand, a.unlook
-	a.cancel, a.unlook, a.hand, a.asking = nil, nil, -1, false
-	if hand > 0 || unlook != nil {
+	a.cancel, a.next = nil, a.again() // from now on a change goes unheard
+	if hand, unlook := a.hand, a.unlook; !a.asking && (hand > 0 || unlook != nil) {
+		a.hand, a.unlook, a.asking = -1, nil, true
 		go a.giveBack(hand, unlook) // they may not be called under the lock
 	}
 }
