@@ -127,6 +127,15 @@ func (s *stake) amount(n need) (units int) {
 
 // ready implements constraint, but for the order of those who wait.
 func (s *stake) ready(n need, at, now time.Time) (time.Time, decision) {
+	at, d := s.free(n, at, now)
+	if d.verdict == grant && s.asker != nil {
+		d = s.asker.ready(s.amount(n), now)
+	}
+	return at, d
+}
+
+// free is ready without the limiters of other kinds: a look asks them for nothing.
+func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
 	if n.wants&wantsSlot != 0 && s.most > 0 && s.inFlight >= s.most {
 		return at, decision{verdict: block}
 	}
@@ -136,8 +145,6 @@ func (s *stake) ready(n need, at, now time.Time) (time.Time, decision) {
 		return at, decision{verdict: deny, err: err}
 	case m.After(now):
 		return at, decision{verdict: later, until: m, exact: true}
-	case s.asker != nil:
-		return at, s.asker.ready(s.amount(n), now)
 	}
 	return at, decision{}
 }
@@ -157,7 +164,7 @@ func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
 	if s.pool != s.common.all { // by limitsOf
 		return "", now
 	}
-	if _, d := s.ready(n, now, now); d.verdict == block && s.most > 0 && s.inFlight >= s.most {
+	if _, d := s.free(n, now, now); d.verdict == block {
 		return heldBySlot, time.Time{}
 	}
 	if s.asker != nil {
@@ -489,7 +496,7 @@ func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
 		}
 		units := float64(max(1, s.amount(n)))
 		if p.share = min(p.share, units); p.share == units && !p.deadFull(n.wants) {
-			if _, ready := s.ready(n, at, now); ready.verdict == grant {
+			if _, ready := s.free(n, at, now); ready.verdict == grant {
 				return d.Of, false
 			}
 		}
