@@ -586,36 +586,6 @@ func TestBaseThatReturnsNothing(t *testing.T) {
 	})
 }
 
-// A call that was granted its slot, and whose goroutine panics before it can use it, gives it back.
-func TestPanicInStopLosesNoSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broken := true
-		l := deaf{func() {
-			if broken {
-				panic("test")
-			}
-		}}
-		tr := &throttle.Transport{Base: answers(200), Limiter: l, Queue: throttle.QueueOptions{MaxInFlight: 1}}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the panic did not pass through")
-				}
-			}()
-			status(tr, t.Context(), "http://a.test/")
-		}()
-		broken = false
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := status(tr, ctx, "http://a.test/"); err != nil {
-			t.Error(err)
-		}
-		if s := statsOf(t, tr); s.InFlight != 0 || s.Sent != 1 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 // Whoever is handed the answer of a failed attempt can ask why there was no other attempt, also if Base has not said
 // which request it answers.
 func TestReason(t *testing.T) {

@@ -164,7 +164,7 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 		{name: "Key panics", set: func(w *world) { w.tr.Key = func(*http.Request) string { panic("test") } }},
 		{name: "Cost panics", set: func(w *world) { w.tr.Cost = func(*http.Request) int { panic("test") } }},
 		{name: "LimiterFor panics", set: func(w *world) { w.tr.LimiterFor = func(string) throttle.Limiter { panic("test") } }},
-		{name: "limiter panics", set: func(w *world) { w.tr.Limiter = panicking{} }},
+		{name: "limiter panics", set: func(w *world) { w.tr.Limiter = panicking{} }, err: errAny},
 		{name: "Check panics", set: func(w *world) {
 			codes(w, 200)
 			w.tr.Retry.Check = func(*http.Request, *http.Response, error) throttle.Verdict { panic("test") }
