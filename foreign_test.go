@@ -561,6 +561,32 @@ func TestForeignChangeUnheard(t *testing.T) {
 	})
 }
 
+// TestForeignCheaperCall: that a costly call has to wait says nothing of a cheaper one, which is asked for at once when its
+// turn comes: by its priority, or because the costly one leaves.
+func TestForeignCheaperCall(t *testing.T) {
+	for _, prio := range []int{1, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &remote{take: func(_ context.Context, n int) (time.Duration, error) {
+				if n > 1 {
+					return time.Hour, nil
+				}
+				return 0, nil
+			}}
+			q := throttle.NewQueue(notifying{adjusting{r}}, throttle.QueueOptions{})
+			var log journal
+			ctx, cancel := context.WithCancel(throttle.WithCost(t.Context(), 5))
+			time.AfterFunc(sec, cancel)
+			log.wait(q, ctx, 0)
+			log.wait(q, throttle.WithPriority(t.Context(), prio), 1)
+			log.wg.Wait()
+			if e := log.sorted()[0]; prio == 1 && e.at != log.start || e.at.Sub(log.start) > sec || log.failures() != 1 {
+				t.Errorf("priority %d: went after %v, %v", prio, e.at.Sub(log.start), log.errs)
+			}
+			conserved(t, q)
+		})
+	}
+}
+
 // TestForeignLooksAskNothing: Stats and Explain neither ask a limiter nor take an error from a call.
 func TestForeignLooksAskNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -578,6 +604,8 @@ func TestForeignLooksAskNothing(t *testing.T) {
 		if len(r.asks) != 0 || len(r.watchers) != 0 {
 			t.Errorf("asked %d times for nobody, %d watchers", len(r.asks), len(r.watchers))
 		}
+		tr.Pause("a", sec)
+		tr.Pause("b", sec)
 		var wg sync.WaitGroup
 		for range 3 {
 			for _, url := range []string{"http://a/", "http://b/"} {
@@ -588,9 +616,13 @@ func TestForeignLooksAskNothing(t *testing.T) {
 				})
 			}
 		}
-		for range 12 {
-			look()
+		look()
+		if len(r.asks) != 0 {
+			t.Errorf("asked %d times for calls that nobody lets go", len(r.asks))
+		}
+		for range 14 {
 			time.Sleep(500 * ms)
+			look()
 		}
 		wg.Wait()
 		look()
