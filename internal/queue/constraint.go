@@ -145,6 +145,9 @@ func (q *upOf) after(b *backlog, n need, _, now time.Time) (at, latest time.Time
 }
 
 func (q *limitsOf) ready(n need, at, now time.Time) (time.Time, decision) {
+	if n.holds != nil && n.holds.claims != nil {
+		n.holds.renewLocked(now)
+	}
 	m, err := (*Queue)(q).aloneLocked().ready(n.holds, at, n.cost)
 	if err != nil {
 		return at, decision{verdict: deny, err: err}
@@ -263,9 +266,6 @@ func (q *Queue) aloneLocked() dues {
 func (d dues) take(h *Holds, at, now time.Time, cost int32) (time.Time, error) {
 	if h == nil {
 		return d.TakeBy(at, now, int(cost))
-	}
-	if h.claims != nil {
-		h.renewLocked(now)
 	}
 	return d.TakeBy(at, now, h.amounts...)
 }
