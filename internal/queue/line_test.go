@@ -107,3 +107,20 @@ func TestLateTimerRests(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A late timer is made up for, by 5 ms at most.
+func TestAsOf(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct{ noted, want time.Time }{
+		{time.Time{}, now},
+		{now.Add(time.Second), now}, // woken early, by an event
+		{now, now},
+		{now.Add(-time.Millisecond), now.Add(-time.Millisecond)},
+		{now.Add(-limit.MaxLate), now.Add(-limit.MaxLate)},
+		{now.Add(-time.Second), now.Add(-limit.MaxLate)},
+	} {
+		if got := asOf(c.noted, now); !got.Equal(c.want) {
+			t.Errorf("advertised %v: as of %v, want %v", c.noted.Sub(now), got.Sub(now), c.want.Sub(now))
+		}
+	}
+}
