@@ -17,6 +17,10 @@ import (
 // server may block for the answer, and must then obey ctx; those of this package do not use ctx. A cost of 0
 // consumes nothing; a negative cost, or one that can never be satisfied, is an error.
 //
+// A Limiter of another package is asked by the line, one question at a time, for the call whose turn it is. The ctx of Take
+// is the line's: it ends when nobody waits for it, and has no values of a call. Units serve the call whose turn it is when
+// they come, if it costs as much, and go back otherwise. An error, or a panic, ends that call alone.
+//
 // A line asks again after the wait, or after one second if the wait is longer and the Limiter is not a
 // [Notifier]. A Limiter must be safe for concurrent use.
 //
@@ -31,12 +35,14 @@ type Limiter interface {
 }
 
 // An Adjuster is a Limiter whose account can be corrected afterwards. n < 0 gives units back; n > 0 takes
-// more, and may leave a debt that later calls wait for.
+// more, and may leave a debt that later calls wait for. Units that a line has no use for are lost without it. It gives them
+// back shortly after the last call has left; a panic then reaches nobody.
 type Adjuster interface{ Adjust(n int) }
 
 // A Notifier is a Limiter that wakes sleeping lines when an earlier Take's wait no longer holds. It calls
 // changed after its limit or its account has changed, and never while it holds a lock that Take needs. stop
-// ends that and may be called twice; a call that is already on its way may still arrive after stop.
+// ends that and may be called twice; a call that is already on its way may still arrive after stop. A line listens
+// while somebody waits. A panic in Notify is an error of a call; one in stop reaches nobody.
 type Notifier interface {
 	Notify(changed func()) (stop func())
 }
