@@ -34,7 +34,7 @@ func (l *Line[W]) Ahead(n *Newcomer) (all, mine int64) {
 			}
 		}
 		higher[0], lower[0] = higher[0]+before, lower[0]+behind
-		if s.Scope == n.Scope {
+		if s.scope == n.Scope {
 			higher[1], lower[1] = before, behind
 		}
 	}
@@ -56,7 +56,7 @@ func (l *Line[W]) until(n *Newcomer) (until float64, own [2]int64) {
 			continue
 		}
 		units := s.lanes[i].partOf(n.Flow).beforeSeq(n.Seq)
-		if own[0] += units; s.Scope == n.Scope {
+		if own[0] += units; s.scope == n.Scope {
 			own[1] = units
 		}
 	}
@@ -107,11 +107,11 @@ func (l *Line[W]) Units() int64 { return l.units }
 
 // Ones reports whether all calls cost one unit, as far as their sum shows: calls of 1, 1 and 4 units are 6 units, and
 // three calls. Calls of 0 and 2 units pass for two of 1, which is near enough.
-func (l *Line[W]) Ones() bool { return l.units == int64(l.Count) }
+func (l *Line[W]) Ones() bool { return l.units == int64(l.count) }
 
 // Even reports whether calls cost the same, or there is one order for them: that of arrival.
 func (l *Line[W]) Even() bool {
-	return l.Count == 0 || l.units%int64(l.Count) == 0 && l.Ones() || l.turns == nil && len(l.stations) == 1 && len(l.stations[0].lanes) == 1
+	return l.count == 0 || l.units%int64(l.count) == 0 && l.Ones() || l.turns == nil && len(l.stations) == 1 && len(l.stations[0].lanes) == 1
 }
 
 // Top is the highest priority of those who wait. Somebody does.

@@ -3,8 +3,10 @@
 //	fifo.go  calls in the order of arrival
 //	flow.go  how flows take turns by weight
 //	line.go  the calls of one key
+//	lane.go  those of one scope and priority, and of one flow in it
 //	ahead.go what goes before a call
 //	pool.go  keys that wait for something that they share
+//	ticket.go where the flows of a key stand there
 //
 // It is pure: it has no lock, reads no clock, and knows nothing of limits. A grant, an arrival and a departure cost
 // O(log n) in calls, flows, keys and priorities.
@@ -21,15 +23,24 @@ import (
 // starves. With 8, a flood of a high priority gets 7 of 8 turns.
 const fairEvery = 8
 
-// A Call is one that waits, as a part of a W. What is set before Push stays as it is until Remove.
-type Call[W any] struct {
+// An Item is what a call of a W's is in line by. It stays as it is while the call waits.
+type Item[W any] struct {
 	Of    *W
 	Seq   uint64 // in the order of arrival; one that comes back keeps it
 	Prio  int32
 	Cost  int32 // units
 	Scope uint8
+}
 
-	part       *part[W] // where it stands; nil: nowhere
+// A Call is one that may wait.
+type Call[W any] struct {
+	Item[W]
+	spot[W]
+}
+
+// A spot is where a call stands.
+type spot[W any] struct {
+	part       *part[W] // nil: nowhere
 	prev, next *Call[W]
 	place      int32 // in fifo.late
 }
@@ -40,7 +51,7 @@ func (c *Call[W]) Waits() bool { return c.part != nil }
 // A Line is the calls of one key. They fall into stations, by scope; those of a scope into lanes, by priority; those of a
 // lane into parts, by flow. A plain line has one of each. The zero value is empty and ready to use.
 type Line[W any] struct {
-	Count    int
+	count    int
 	stations []*Station[W] // by scope; none empty
 	turns    turns[W]      // nil until a call names a flow
 	pools    []*Pool[W]    // in which the key waits for what it shares
@@ -51,7 +62,7 @@ type Line[W any] struct {
 
 // A Station is the calls of one scope: those that are held by the same things.
 type Station[W any] struct {
-	Scope uint8
+	scope uint8
 	lanes []*lane[W] // by priority, the highest first; none empty
 	line  *Line[W]
 	in    *Pool[W] // where it waits for its turn; nil: in none
@@ -62,41 +73,11 @@ type Station[W any] struct {
 	isDead, counts bool // how it has entered
 }
 
-// A lane is the calls of one scope and priority.
-type lane[W any] struct {
-	station *Station[W]
-	prio    int32
-	count   int
-	units   int64
-	plain   *part[W]            // of calls that name no flow; nil: there are none
-	named   map[string]*part[W] // nil: there are none
-	ages    places[*part[W]]    // all parts, by arrival
-	turns   places[*turn[W]]    // the same by the line's own turns, once a flow was named
-	seats   []*seat[W]          // in each pool
-}
+// Len is how many wait.
+func (l *Line[W]) Len() int { return l.count }
 
-// A part is the calls of one flow in a lane.
-type part[W any] struct {
-	fifo[W]
-	lane    *lane[W]
-	name    string
-	flow    *flow[W] // of the line's own turns; nil: nobody has named a flow
-	start   float64  // the flow's, when the part was sorted last
-	age     int32    // its place in lane.ages
-	turn    int32    // its place in lane.turns
-	tickets []*ticket[W]
-}
-
-func (p *part[W]) before(o *part[W]) bool { return p.first().Seq < o.first().Seq }
-func (p *part[W]) at() *int32             { return &p.age }
-
-// A turn is a part in lane.turns.
-type turn[W any] part[W]
-
-func (p *turn[W]) before(o *turn[W]) bool {
-	return byTurn(p.start, o.start, p.first().Seq, o.first().Seq)
-}
-func (p *turn[W]) at() *int32 { return &p.turn }
+// Scope is that of the station's calls.
+func (s *Station[W]) Scope() uint8 { return s.scope }
 
 // Push puts c in, at the end of its flow, or at its old place. weight is the flow's from now on.
 func (l *Line[W]) Push(c *Call[W], flow string, weight float64) {
@@ -110,7 +91,7 @@ func (l *Line[W]) Push(c *Call[W], flow string, weight float64) {
 	c.part = p
 	p.lane.count++
 	p.lane.units += int64(c.Cost)
-	l.Count++
+	l.count++
 	l.units += int64(c.Cost)
 	if flow != "" {
 		p.weigh(weight)
@@ -132,7 +113,7 @@ func (l *Line[W]) Remove(c *Call[W]) {
 	c.part = nil
 	n.count--
 	n.units -= int64(c.Cost)
-	l.Count--
+	l.count--
 	l.units -= int64(c.Cost)
 	if s.only == c {
 		s.only = nil
@@ -152,7 +133,7 @@ func (l *Line[W]) Remove(c *Call[W]) {
 	}
 	if len(s.lanes) == 0 {
 		s.Leave()
-		i, _ := l.find(s.Scope)
+		i, _ := l.find(s.scope)
 		l.stations = slices.Delete(l.stations, i, i+1)
 	}
 }
@@ -181,83 +162,15 @@ func (l *Line[W]) begin() {
 
 // find returns the place of a scope among the stations, and whether it is there: there are few.
 func (l *Line[W]) find(scope uint8) (int, bool) {
-	return slices.BinarySearchFunc(l.stations, scope, func(s *Station[W], scope uint8) int { return cmp.Compare(s.Scope, scope) })
+	return slices.BinarySearchFunc(l.stations, scope, func(s *Station[W], scope uint8) int { return cmp.Compare(s.scope, scope) })
 }
 
 func (l *Line[W]) station(scope uint8) *Station[W] {
 	i, ok := l.find(scope)
 	if !ok {
-		l.stations = slices.Insert(l.stations, i, &Station[W]{Scope: scope, line: l})
+		l.stations = slices.Insert(l.stations, i, &Station[W]{scope: scope, line: l})
 	}
 	return l.stations[i]
-}
-
-// find returns the place of a priority among the lanes, and whether it is there.
-func (s *Station[W]) find(prio int32) (int, bool) {
-	return slices.BinarySearchFunc(s.lanes, prio, func(n *lane[W], prio int32) int { return cmp.Compare(prio, n.prio) })
-}
-
-func (s *Station[W]) lane(prio int32) *lane[W] {
-	i, ok := s.find(prio)
-	if !ok {
-		n := &lane[W]{station: s, prio: prio}
-		s.lanes = slices.Insert(s.lanes, i, n)
-		n.takeSeats()
-	}
-	return s.lanes[i]
-}
-
-// part returns the part of a flow, made if it is missing. One that is made is empty, and sorted once it is not.
-func (n *lane[W]) part(name string) *part[W] {
-	if name == "" && n.plain != nil {
-		return n.plain
-	}
-	p := n.named[name]
-	if p != nil {
-		return p
-	}
-	p = &part[W]{lane: n, name: name}
-	if name == "" {
-		n.plain = p
-	} else {
-		if n.named == nil {
-			n.named = map[string]*part[W]{}
-		}
-		n.named[name] = p
-	}
-	if l := n.station.line; l.turns != nil {
-		p.flow = l.turns.join(n.prio, ID{Name: name})
-	}
-	p.takeTickets()
-	return p
-}
-
-// drop forgets a part without calls.
-func (n *lane[W]) drop(p *part[W]) {
-	n.ages.take(p)
-	if p.flow != nil {
-		n.turns.take((*turn[W])(p))
-		n.station.line.turns.leave(p.flow)
-	}
-	p.returnTickets()
-	if p.name == "" {
-		n.plain = nil
-	} else {
-		delete(n.named, p.name)
-	}
-}
-
-// sort puts p, whose first call is another one, in its places.
-func (p *part[W]) sort() {
-	n := p.lane
-	n.ages.put(p)
-	if p.flow != nil {
-		p.start = p.flow.start
-		n.turns.put((*turn[W])(p))
-	}
-	for _, t := range p.tickets {
-		t.sort()
-	}
 }
 
 // oldest is the call of the lane that came first, and of the station.
@@ -280,30 +193,6 @@ func (l *Line[W]) Oldest() (c *Call[W]) {
 		}
 	}
 	return c
-}
-
-// next is the call of the lane whose flow is next by the line's own turns. A flow has a part in each of several scopes: when
-// it was granted in one of them, the others are sorted anew once they come to the top.
-func (n *lane[W]) next() *Call[W] {
-	if len(n.turns) == 0 {
-		return n.plain.first()
-	}
-	for {
-		p := n.turns[0]
-		if p.start >= p.flow.start {
-			return p.first()
-		}
-		p.start = p.flow.start
-		n.turns.put(p)
-	}
-}
-
-// begins is when its flow is to start.
-func (p *part[W]) begins() float64 {
-	if p.flow == nil {
-		return 0
-	}
-	return p.flow.start
 }
 
 // Next is the call whose turn it is as far as the key alone is concerned; nil: nobody waits. ready says when a scope may
@@ -343,7 +232,7 @@ func (l *Line[W]) pick(of func(*Station[W]) *Call[W], byAge bool, ready func(uin
 			continue
 		}
 		if ready != nil {
-			if m := ready(s.Scope, c.Cost); m.After(now) {
+			if m := ready(s.scope, c.Cost); m.After(now) {
 				if soonest == nil || m.Before(at) || m.Equal(at) && c.Prio > soonest.Prio {
 					soonest, at = c, m
 				}
@@ -393,7 +282,7 @@ func (l *Line[W]) All() iter.Seq[*Call[W]] {
 func (l *Line[W]) Scopes() iter.Seq2[uint8, int64] {
 	return func(yield func(uint8, int64) bool) {
 		for _, s := range l.stations {
-			if !yield(s.Scope, s.units()) {
+			if !yield(s.scope, s.units()) {
 				return
 			}
 		}

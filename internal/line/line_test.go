@@ -143,7 +143,7 @@ func TestLineAgainstPlainList(t *testing.T) {
 			}
 			switch n := rng.IntN(10); {
 			case n < 6 && (step/300)%2 == 0, n < 4, len(p.wait) == 0:
-				j := &job{Call[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5), Scope: uint8(rng.IntN(scopes))}, names[rng.IntN(len(names))]}
+				j := &job{Call[job]{Item: Item[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5), Scope: uint8(rng.IntN(scopes))}}, names[rng.IntN(len(names))]}
 				if len(back) > 0 && rng.IntN(4) == 0 { // a retry
 					i := rng.IntN(len(back))
 					j = back[i]
@@ -197,8 +197,8 @@ func (p *plain) check(t *testing.T, l *Line[job]) {
 		all = append(all, c.Of)
 	}
 	slices.SortFunc(all, byArrival)
-	if slices.SortFunc(p.wait, byArrival); !slices.Equal(all, p.wait) || l.Count != len(all) || l.Units() != units {
-		t.Errorf("%v, count %d, %d units, want %v, %d units", all, l.Count, l.Units(), p.wait, units)
+	if slices.SortFunc(p.wait, byArrival); !slices.Equal(all, p.wait) || l.Len() != len(all) || l.Units() != units {
+		t.Errorf("%v, count %d, %d units, want %v, %d units", all, l.Len(), l.Units(), p.wait, units)
 	}
 	if len(all) > 0 && l.Oldest().Of != all[0] {
 		t.Errorf("the oldest is %v, want %v", l.Oldest().Of, all[0])

@@ -31,9 +31,8 @@ import (
 //
 // They stand apart, in the order of arrival, whatever their priorities and flows are.
 type Pool[W any] struct {
-	Of any // whose order it is
-	// Amount is how much a call takes of what is shared.
-	Amount func(*Call[W]) int64
+	of     any                  // whose order it is
+	amount func(*Call[W]) int64 // how much a call takes of what is shared
 
 	turns   turns[W]
 	classes []*class[W] // with seats of stations that are in, the highest priority first
@@ -45,44 +44,11 @@ type Pool[W any] struct {
 	mixed   bool  // they differ
 }
 
-// A seat is a lane in a pool.
-type seat[W any] struct {
-	pool  *Pool[W]
-	lane  *lane[W]
-	class *class[W]          // nil: it has had no ticket yet
-	in    bool               // its station is
-	kept  places[*ticket[W]] // by start
-	place int32              // in class.seats
-}
+// Init makes p that of something shared, of which a call takes an amount.
+func (p *Pool[W]) Init(of any, amount func(*Call[W]) int64) { p.of, p.amount = of, amount }
 
-// A ticket is a part in a pool.
-type ticket[W any] struct {
-	part  *part[W]
-	seat  *seat[W]
-	flow  *flow[W]
-	start float64 // the flow's, when it was kept
-	seq   uint64  // of the part's first call
-	out   bool
-	place int32
-	units int64
-}
-
-func (t *ticket[W]) at() *int32 { return &t.place }
-func (t *ticket[W]) before(o *ticket[W]) bool {
-	if t.out {
-		return t.seq < o.seq
-	}
-	return byTurn(t.start, o.start, t.seq, o.seq)
-}
-
-func (s *seat[W]) at() *int32 { return &s.place }
-func (s *seat[W]) before(o *seat[W]) bool {
-	a, b := s.kept[0], o.kept[0]
-	return byTurn(a.start, b.start, a.seq, b.seq)
-}
-
-func (s *Station[W]) at() *int32                { return &s.place }
-func (s *Station[W]) before(o *Station[W]) bool { return s.age < o.age }
+// Of is whose order it is.
+func (p *Pool[W]) Of() any { return p.of }
 
 // Share has the calls of the line take turns in one more pool, where they are those of that key.
 func (l *Line[W]) Share(p *Pool[W], key string) {
@@ -96,150 +62,6 @@ func (l *Line[W]) Share(p *Pool[W], key string) {
 				part.tickets[len(l.pools)-1].sort()
 			}
 		}
-	}
-}
-
-// takeSeats gives the lane a seat in each pool that it has none in, and takeTickets the part a ticket.
-func (n *lane[W]) takeSeats() {
-	for _, p := range n.station.line.pools[len(n.seats):] {
-		s := &seat[W]{pool: p, lane: n}
-		n.seats = append(n.seats, s)
-	}
-}
-
-func (p *part[W]) takeTickets() {
-	n := p.lane
-	l := n.station.line
-	for _, s := range n.seats[len(p.tickets):] {
-		id := ID{Name: p.name}
-		if p.name == "" {
-			id = ID{l.key, true}
-		}
-		if s.pool.turns == nil {
-			s.pool.turns = turns[W]{}
-		}
-		t := &ticket[W]{part: p, seat: s, flow: s.pool.turns.join(n.prio, id)}
-		if p.flow != nil && p.name != "" {
-			t.flow.weight = p.flow.weight
-		}
-		s.class = t.flow.class
-		p.tickets = append(p.tickets, t)
-		p.each(func(c *Call[W]) bool { t.add(c, 1); return true })
-		if n.station.in == s.pool && !n.station.isDead {
-			s.enter()
-		}
-	}
-}
-
-// weigh sets the weight of the part's flow, from its next charge on.
-func (p *part[W]) weigh(weight float64) {
-	p.flow.weight = weight
-	for _, t := range p.tickets {
-		t.flow.weight = weight
-	}
-}
-
-func (p *part[W]) weight() float64 {
-	if p.flow == nil {
-		return 1
-	}
-	return p.flow.weight
-}
-
-// sort puts t, whose part has another first call, in its place.
-func (t *ticket[W]) sort() {
-	t.seq = t.part.first().Seq
-	if t.out {
-		t.flow.tickets.put(t)
-		t.flow.class.turns.put(t.flow)
-		return
-	}
-	t.start = t.flow.start
-	t.keep()
-}
-
-// keep puts t among those that its lane keeps.
-func (t *ticket[W]) keep() {
-	s := t.seat
-	s.kept.put(t)
-	if s.in {
-		s.class.seats.put(s)
-	}
-}
-
-// unkeep is the reverse.
-func (t *ticket[W]) unkeep() {
-	s := t.seat
-	if s.class.seats.take(s); len(s.kept) == 1 {
-		s.kept.take(t)
-		return
-	}
-	s.kept.take(t)
-	if s.in {
-		s.class.seats.put(s)
-	}
-}
-
-// hand puts t out, and back takes it back. It is kept nowhere then.
-func (t *ticket[W]) hand() {
-	t.unkeep()
-	t.out = true
-	t.flow.tickets.put(t)
-	t.flow.class.turns.put(t.flow)
-}
-
-func (t *ticket[W]) back() {
-	f := t.flow
-	if len(f.tickets) == 1 {
-		f.class.turns.take(f)
-		f.tickets.take(t)
-	} else {
-		f.tickets.take(t)
-		f.class.turns.put(f)
-	}
-	t.out, t.start = false, f.start
-}
-
-// returnTickets gives the tickets of a part without calls back.
-func (p *part[W]) returnTickets() {
-	for _, t := range p.tickets {
-		if t.out {
-			t.back()
-		} else if t.place > 0 {
-			t.unkeep()
-		}
-		pool := t.seat.pool
-		if pool.turns.leave(t.flow); len(pool.turns) == 0 {
-			pool.mixed, pool.largest = false, 0
-		}
-	}
-	p.tickets = nil
-}
-
-// enter and leave say that the seat's station is in the pool, or no longer.
-func (s *seat[W]) enter() {
-	if s.in || s.class == nil {
-		return
-	}
-	s.in = true
-	if s.class.sitting++; s.class.sitting == 1 {
-		i, _ := s.pool.find(s.class.prio)
-		s.pool.classes = slices.Insert(s.pool.classes, i, s.class)
-	}
-	if len(s.kept) > 0 {
-		s.class.seats.put(s)
-	}
-}
-
-func (s *seat[W]) leave() {
-	if !s.in {
-		return
-	}
-	s.in = false
-	s.class.seats.take(s)
-	if s.class.sitting--; s.class.sitting == 0 {
-		i, _ := s.pool.find(s.class.prio)
-		s.pool.classes = slices.Delete(s.pool.classes, i, i+1)
 	}
 }
 
@@ -313,30 +135,6 @@ func (s *Station[W]) count(sign int64) {
 			t.flow.sure.add(sign*t.units, int(sign)*p.count)
 			t.flow.class.sure += sign * t.units
 		}
-	}
-}
-
-// add counts a call of the part in each pool, or takes it out.
-func (p *part[W]) add(c *Call[W], sign int64) {
-	for _, t := range p.tickets {
-		t.add(c, sign)
-	}
-}
-
-func (t *ticket[W]) add(c *Call[W], sign int64) {
-	p := t.seat.pool
-	n := p.Amount(c)
-	if sign > 0 && n != p.largest {
-		p.mixed, p.largest = p.mixed || p.largest > 0, max(p.largest, n)
-	}
-	p.calls += int(sign)
-	n *= sign
-	t.units += n
-	t.flow.all.add(n, int(sign))
-	t.flow.class.all += n
-	if s := t.part.lane.station; s.in == t.seat.pool && s.counts && !s.isDead {
-		t.flow.sure.add(n, int(sign))
-		t.flow.class.sure += n
 	}
 }
 
@@ -477,7 +275,7 @@ func (p *Pool[W]) Granted(c *Call[W], inTurn bool) {
 // Charge notes that c takes of p, where others wait: its flow has had a turn.
 func (p *Pool[W]) Charge(c *Call[W], inTurn bool) {
 	f := c.ticket(p).flow
-	f.charge(p.Amount(c), inTurn)
+	f.charge(p.amount(c), inTurn)
 	if len(f.tickets) > 0 {
 		f.class.turns.put(f)
 	}

@@ -96,7 +96,7 @@ func TestPoolAgainstPlainList(t *testing.T) {
 	for seed := range uint64(80) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		flows, prios := []string{"", "", "a", "b", "c", "d"}[:1+rng.IntN(6)], 1+rng.Int32N(3)
-		pool := &Pool[job]{Amount: func(c *Call[job]) int64 { return int64(c.Cost) }}
+		pool := &Pool[job]{amount: func(c *Call[job]) int64 { return int64(c.Cost) }}
 		p := &plainPool{wait: map[*job]*key{}, now: map[int32]float64{}, start: map[int32]map[ID]float64{}, weight: map[string]float64{"": 1, "a": 1, "b": 2, "c": 0.5, "d": 4}}
 		for i := range 1 + rng.IntN(8) {
 			k := &key{name: string(rune('A' + i))}
@@ -105,7 +105,7 @@ func TestPoolAgainstPlainList(t *testing.T) {
 		}
 		// enter says whether nothing but the pool holds the key's calls.
 		enter := func(k *key, in, dead bool) {
-			k.in, k.dead = in && k.Count > 0, dead
+			k.in, k.dead = in && k.Len() > 0, dead
 			for s := range k.Stations() {
 				if k.in {
 					s.Enter(pool, k.dead, false)
@@ -116,14 +116,14 @@ func TestPoolAgainstPlainList(t *testing.T) {
 		}
 		remove := func(j *job, k *key) {
 			k.Remove(&j.Call)
-			k.in = k.in && k.Count > 0
+			k.in = k.in && k.Len() > 0
 		}
 		for step := range 1500 {
 			k := p.keys[rng.IntN(len(p.keys))]
 			next, inTurn := p.next()
 			switch n := rng.IntN(12); {
 			case n < 6 && (step/300)%2 == 0, n < 3:
-				j := &job{Call[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5)}, flows[rng.IntN(len(flows))]}
+				j := &job{Call[job]{Item: Item[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5)}}, flows[rng.IntN(len(flows))]}
 				j.Of = j
 				k.Push(&j.Call, j.flow, p.weight[j.flow])
 				p.join(j, k)

@@ -164,10 +164,10 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	opts := &q.common.Options
 	// A retry is let in beyond MaxWaiting: its call has been admitted once, and has cost the upstream
 	// an attempt that would be lost.
-	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.Count >= opts.MaxWaiting {
+	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.Len() >= opts.MaxWaiting {
 		return q.turnedAwayLocked(o, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
-	if wait, yes := q.up.Patience(q.common.MaxPause, o.Scope, q.line == nil || q.line.Count == 0, now); yes {
+	if wait, yes := q.up.Patience(q.common.MaxPause, o.Scope, q.line == nil || q.line.Len() == 0, now); yes {
 		return q.turnedAwayLocked(o, wait, q.pausedLocked(now), now)
 	}
 	most, bounded := opts.MaxWait, opts.MaxWait > 0 || o.want.MaxWait != 0

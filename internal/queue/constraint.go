@@ -176,7 +176,7 @@ func (q *limitsOf) after(b *backlog, n need, from, _ time.Time) (at, latest time
 	at = q.own.After(from, b.all+b.more, int(n.cost))
 	if q.meters != nil {
 		at = limit.Latest(at, q.meters.afterLocked(from, n.holds, b.held, b.more))
-		if n.holds == nil && slices.Contains(q.meters.usual, 0) || q.line != nil && !q.meters.even(n.holds, q.line.Count) {
+		if n.holds == nil && slices.Contains(q.meters.usual, 0) || q.line != nil && !q.meters.even(n.holds, q.line.Len()) {
 			return at, never
 		}
 	}

@@ -24,7 +24,7 @@ func (q *Queue) expelLocked(now time.Time) {
 	q.planExpulsionLocked(l, now)
 	q.expelUnservedLocked(first, now)
 	q.expelLateLocked(now)
-	if l.Count == 0 && q.line == l {
+	if l.Len() == 0 && q.line == l {
 		l.close()
 	}
 }
@@ -73,7 +73,7 @@ func (q *Queue) expelUnservedLocked(first bool, now time.Time) {
 func (q *Queue) expelLateLocked(now time.Time) {
 	l, c := q.line, q.up.Closing(now)
 	opens := now.Add(c.Left)
-	if l.Count == 0 || l.deadline == 0 || c.Cause == upstream.Open || c.Probing || !opens.After(l.looked.Add(l.looked.Sub(now)/64)) {
+	if l.Len() == 0 || l.deadline == 0 || c.Cause == upstream.Open || c.Probing || !opens.After(l.looked.Add(l.looked.Sub(now)/64)) {
 		return
 	}
 	l.deadline = 0

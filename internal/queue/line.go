@@ -74,11 +74,11 @@ func asOf(due, now time.Time) time.Time {
 // first call that may not go: a cheaper one behind it does not overtake it, otherwise a call of 10 units would never see
 // 10 units at once. at is the same for all turns of the loop, so a late timer lets as many go as a punctual one.
 func (l *lineup) advance(now time.Time) {
-	if l.Count > 0 && l.q.common.hosts != nil {
+	if l.Len() > 0 && l.q.common.hosts != nil {
 		l.q.lookLocked(now)
 	}
 	at := asOf(l.due, now)
-	for l.Count > 0 {
+	for l.Len() > 0 {
 		w := l.q.headLocked(now)
 		d := l.q.passLocked(w, at, now)
 		switch d.verdict {
@@ -170,7 +170,7 @@ func (l *lineup) moveTo(scopeOf func(upstream.Route) uint8) {
 
 // waiters are all who wait, in no particular order.
 func (l *lineup) waiters() []*waiter {
-	all := make([]*waiter, 0, l.Count)
+	all := make([]*waiter, 0, l.Len())
 	for c := range l.All() {
 		all = append(all, c.Of)
 	}
@@ -196,7 +196,7 @@ func (l *lineup) close() {
 
 // goOn serves those who are left.
 func (l *lineup) goOn(now time.Time) {
-	if l.Count == 0 && l.q.line == l {
+	if l.Len() == 0 && l.q.line == l {
 		l.close()
 	}
 	l.q.advanceLocked(now)

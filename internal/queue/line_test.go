@@ -36,8 +36,8 @@ func TestLineTimer(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			locked(q.common, func() {
-				if q.line.timer != timer || q.line.Count != 9 {
-					t.Errorf("%s: %d wait, same timer %t", name, q.line.Count, q.line.timer == timer)
+				if q.line.timer != timer || q.line.Len() != 9 {
+					t.Errorf("%s: %d wait, same timer %t", name, q.line.Len(), q.line.timer == timer)
 				}
 			})
 			leave(q, b, cancel)

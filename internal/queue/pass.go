@@ -110,7 +110,7 @@ func (q *Queue) startLocked(w *waiter, h *Holds, stakes []stake, at, now time.Ti
 
 // granted takes w, which goes, out of the line. p is where its turn has come; nil: it had not to wait for one.
 func (l *lineup) granted(w *waiter, p *pool, inTurn bool) {
-	if l.Count == 1 {
+	if l.Len() == 1 {
 		l.q.up.LineEmpty(time.Now())
 	}
 	for i := range l.stakes {

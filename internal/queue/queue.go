@@ -164,7 +164,7 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 		var w *waiter
 		var now time.Time
 		if want.Flow == "" && q.marks.has(crowded) {
-			w = &waiter{Call: line.Call[waiter]{Cost: units(want.Cost), Prio: want.Priority}, q: q, wake: make(chan struct{}, 1)}
+			w = &waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: units(want.Cost), Prio: want.Priority}}, q: q, wake: make(chan struct{}, 1)}
 			w.Of = w
 			now = time.Now()
 		}
@@ -207,7 +207,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	w.Seq, w.arrived = q.common.arrivals, now.Sub(q.common.base)
 	if d, ok := ctx.Deadline(); ok {
 		ahead, _ := l.Ahead(&line.Newcomer{Prio: w.Prio, Seq: w.Seq})
-		if q.asker != nil || !q.own.Plain(ahead == int64(l.Count)) || q.own.After(now, ahead, cost).After(d) {
+		if q.asker != nil || !q.own.Plain(ahead == int64(l.Len())) || q.own.After(now, ahead, cost).After(d) {
 			return nil, false
 		}
 		w.deadline = max(1, d.Sub(q.common.base))

@@ -272,13 +272,13 @@ func TestOrderOfReasons(t *testing.T) {
 			locked(q.common, func() {
 				now := time.Now()
 				q.line = newLineup(q)
-				w := &waiter{Call: line.Call[waiter]{Cost: 1, Seq: 1}, q: q}
+				w := &waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: 1, Seq: 1}}, q: q}
 				w.Of = w
 				q.line.Push(&w.Call, "", 1)
 				if paused {
 					q.up.HoldUntil(now.Add(time.Hour), 429, now)
 				}
-				o := order{waiter: waiter{Call: line.Call[waiter]{Cost: 1, Seq: 2}}, want: new(Want)}
+				o := order{waiter: waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: 1, Seq: 2}}}, want: new(Want)}
 				q.noteDeadline(ctx, &o, now)
 				err = q.turnAwayLocked(&o, now)
 			})

@@ -92,7 +92,7 @@ func (q *Queue) noteWaitLocked(o *order, now time.Time) {
 // headHeldLocked is heldLocked of the head of the line; "" if nobody waits. An example with a Bucket of 10/s and 100 calls in
 // line: "limit", and a moment at most 0.1 s away. When the last of them goes is for Predict to say.
 func (q *Queue) headHeldLocked(now time.Time) (by string, until time.Time) {
-	if q.line == nil || q.line.Count == 0 {
+	if q.line == nil || q.line.Len() == 0 {
 		return "", time.Time{}
 	}
 	w := q.headLocked(now)

@@ -152,7 +152,7 @@ func (q *Queue) turnoverLocked(more int64, now time.Time) turnover {
 	case all != nil && all.most > 0:
 		t.calls += int64(all.Calls())
 	case q.line != nil:
-		t.calls += int64(q.line.Count)
+		t.calls += int64(q.line.Len())
 	}
 	return t
 }

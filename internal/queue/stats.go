@@ -57,7 +57,7 @@ func (q *Queue) statsLocked(now time.Time) Stats {
 		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
 	}
 	if q.line != nil {
-		s.Waiting, s.Flows = q.line.Count, q.flowsLocked()
+		s.Waiting, s.Flows = q.line.Len(), q.flowsLocked()
 		s.Reason, s.Until = q.headHeldLocked(now)
 		s.Oldest = q.oldestLocked()
 	}
@@ -93,7 +93,7 @@ func (q *Queue) flowsLocked() map[string]int {
 
 // oldestLocked is when the eldest of those that wait came; zero: nobody waits.
 func (q *Queue) oldestLocked() time.Time {
-	if q.line == nil || q.line.Count == 0 {
+	if q.line == nil || q.line.Len() == 0 {
 		return time.Time{}
 	}
 	return q.common.base.Add(q.line.Oldest().Of.arrived)
@@ -135,7 +135,7 @@ func (q *Queue) inFlightLocked() int {
 func (q *Queue) underLocked() int {
 	n := int(q.begun-q.ended.Load()) - int(q.resting.Load())
 	if q.line != nil {
-		n -= q.line.Count
+		n -= q.line.Len()
 	}
 	return n
 }

@@ -81,7 +81,7 @@ func (t *Table) sumUp(some []*Queue, sum *counts, s *Stats) {
 		if q.line == nil {
 			continue
 		}
-		s.Waiting += q.line.Count
+		s.Waiting += q.line.Len()
 		if oldest := q.oldestLocked(); s.Oldest.IsZero() || oldest.Before(s.Oldest) {
 			s.Oldest = oldest
 		}

@@ -1,0 +1,313 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
+)
+
+// A stake is what the calls of one key take of a pool.
+type stake struct {
+	*pool
+	byCost bool    // what they cost
+	meters uint64  // and what they hold of these meters, in bits
+	of     *Meters // those
+}
+
+// amount is how much of the pool n takes.
+func (s *stake) amount(n need) (units int) {
+	if s.byCost {
+		units = int(n.cost)
+	}
+	for i := 0; s.meters>>i != 0; i++ {
+		switch {
+		case s.meters>>i&1 == 0:
+		case n.holds != nil:
+			units += n.holds.Held(i)
+		default: // of a call that may come, the usual
+			units += int(s.of.usual[i])
+		}
+	}
+	return units
+}
+
+// ready implements constraint, but for the order of those who wait.
+func (s *stake) ready(n need, at, now time.Time) (time.Time, decision) {
+	at, d := s.free(n, at, now)
+	if d.verdict == grant && s.asker != nil {
+		d = s.asker.ready(s.amount(n), now)
+	}
+	return at, d
+}
+
+// free is ready without the limiters of other kinds: a look asks them for nothing.
+func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
+	if n.wants&wantsSlot != 0 && s.most > 0 && s.inFlight >= s.most {
+		return at, decision{verdict: block}
+	}
+	m, err := s.limits.Ready(at, s.amount(n))
+	switch {
+	case err != nil:
+		return at, decision{verdict: deny, err: err}
+	case m.After(now):
+		return at, decision{verdict: later, until: m, exact: true}
+	}
+	return at, decision{}
+}
+
+// spares reports whether the pool has enough units for n without delaying the call for which it saves. Slots are not saved:
+// nobody knows when the next one comes back.
+func (s *stake) spares(w *waiter, n need, now time.Time) bool {
+	of := s.saved
+	if of == nil || of == w {
+		return true
+	}
+	theirs := of.q.line.stakeIn(s.pool)
+	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(limit.Latest(s.until, now))
+}
+
+func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
+	if s.pool != s.common.all { // by limitsOf
+		return "", now
+	}
+	if _, d := s.free(n, now, now); d.verdict == block {
+		return heldBySlot, time.Time{}
+	}
+	if s.asker != nil {
+		return s.asker.held(heldByShared, now)
+	}
+	return heldByLimitOf(s.limits, heldByShared, s.amount(n), now)
+}
+
+// after counts those of other keys, too.
+func (s *stake) after(b *backlog, n need, from, _ time.Time) (at, latest time.Time) {
+	each := s.amount(n) // what comes before it is taken to be like it
+	least, most := s.Ahead(b.key, &b.of, b.more*int64(each)/int64(max(1, n.cost)), b.old)
+	at, latest = s.limits.After(from, least, each), s.limits.After(from, most, each)
+	if s.Dead() > 0 {
+		latest = never
+	}
+	m, until := s.asker.after(least, from)
+	return limit.Latest(at, m), limit.Latest(latest, until)
+}
+
+func (s *stake) start(n need, _, now time.Time) wish {
+	if s.asker != nil {
+		s.asker.use(s.amount(n), now)
+	}
+	return 0
+}
+
+func (p *pool) undo(need, time.Time, time.Time) { p.common.stirPool(p) }
+
+// share finds what the key's calls share with those of other keys that wait: whatever two of them pay.
+func (l *lineup) share() {
+	q, r := l.q, l.q.common
+	l.alone = q.aloneLocked()
+	if !r.keyed {
+		return
+	}
+	if r.all != nil {
+		l.take(stake{pool: r.all, byCost: true})
+	}
+	for a, s := range q.accounts() {
+		switch of, waited := r.payers[a]; {
+		case waited:
+			s.pool = r.poolOf(a, of)
+			l.take(s)
+		case r.payers == nil:
+			r.payers = map[limit.Account]payer{}
+			fallthrough
+		default:
+			r.payers[a] = payer{sole: l}
+		}
+	}
+}
+
+// poolOf is the pool of an account that a line waits for, made if only that one has done so.
+func (r *common) poolOf(a limit.Account, of payer) *pool {
+	if of.pool != nil {
+		return of.pool
+	}
+	p := r.newPool(limit.SetOf(a), 0)
+	r.payers[a] = payer{pool: p}
+	for b, s := range of.sole.q.accounts() {
+		if a == b {
+			s.pool = p
+			of.sole.take(s)
+		}
+	}
+	r.stirLine(of.sole)
+	return p
+}
+
+// A payer is who waits for an account: the line of one key, or those of several.
+type payer struct {
+	sole *lineup
+	pool *pool
+}
+
+// unshare is the reverse, for a line in which nobody waits any more.
+func (l *lineup) unshare() {
+	for i := range l.stakes {
+		l.stakes[i].pool.unused()
+	}
+	if !l.q.common.keyed {
+		return
+	}
+	payers := l.q.common.payers
+	for a := range l.q.accounts() {
+		if of := payers[a]; of.sole == l || of.pool != nil && of.pool.lines == 0 {
+			delete(payers, a)
+		}
+	}
+}
+
+// unused notes that one line less may stand in the pool.
+func (p *pool) unused() {
+	if p.lines--; p.lines > 0 {
+		return
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+	if p.asker != nil {
+		p.asker.close()
+	}
+	p.due = time.Time{}
+}
+
+// take adds a stake.
+func (l *lineup) take(s stake) {
+	if s.lines++; s.lines == 1 && s.stop == nil {
+		s.stop = s.limits.Watch(s.pool.wakeUp)
+	}
+	l.stakes = append(l.stakes, s)
+	if s.pool != l.q.common.all {
+		l.alone = l.withoutPools()
+		if l.stop != nil { // the pool looks at them from now on
+			l.stop()
+			l.stop = l.ending(l.alone.Watch(l.wakeUp))
+		}
+	}
+	l.Share(&s.Pool, l.q.key)
+}
+
+// withoutPools are the dues without what is in a pool.
+func (l *lineup) withoutPools() (d dues) {
+	shared := func(s *limit.Set) *limit.Set {
+		return limit.SetOf(slices.DeleteFunc(slices.Clone(s.Accounts()), func(a limit.Account) bool {
+			return slices.ContainsFunc(l.stakes, func(s stake) bool {
+				return s.pool != l.q.common.all && s.limits.Accounts()[0] == a
+			})
+		})...)
+	}
+	d.Set = shared(l.q.own)
+	if l.q.meters != nil {
+		var each []Meter
+		for _, one := range l.q.meters.each {
+			each = append(each, Meter{Name: one.Name, Limits: shared(one.Limits)})
+		}
+		d.Set = partsOf(d.Set, each)
+	}
+	return d
+}
+
+// accounts visits what the key pays that other keys may pay too, with what its calls take of it.
+func (q *Queue) accounts() func(func(limit.Account, stake) bool) {
+	return func(yield func(limit.Account, stake) bool) {
+		for _, a := range q.own.Accounts() {
+			if !yield(a, q.stakeOf(a)) {
+				return
+			}
+		}
+		if q.meters == nil {
+			return
+		}
+		for i, one := range q.meters.each {
+			for _, a := range one.Limits.Accounts() {
+				if s := q.stakeOf(a); !s.byCost && s.meters&(1<<i-1) == 0 && !yield(a, s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// stakeOf is what the key's calls take of an account.
+func (q *Queue) stakeOf(a limit.Account) (s stake) {
+	s.byCost = slices.Contains(q.own.Accounts(), a)
+	if s.of = q.meters; q.meters != nil {
+		for i, one := range q.meters.each {
+			if slices.Contains(one.Limits.Accounts(), a) {
+				s.meters |= 1 << i
+			}
+		}
+	}
+	return s
+}
+
+// stakeIn is the line's stake in p.
+func (l *lineup) stakeIn(p *pool) *stake {
+	return &l.stakes[slices.IndexFunc(l.stakes, func(s stake) bool { return s.pool == p })]
+}
+
+// heldBy is the pool that holds w, which nothing else does: somebody stands in it, or it lacks what w takes; nil: none.
+func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
+	n := w.need(w.holds())
+	station := l.StationOf(&w.Call)
+	for i := range l.stakes {
+		s := &l.stakes[i]
+		if station.In() == &s.Pool || s.Live() > 0 || s.owed != nil || l.q.dead() && s.Dead() > 0 {
+			return s.pool
+		}
+	}
+	for i := range l.stakes {
+		if _, d := l.stakes[i].ready(n, at, now); d.verdict != grant {
+			return l.stakes[i].pool
+		}
+	}
+	return nil
+}
+
+// stand puts the calls of w's scope into p, unless they stand in a pool already, and those of other scopes that may go.
+func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
+	for s := range l.Stations() {
+		if s != l.StationOf(&w.Call) && l.q.up.ScopeReady(s.Scope(), 1, now).After(now) {
+			s.Leave()
+			continue
+		}
+		in := p
+		if at := s.In(); at != nil {
+			in = at.Of().(*pool)
+		}
+		l.enter(s, in)
+	}
+}
+
+// enter puts the calls of a scope into p, or in another place there.
+func (l *lineup) enter(s *line.Station[waiter], p *pool) {
+	dead := l.q.dead()
+	if !dead && p.Live() == 0 {
+		p.share = 0
+	}
+	if s.Enter(&p.Pool, dead, l.sure(p)) {
+		l.q.common.stirPool(p)
+	}
+}
+
+// sure reports whether nothing but the pool will hold the line's calls, as far as is known: the key has no slower limit of its
+// own. Then those behind the first one go before newcomers too.
+func (l *lineup) sure(p *pool) bool {
+	q := l.q
+	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || l.q.meters != nil && l.alone.Own() > 0 {
+		return false
+	}
+	return l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate()
+}
