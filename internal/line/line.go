@@ -23,8 +23,8 @@ import (
 // starves. With 8, a flood of a high priority gets 7 of 8 turns.
 const fairEvery = 8
 
-// An Item is what a call of a W's is in line by. It stays as it is while the call waits.
-type Item[W any] struct {
+// An item is what a call of a W's stands in line by. Its fields may be set while the call does not wait.
+type item[W any] struct {
 	Of    *W
 	Seq   uint64 // in the order of arrival; one that comes back keeps it
 	Prio  int32
@@ -34,7 +34,7 @@ type Item[W any] struct {
 
 // A Call is one that may wait.
 type Call[W any] struct {
-	Item[W]
+	item[W]
 	spot[W]
 }
 

@@ -143,7 +143,7 @@ func TestLineAgainstPlainList(t *testing.T) {
 			}
 			switch n := rng.IntN(10); {
 			case n < 6 && (step/300)%2 == 0, n < 4, len(p.wait) == 0:
-				j := &job{Call[job]{Item: Item[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5), Scope: uint8(rng.IntN(scopes))}}, names[rng.IntN(len(names))]}
+				j := &job{Call[job]{item: item[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5), Scope: uint8(rng.IntN(scopes))}}, names[rng.IntN(len(names))]}
 				if len(back) > 0 && rng.IntN(4) == 0 { // a retry
 					i := rng.IntN(len(back))
 					j = back[i]

@@ -123,7 +123,7 @@ func TestPoolAgainstPlainList(t *testing.T) {
 			next, inTurn := p.next()
 			switch n := rng.IntN(12); {
 			case n < 6 && (step/300)%2 == 0, n < 3:
-				j := &job{Call[job]{Item: Item[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5)}}, flows[rng.IntN(len(flows))]}
+				j := &job{Call[job]{item: item[job]{Seq: uint64(step + 1), Prio: rng.Int32N(prios), Cost: rng.Int32N(5)}}, flows[rng.IntN(len(flows))]}
 				j.Of = j
 				k.Push(&j.Call, j.flow, p.weight[j.flow])
 				p.join(j, k)

@@ -83,7 +83,8 @@ func (q *Queue) foresee(more int64) (p prospect, now time.Time) {
 	now = time.Now()
 	q.sharedLocked() // what has not been a pool is one from now on, and its key stands there
 	q.common.settle(now)
-	o := order{waiter: waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Seq: math.MaxUint64, Scope: q.usualScopeLocked(), Cost: 1}}}, want: new(Want)}
+	o := order{want: new(Want)}
+	o.Seq, o.Scope, o.Cost = math.MaxUint64, q.usualScopeLocked(), 1
 	p = q.foreseeLocked(q.beforeLocked(&o, more), o.need(nil), predictSteps, now)
 	p.slots, p.unit = q.turnoverLocked(more+1, now), limit.UnitTime(1, q.limits().Rate())
 	return p, now

@@ -164,8 +164,8 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 		var w *waiter
 		var now time.Time
 		if want.Flow == "" && q.marks.has(crowded) {
-			w = &waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: units(want.Cost), Prio: want.Priority}}, q: q, wake: make(chan struct{}, 1)}
-			w.Of = w
+			w = &waiter{q: q, wake: make(chan struct{}, 1)}
+			w.Of, w.Cost, w.Prio = w, units(want.Cost), want.Priority
 			now = time.Now()
 		}
 		switch l, ok := q.quick(ctx, w, want.Cost, now); {

@@ -272,13 +272,13 @@ func TestOrderOfReasons(t *testing.T) {
 			locked(q.common, func() {
 				now := time.Now()
 				q.line = newLineup(q)
-				w := &waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: 1, Seq: 1}}, q: q}
+				w := &waiter{Call: callOf(1, 0, 1), q: q}
 				w.Of = w
 				q.line.Push(&w.Call, "", 1)
 				if paused {
 					q.up.HoldUntil(now.Add(time.Hour), 429, now)
 				}
-				o := order{waiter: waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: 1, Seq: 2}}}, want: new(Want)}
+				o := order{waiter: waiter{Call: callOf(1, 0, 2)}, want: new(Want)}
 				q.noteDeadline(ctx, &o, now)
 				err = q.turnAwayLocked(&o, now)
 			})
@@ -569,4 +569,10 @@ func (r *randomRun) run() {
 		r.Errorf("seed %d: %v tokens, want %v", r.seed, got, r.burst)
 	}
 	r.Logf("seed %d: %d calls, %d went, %v", r.seed, n, r.sent, r.errs)
+}
+
+// callOf is a call of that cost, priority and place.
+func callOf(cost, prio int32, seq uint64) (c line.Call[waiter]) {
+	c.Cost, c.Prio, c.Seq = cost, prio, seq
+	return c
 }

@@ -111,7 +111,8 @@ type begins struct {
 
 // order is what a caller wants that has that and wishes. It asks for the flow's weight.
 func (q *Queue) order(w *Want, wishes wish) order {
-	o := order{waiter: waiter{Call: line.Call[waiter]{Item: line.Item[waiter]{Cost: units(w.Cost), Prio: w.Priority}}, wants: wishes}, want: w}
+	o := order{waiter: waiter{wants: wishes}, want: w}
+	o.Cost, o.Prio = units(w.Cost), w.Priority
 	o.weighFlow(&q.common.Options)
 	return o
 }
