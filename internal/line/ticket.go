@@ -185,6 +185,13 @@ func (s *seat[W]) leave() {
 	}
 }
 
+// Amend runs change, after which c, which is in, takes another amount of what is shared.
+func (l *Line[W]) Amend(c *Call[W], change func()) {
+	c.part.add(c, -1)
+	change()
+	c.part.add(c, 1)
+}
+
 // add counts a call of the part in each pool, or takes it out.
 func (p *part[W]) add(c *Call[W], sign int64) {
 	for _, t := range p.tickets {

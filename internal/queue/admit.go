@@ -106,6 +106,9 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 // An example: a Bucket of 10/s has 2 of the 5 units that o costs. Nothing is taken, and the moment is now + 300 ms.
 func (q *Queue) tryLocked(o *order, now time.Time) decision {
 	n := o.need(o.holds)
+	if h := o.holds; h != nil && h.claims != nil {
+		h.renewLocked(now)
+	}
 	at, d := q.constraints().ready(n, now, now)
 	if d.verdict != grant {
 		return d

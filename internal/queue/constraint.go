@@ -145,9 +145,6 @@ func (q *upOf) after(b *backlog, n need, _, now time.Time) (at, latest time.Time
 }
 
 func (q *limitsOf) ready(n need, at, now time.Time) (time.Time, decision) {
-	if n.holds != nil && n.holds.claims != nil {
-		n.holds.renewLocked(now)
-	}
 	m, err := (*Queue)(q).aloneLocked().ready(n.holds, at, n.cost)
 	if err != nil {
 		return at, decision{verdict: deny, err: err}

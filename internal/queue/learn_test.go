@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
 )
 
 // learning are the meters of a key that learns what calls cost of 1,000,000 tokens.
@@ -166,5 +167,41 @@ func TestWaitingCallsHoldWhatWasLearned(t *testing.T) {
 		if w := cl.table.Get("x").meters.waiting[0]; w != 0 {
 			t.Errorf("%d are waited for by nobody", w)
 		}
+	})
+}
+
+// Calls of two keys that share a learned meter: what waits for it is what those who wait hold now.
+func TestSharedMeterCountsWhatWasLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newMetered(testConfig(Options{}), nil, bucket(1, 1000))
+		shared := setOf(bucket(10, 1000))
+		cl.meters = func(string) []Meter { return []Meter{{Name: "tokens", Limits: shared, Learn: true}} }
+		cl.settle = func(_ context.Context, h *Holds) { h.Settle(0, 100) }
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 200 {
+			go cl.get(holding(ctx, 1000), string(rune('a'+i%2)))
+		}
+		for range 15 {
+			time.Sleep(100 * time.Second)
+			synctest.Wait()
+			locked(&cl.table.common, func() {
+				var sum int64
+				var p *pool
+				for _, e := range cl.table.order {
+					l := e.queue.line
+					for c := range l.All() {
+						s := &l.stakes[len(l.stakes)-1]
+						p = s.pool
+						sum += int64(s.amount(c.Of.need(c.Of.holds())))
+					}
+				}
+				const last = 1 << 40 // units of the newcomer's own before it
+				if got, _ := p.Ahead("c", &line.Newcomer{Seq: 1 << 40}, last, false); got-last != sum {
+					t.Errorf("%d units go before the last of all, and %d wait", got-last, sum)
+				}
+			})
+		}
+		cancel()
+		synctest.Wait()
 	})
 }

@@ -74,6 +74,9 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) decision {
 
 // readyLocked asks what holds the calls of the key alone whether w may go, and as of when. Nothing is taken.
 func (q *Queue) readyLocked(w *waiter, at, now time.Time) (time.Time, decision) {
+	if h := w.holds(); h != nil && h.claims != nil {
+		q.line.Amend(&w.Call, func() { h.renewLocked(now) })
+	}
 	return q.constraints().ready(w.need(w.holds()), at, now)
 }
 

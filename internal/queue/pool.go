@@ -214,7 +214,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 		return p.refuse(w, q.common.Errors.Deadline, now)
 	}
 	n := w.need(w.holds())
-	at, d := q.constraints().ready(n, at, now)
+	at, d := q.readyLocked(w, at, now)
 	if d.verdict != grant { // it waits for something of its own, with the right to go first then
 		w.Hold()
 		l.LeavePools()
