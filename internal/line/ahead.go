@@ -98,7 +98,7 @@ func (n *lane[W]) beforeTurn(of *Newcomer, until float64) (units int64) {
 
 // AheadOf counts the units of the line that go before c, which is in.
 func (l *Line[W]) AheadOf(c *Call[W]) (all, mine int64) {
-	name, weight := c.Flow()
+	name, weight := l.Flow(c)
 	return l.Ahead(&Newcomer{Flow: name, Weight: weight, Prio: c.Prio, Seq: c.Seq, Scope: c.Scope})
 }
 

@@ -45,9 +45,6 @@ type spot[W any] struct {
 	place      int32 // in fifo.late
 }
 
-// Waits reports whether the call stands in a line.
-func (c *Call[W]) Waits() bool { return c.part != nil }
-
 // A Line is the calls of one key. They fall into stations, by scope; those of a scope into lanes, by priority; those of a
 // lane into parts, by flow. A plain line has one of each. The zero value is empty and ready to use.
 type Line[W any] struct {
@@ -147,7 +144,7 @@ func (l *Line[W]) Move(c *Call[W], scope uint8) {
 }
 
 // Flow is the flow that c, which is in, has named, and its weight.
-func (c *Call[W]) Flow() (name string, weight float64) { return c.part.name, c.part.weight() }
+func (l *Line[W]) Flow(c *Call[W]) (name string, weight float64) { return c.part.name, c.part.weight() }
 
 // begin has flows take turns from now on: those who wait are one.
 func (l *Line[W]) begin() {

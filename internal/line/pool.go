@@ -213,10 +213,10 @@ func (c *Call[W]) orOnly() *Call[W] {
 }
 
 // Hold says that c, whose turn has come, goes before all others of its scope once it can, and holds them up until then.
-func (c *Call[W]) Hold() { c.part.lane.station.only = c }
+func (l *Line[W]) Hold(c *Call[W]) { c.part.lane.station.only = c }
 
 // Release undoes Hold.
-func (c *Call[W]) Release() {
+func (l *Line[W]) Release(c *Call[W]) {
 	if s := c.part.lane.station; s.only == c {
 		s.only = nil
 	}

@@ -262,7 +262,7 @@ func (q *Queue) sentAwayLocked(w *waiter, before int64, wait time.Duration, reas
 // leavesLocked is againLocked of w, which is in line.
 func (q *Queue) leavesLocked(w *waiter, before int64, wait time.Duration, now time.Time) time.Duration {
 	o := order{waiter: *w, want: new(Want), holds: w.holds()}
-	o.want.Flow, o.weight = w.Flow()
+	o.want.Flow, o.weight = q.line.Flow(&w.Call)
 	b := &backlog{all: before, scope: before, old: true, key: q.key, holds: o.holds, held: q.aheadLocked(before)}
 	b.of = line.Newcomer{Flow: o.want.Flow, Weight: o.weight, Prio: w.Prio, Seq: w.Seq, Scope: w.Scope}
 	return q.againLocked(&o, b, wait, now)
@@ -292,7 +292,7 @@ func (q *Queue) joinedLocked(w *waiter) {
 	if len(q.common.asked) == 0 {
 		return
 	}
-	name, _ := w.Flow()
+	name, _ := q.line.Flow(&w.Call)
 	flow := q.flowOf(name)
 	q.common.asked[q].joined(flow, w)
 	if s := q.common.all; s != nil {

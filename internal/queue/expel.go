@@ -87,7 +87,7 @@ func (q *Queue) expelLateLocked(now time.Time) {
 	of := ""
 	for c := range l.All() { // part by part
 		w := c.Of
-		if flow, _ := c.Flow(); flow != of {
+		if flow, _ := l.Flow(c); flow != of {
 			of, ahead = flow, 0
 		}
 		if w.deadline != 0 {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle/internal/limit"
-	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/race"
 )
 

@@ -45,7 +45,7 @@ func (q *Queue) headLocked(now time.Time) *waiter {
 			best = w
 		}
 	}
-	best.Hold()
+	l.Hold(&best.Call)
 	return best
 }
 

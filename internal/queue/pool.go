@@ -216,7 +216,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	n := w.need(w.holds())
 	at, d := q.readyLocked(w, at, now)
 	if d.verdict != grant { // it waits for something of its own, with the right to go first then
-		w.Hold()
+		l.Hold(&w.Call)
 		l.LeavePools()
 		l.unowe(w)
 		l.advance(now)
@@ -275,14 +275,14 @@ func (p *pool) refuse(w *waiter, reason error, now time.Time) decision {
 // it is first there, what it needs of all others is saved for it.
 func (l *lineup) owe(w *waiter, s *stake, d decision, now time.Time) {
 	l.unowe(w)
-	w.Release()
+	l.Release(&w.Call)
 	l.enter(l.StationOf(&w.Call), s.pool)
 	l.q.common.stirPool(s.pool)
 	if s.owed != nil {
 		return
 	}
 	s.pool.owed, w.more().owed = w, s.pool
-	w.Hold()
+	l.Hold(&w.Call)
 	for i := range l.stakes {
 		if other := l.stakes[i].pool; d.verdict == later && other != s.pool && other.saved == nil {
 			other.saved, other.until = w, d.until
