@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -107,7 +108,8 @@ func gate(job Job, t *throttle.Transport) {
 	}
 	job.Gate(func() bool {
 		for s := range t.Stats() {
-			if s.QueueStats.Cause != "" {
+			reopens := s.Reason == "gate:reopening" || s.Reason == "gate:first-contact"
+			if s.ClosedFor > 0 || strings.HasPrefix(s.Reason, "gate:") && !reopens {
 				return true
 			}
 		}
