@@ -45,7 +45,7 @@ type flow[W any] struct {
 	parts  int     // of lanes in which its calls wait
 	all    tally   // that wait
 	sure   tally   // those of them that nothing holds but what is shared, see Station.Enter
-	heads  int     // stations in a pool whose first call alone is such a one
+	heads  int     // lanes in a pool whose first call alone is such a one
 	place  int32   // in class.idle, or in class.turns of a pool
 
 	tickets places[*ticket[W]] // of a pool: those that are out, by arrival

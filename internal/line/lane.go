@@ -84,6 +84,7 @@ func (n *lane[W]) part(name string) *part[W] {
 // drop forgets a part without calls.
 func (n *lane[W]) drop(p *part[W]) {
 	n.ages.take(p)
+	n.lead()
 	if p.flow != nil {
 		n.turns.take((*turn[W])(p))
 		n.station.line.turns.leave(p.flow)

@@ -98,6 +98,9 @@ func (l *Line[W]) Push(c *Call[W], flow string, weight float64) {
 		p.sort()
 		s.aged(c.Seq)
 	}
+	if first == nil {
+		p.lane.lead()
+	}
 }
 
 // Remove takes c out, which is in.

@@ -91,6 +91,7 @@ func (s *Station[W]) Enter(p *Pool[W], dead, counts bool) bool {
 	p.live.put(s)
 	for _, n := range s.lanes {
 		n.seat(p).enter()
+		n.lead()
 	}
 	s.count(1)
 	return true
@@ -109,6 +110,7 @@ func (s *Station[W]) Leave() {
 		p.live.take(s)
 		for _, n := range s.lanes {
 			n.seat(p).leave()
+			n.lead()
 		}
 	}
 	s.in = nil
@@ -117,19 +119,13 @@ func (s *Station[W]) Leave() {
 // In is the pool that the station is in; nil: none.
 func (s *Station[W]) In() *Pool[W] { return s.in }
 
-// count adds the calls of a station to those of its flows that go before newcomers, or takes them out: all, or the first one.
+// count adds the calls of a station to those of its flows that go before newcomers, or takes them out, if all of them do.
 func (s *Station[W]) count(sign int64) {
-	if s.isDead {
+	if s.isDead || !s.counts {
 		return
 	}
 	at := slices.Index(s.line.pools, s.in)
 	for _, n := range s.lanes {
-		if !s.counts {
-			if len(n.ages) == 1 { // of many flows it is not known whose turn is next
-				n.ages[0].tickets[at].flow.heads += int(sign)
-			}
-			continue
-		}
 		for _, p := range n.ages {
 			t := p.tickets[at]
 			t.flow.sure.add(sign*t.units, int(sign)*p.count)

@@ -8,6 +8,7 @@ type seat[W any] struct {
 	lane  *lane[W]
 	class *class[W]          // nil: it has had no ticket yet
 	in    bool               // its station is
+	head  *flow[W]           // whose first call goes before newcomers, see lead; nil: nobody's
 	kept  places[*ticket[W]] // by start
 	place int32              // in class.seats
 }
@@ -213,5 +214,24 @@ func (t *ticket[W]) add(c *Call[W], sign int64) {
 	if s := t.part.lane.station; s.in == t.seat.pool && s.counts && !s.isDead {
 		t.flow.sure.add(n, int(sign))
 		t.flow.class.sure += n
+	}
+}
+
+// lead notes whose first call goes before newcomers, if those behind it may not: of many flows it is not known whose turn is next.
+func (n *lane[W]) lead() {
+	for i, s := range n.seats {
+		var of *flow[W]
+		if s.in && !n.station.counts && len(n.ages) == 1 {
+			of = n.ages[0].tickets[i].flow
+		}
+		if of == s.head {
+			continue
+		}
+		if s.head != nil {
+			s.head.heads--
+		}
+		if s.head = of; of != nil {
+			of.heads++
+		}
 	}
 }
