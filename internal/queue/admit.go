@@ -86,6 +86,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	q.noteDeadline(ctx, o, now)
 	if err := q.turnAwayLocked(o, now); err != nil {
 		q.refused++
+		q.common.settle(now) // a prediction may have made pools
 		return nil, nil, err
 	}
 	q.noteWaitLocked(o, now)
@@ -144,13 +145,13 @@ func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now t
 	l.join(w, o)
 	q.joinedLocked(w)
 	q.planExpulsionLocked(l, now)
-	// Behind the head nothing changes for the others: their timer is set for the head already. Where keys take turns its
-	// flow may be the next.
-	switch {
-	case o.retry || q.headLocked(now) == w:
-		q.advanceLocked(now)
-	case len(l.stakes) > 0:
+	if len(l.stakes) > 0 { // the turn of its flow, or of its priority, may be the next one there
 		q.common.stir(q)
+	}
+	// Behind the head nothing changes for the others of its line: their timer is set for the head already.
+	if o.retry || q.headLocked(now) == w {
+		q.advanceLocked(now)
+	} else {
 		q.common.settle(now)
 	}
 	return l
