@@ -3,18 +3,16 @@
 package queue
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/line"
 )
 
 // This file checks at the end of each critical section that what the lock guards is sound. It is part
@@ -31,9 +29,11 @@ type mutex struct {
 	sync.Mutex
 	table   *Table
 	queue   *Queue
-	looks   map[*Queue]*look // of those queues that have had a line
-	busiest int              // keys with calls at once
-	pause   int              // critical sections until the next look
+	stuck   map[*waiter]time.Time // those who could go, and have not gone, since when
+	lines   map[*lineup]bool      // that were there
+	pools   map[*pool]bool
+	busiest int // keys with calls at once
+	pause   int // critical sections until the next look
 }
 
 // One look may visit so many keys and waiters (lookAtOnce). Where there are more, so many critical sections
@@ -45,8 +45,8 @@ const (
 	lookShare  = 4
 )
 
-func guardTable(t *Table) { t.common.mu.table, t.common.mu.looks = t, map[*Queue]*look{} }
-func guardQueue(q *Queue) { q.common.mu.queue, q.common.mu.looks = q, map[*Queue]*look{} }
+func guardTable(t *Table) { t.common.mu.table = t }
+func guardQueue(q *Queue) { q.common.mu.queue = q }
 
 // tableSize is maxKeys, or what the environment says: the soak fills tables that are small.
 func tableSize() int {
@@ -56,8 +56,8 @@ func tableSize() int {
 	return maxKeys
 }
 
-// ending returns stop, which ends the watch of l on its limiters, and notes when it is called.
-func (l *line) ending(stop func()) func() { return func() { stop(); l.stop = nil } }
+// ending returns stop, which ends the watch of l on its limiters, and notes that it was called.
+func (l *lineup) ending(stop func()) func() { return func() { stop(); l.stop = nil } }
 
 // Unlock looks and unlocks, in a panic too: otherwise whoever recovers it would meet a dead lock.
 func (m *mutex) Unlock() {
@@ -68,153 +68,28 @@ func (m *mutex) Unlock() {
 }
 
 func (m *mutex) look(now time.Time) {
-	n := 0
+	var n int
+	could := map[*waiter]bool{}
 	if m.queue != nil {
-		n = m.lookAt(m.queue, now)
+		n = m.lookAt(m.queue, could, now)
 	}
 	if m.table != nil {
-		n = m.lookAtTable(now)
+		n = m.lookAtTable(could, now)
 	}
-	if m.pause = 0; n > lookAtOnce {
-		m.pause = n / lookShare
-		clear(m.looks)
+	m.lookAtGone()
+	stuck := map[*waiter]time.Time{}
+	for w := range could {
+		since, seen := m.stuck[w]
+		if !seen {
+			since = now
+		}
+		if stuck[w] = since; now.Sub(since) > lateness(now) {
+			broken("%q: call %d could have gone since %v, or have taken its place in a pool", w.q.key, w.Seq, since)
+		}
+	}
+	if m.stuck, m.pause = stuck, 0; n > lookAtOnce {
+		m.stuck, m.pause = nil, n/lookShare
 		m.busiest = math.MaxInt / 2 // not known
-	}
-}
-
-// lookAt checks one queue and returns how many wait in it.
-func (m *mutex) lookAt(q *Queue, now time.Time) int {
-	seen := m.looks[q]
-	q.checkCounts(m.table != nil)
-	if seen != nil {
-		seen.checkChange(q, now)
-	}
-	l := q.line
-	if l == nil {
-		return 0
-	}
-	l.check()
-	if q.common.shared == nil {
-		l.flows.checkFlows([]*line{l})
-	}
-	if seen == nil {
-		seen = new(look)
-		m.looks[q] = seen
-	}
-	seen.take(q)
-	return l.count
-}
-
-// checkCounts: slots are within their bounds, and each call is counted where it is.
-func (q *Queue) checkCounts(keyed bool) {
-	if most := q.common.Options.MaxInFlight; q.slots < 0 || most > 0 && int(q.slots) > most || keyed && !q.common.slotted() && q.slots > 0 {
-		broken("%q holds %d slots of %d", q.key, q.slots, most)
-	}
-	under := -1 // a bare queue does not count them
-	if keyed {
-		if under = q.underLocked(); under < 0 {
-			waiting := 0
-			if q.line != nil {
-				waiting = q.line.count
-			}
-			broken("%q: of %d calls begun %d have ended, %d rest and %d wait", q.key, q.begun, q.ended.Load(), q.resting.Load(), waiting)
-		}
-	}
-	q.up.Check(under)
-}
-
-// check: a line exists while somebody waits, and each of those who stand in it waits; one may ask.
-func (l *line) check() {
-	n := 0
-	l.each(func(w *waiter) {
-		n++
-		if w.state > asking || (w.state == asking) != (w == l.asking) {
-			broken("%q: a waiter in line should neither have left nor ask out of turn: %s", l.q.key, l.listed())
-		}
-	})
-	if n == 0 || n != l.count {
-		broken("%q: a line of %d counts %d", l.q.key, n, l.count)
-	}
-	l.checkHolds()
-}
-
-// checkHolds: of a key with meters all who wait have holds, nobody else has, and their sums are known. An example: a call is
-// granted and stays in the map. Its tokens would count as waiting for ever, and each prediction be too long by them.
-func (l *line) checkHolds() {
-	m := l.q.meters
-	if m == nil {
-		if len(l.holds) > 0 {
-			broken("%q has no meters, and %d calls with holds", l.q.key, len(l.holds))
-		}
-		return
-	}
-	sums := make([]int64, len(m.each))
-	l.each(func(w *waiter) {
-		h := l.holds[w]
-		if h == nil || h.meters != m || h.open != 0 {
-			broken("%q: call %d should wait with holds of its own that are not taken", l.q.key, w.seq)
-		}
-		for i := range sums {
-			sums[i] += int64(h.Held(i))
-		}
-	})
-	if len(l.holds) != l.count || !slices.Equal(sums, m.waiting) {
-		broken("%q: %d calls wait for %v of the meters, and %d for %v are counted", l.q.key, l.count, sums, len(l.holds), m.waiting)
-	}
-}
-
-// listed shows the priority, number, cost, scope and state of each waiter.
-func (l *line) listed() string { return listed(l.ordered()) }
-
-func listed(ws []*waiter) string {
-	var all []string
-	for _, w := range ws {
-		all = append(all, fmt.Sprintf("%d/%d/%d/%d/%d", w.prio, w.seq, w.cost, w.scope, w.state))
-	}
-	return strings.Join(all, " ")
-}
-
-// A look is what was seen of a queue at the end of a critical section, to compare the next one with.
-//
-// Two looks in a row are a before and an after, which show what no single look can. An example: calls 1
-// and 2 of priority 0 and call 3 of priority 5 stood in line, and served was 4. Now it is 5 and call 1
-// has been granted: broken, because turn 4 was that of call 3.
-type look struct {
-	line    *line // nil: nobody waited
-	served  uint32
-	waiters []*waiter
-	plain   bool      // who goes next depends on priority and arrival alone
-	scope   uint8     // plain: that of all
-	head    *waiter   // who could go, and has not gone; nil: nobody
-	since   time.Time // when head was first seen
-}
-
-// take notes how things stand. q has a line.
-func (s *look) take(q *Queue) {
-	l := q.line
-	probing := q.up.Closing(q.common.now()).Probing
-	s.line, s.served, s.waiters = l, l.served, s.waiters[:0]
-	s.plain, s.scope = !probing && l.asking == nil && len(l.scopes) == 1 && l.flows == nil, l.scopes[0].number
-	l.each(func(w *waiter) { s.waiters = append(s.waiters, w) })
-}
-
-// checkChange compares q with what was seen before.
-//
-// The head that could go must be gone by the next look, but for the time that timers take. An example
-// in virtual time: call 7 has had its units since t and still stands at the head at t + 6 ms, where
-// limit.MaxLate is 5 ms. So some event has not called advance.
-func (s *look) checkChange(q *Queue, now time.Time) {
-	if l := s.line; l != nil {
-		s.checkOrder(q)
-		if s.line = q.line; l != q.line && (l.stop != nil || l.timer != nil && l.timer.Stop()) {
-			broken("%q: a line that is gone watches its limiters: %v, or has a timer that runs", q.key, l.stop != nil)
-		}
-	}
-	switch w := q.couldGo(now); {
-	case w == nil || w != s.head:
-		s.head, s.since = w, now
-	case now.Sub(s.since) > lateness(now):
-		broken("%q: the head could have gone since %v: %s", q.key, s.since, q.line.listed())
 	}
 }
 
@@ -228,54 +103,152 @@ func lateness(now time.Time) time.Duration {
 	return 10 * time.Second
 }
 
-// checkOrder: those who went since then went in order, unless somebody came or left otherwise. It uses
-// up the waiters that were noted.
-//
-// It plays the turns again, by a plain search for the least of all who were there in place of the tree:
-// two ways to the same order, and the plain one is easy to trust.
-func (s *look) checkOrder(q *Queue) {
-	l, there := s.line, s.waiters
-	if !s.plain || q.up.Closing(q.common.now()).Probing {
-		return
+// lookAt checks one queue, adds to could who could go, and returns how many wait.
+func (m *mutex) lookAt(q *Queue, could map[*waiter]bool, now time.Time) int {
+	most, l := q.common.Options.MaxInFlight, q.line
+	if q.slots < 0 || most > 0 && int(q.slots) > most || m.table != nil && !q.common.slotted() && q.slots > 0 {
+		broken("%q holds %d slots of %d", q.key, q.slots, most)
 	}
-	gone := 0
-	for _, w := range there {
-		switch {
-		case w.scope != s.scope: // an answer has moved it to the scope of its route, and others may go first now
-			return
-		case w.state == granted:
-			gone++
-		case w.index == -1: // cancelled or refused
-			return
+	under := -1 // a bare queue does not count them
+	if m.table != nil {
+		if under = q.underLocked(); under < 0 {
+			broken("%q: of %d calls begun %d have ended, and %d rest", q.key, q.begun, q.ended.Load(), q.resting.Load())
 		}
 	}
-	if q.line == l && l.count != len(there)-gone || int(l.served-s.served) != gone {
-		return
+	if q.up.Check(under); l == nil {
+		return 0
 	}
-	for turn := s.served; turn != l.served; turn++ {
-		next := slices.MinFunc(there, func(a, b *waiter) int {
-			if turn%fairEvery == fairEvery-1 {
-				return cmp.Compare(a.seq, b.seq)
-			}
-			return cmp.Or(cmp.Compare(b.prio, a.prio), cmp.Compare(a.seq, b.seq))
-		})
-		if next.state != granted {
-			broken("%q: turn %d was that of call %d, priority %d, which still waits: %s", q.key, turn, next.seq, next.prio, listed(there))
+	if l.q != q || l.Count == 0 {
+		broken("%q: a line of %d is there", q.key, l.Count)
+	}
+	m.lines = remember(m.lines, l)
+	l.Check()
+	l.checkWaiters()
+	closed := q.up.Closing(now).Left > 0 || m.table != nil && most > 0 && int(q.slots) == most
+	if slices.ContainsFunc(slices.Collect(l.Stations()), func(s *line.Station[waiter]) bool { return closed && s.In() != nil }) {
+		broken("%q stands in a pool, and its gate is closed or its slots are taken", q.key)
+	}
+	if q.up.MayStart(now) {
+		if w := q.headLocked(now); l.StationOf(&w.Call).In() == nil && q.lets(w, now) {
+			could[w] = true
 		}
-		there = slices.DeleteFunc(there, func(w *waiter) bool { return w == next })
+	}
+	return l.Count
+}
+
+func remember[T comparable](all map[T]bool, one T) map[T]bool {
+	if all == nil {
+		all = map[T]bool{}
+	}
+	all[one] = true
+	return all
+}
+
+// checkWaiters: each of those who stand in line waits, and of a key with meters all have holds of their own, whose sums are known.
+func (l *lineup) checkWaiters() {
+	m := l.q.meters
+	sums := make([]int64, 0, MaxMeters)
+	if m != nil {
+		sums = sums[:len(m.each)]
+	}
+	for c := range l.All() {
+		w, h := c.Of, c.Of.holds()
+		if w.state != waiting || w.q != l.q || &w.Call != c {
+			broken("%q: call %d is in line, and does not wait there: %d", l.q.key, c.Seq, w.state)
+		}
+		if (h == nil) != (m == nil) || h != nil && (h.meters != m || h.open != 0) {
+			broken("%q: call %d should wait with holds of its own that are not taken", l.q.key, w.Seq)
+		}
+		for i := range sums {
+			sums[i] += int64(h.Held(i))
+		}
+		if w.extra != nil && w.extra.owed != nil && !slices.Contains(w.extra.owed.owed, w) {
+			broken("%q: call %d goes first in a pool that does not know it", l.q.key, w.Seq)
+		}
+	}
+	if m != nil && !slices.Equal(sums, m.waiting) {
+		broken("%q: calls wait for %v of the meters, and %v are counted", l.q.key, sums, m.waiting)
 	}
 }
 
-// lookAtTable checks all keys, and returns how many there are, with all who wait.
+// lets reports whether nothing that its key has alone holds w back. A wrong false hides a bug, a wrong true invents one: what is not
+// certain is false.
+func (q *Queue) lets(w *waiter, now time.Time) bool {
+	for _, c := range q.common.hosts {
+		if c.booked[q].After(now) {
+			return false
+		}
+	}
+	_, d := (*slotsOf)(q).ready(w.need(nil), now, now)
+	m, err := q.aloneLocked().ready(w.holds(), now, w.Cost)
+	return q.up.MayStart(now) && d.verdict == grant && err == nil && !m.After(now) && q.asker.moves(now)
+}
+
+// moves reports whether the limiters have said yes, or are to be asked.
+func (a *asker) moves(now time.Time) bool {
+	return a == nil || !a.asking && (a.hand >= 0 || !a.next.After(now))
+}
+
+// couldGo is who could go in the pool; nil: nobody, or that is not certain. One that lacks the units of another pool should have gone there.
+func (p *pool) couldGo(now time.Time) *waiter {
+	c, _ := p.Next()
+	if c == nil {
+		c = p.NextDead()
+	}
+	if len(p.owed) > 0 {
+		c = &p.owed[0].Call
+	}
+	if c == nil || !c.Of.q.lets(c.Of, now) {
+		return nil
+	}
+	w, s := c.Of, c.Of.q.line.stakeIn(p)
+	n := w.need(w.holds())
+	m, err := p.limits.Ready(now, s.amount(n))
+	if w.slot() && p.most > 0 && p.inFlight >= p.most || err != nil || m.After(now) || !p.asker.moves(now) || !s.spares(w, n, now) {
+		return nil
+	}
+	return w
+}
+
+// lookAtGone: a line or pool that is gone watches no limiter, and has no timer that runs.
+func (m *mutex) lookAtGone() {
+	gone := func(stops bool, timer *time.Timer) {
+		if stops || timer != nil && timer.Stop() {
+			broken("what nobody waits in watches its limiters: %v, or has a timer that runs", stops)
+		}
+	}
+	for l := range m.lines {
+		if l.q.line != l {
+			gone(l.stop != nil, l.timer)
+			delete(m.lines, l)
+		} else if t := m.table; t != nil && (t.keys[l.q.key] == nil || &t.keys[l.q.key].queue != l.q) {
+			broken("key %q was dropped with calls", l.q.key)
+		}
+	}
+	for p := range m.pools {
+		if p.lines == 0 {
+			gone(p.stop != nil, p.timer)
+			delete(m.pools, p)
+		}
+	}
+}
+
+// lookAtTable checks all keys and pools, and returns how many keys there are, with all who wait.
 //
 // The table may have more than t.most keys while busy ones cannot be dropped, and shrinks by one for
 // each new key. An example: 4 keys at most, and 6 were busy at once: up to 10 are sound. Who looks at evictTries keys
 // may miss the idle ones, so a few more are.
-func (m *mutex) lookAtTable(now time.Time) (n int) {
-	t, busy, units, lines := m.table, 0, int64(0), []*line(nil)
+func (m *mutex) lookAtTable(could map[*waiter]bool, now time.Time) (n int) {
+	t, busy, held, dead := m.table, 0, 0, 0
+	var lines []*lineup
 	for i, e := range t.order {
 		q := &e.queue
-		n += 1 + m.lookAt(q, now)
+		if n += 1 + m.lookAt(q, could, now); q.line != nil {
+			lines = append(lines, q.line)
+		}
+		if held += int(q.slots); q.dead() {
+			dead += int(q.slots)
+		}
 		if q.busyLocked() {
 			busy++
 		}
@@ -285,10 +258,6 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 		if b := t.common.Budget; e.balance.spent < 0 || b.PerCall >= 0 && e.balance.spent > b.most(true)+1e-3 {
 			broken("key %q has spent %v of a retry budget of %v", q.key, e.balance.spent, b.Max)
 		}
-		if q.line != nil {
-			q.line.each(func(w *waiter) { units += int64(w.cost) })
-			lines = append(lines, q.line)
-		}
 	}
 	if len(t.keys) != len(t.order) {
 		broken("the table has %d keys, and %d in order", len(t.keys), len(t.order))
@@ -296,53 +265,57 @@ func (m *mutex) lookAtTable(now time.Time) (n int) {
 	if m.busiest = max(m.busiest, busy); len(t.keys) > t.most+m.busiest+evictTries {
 		broken("the table has %d keys; at most %d should be idle, and %d have been busy at once", len(t.keys), t.most, m.busiest)
 	}
-	if t.common.shared != nil {
-		t.common.shared.check(units)
-		t.common.shared.flows.checkFlows(lines)
-		t.common.shared.checkSlots(t.order)
+	if all := t.common.all; all != nil && (held != all.inFlight || dead != all.dead || all.most > 0 && held > all.most) {
+		broken("of %d slots %d are held, %d by dead keys; counted are %d and %d", all.most, held, dead, all.inFlight, all.dead)
 	}
 	if h := t.common.hosts; h != nil && (len(h) == 0 || len(h) > maxHosts) {
 		broken("%d closings of hosts are kept", len(h))
 	}
-	m.forget()
+	m.lookAtPools(lines, could, now)
 	return n
 }
 
-// forget drops the looks at queues that are not in the table any more. Those have no calls.
-func (m *mutex) forget() {
-	if len(m.looks) <= len(m.table.keys) {
-		return
+// lookAtPools: each line has a stake in what it shares with others, and is the only one that pays the rest.
+func (m *mutex) lookAtPools(lines []*lineup, could map[*waiter]bool, now time.Time) {
+	r := &m.table.common
+	if r.settling || len(r.dirty)+len(r.stirred) > 0 {
+		broken("%d pools and %d lines should have been looked at: %v", len(r.dirty), len(r.stirred), r.settling)
 	}
-	maps.DeleteFunc(m.looks, func(q *Queue, _ *look) bool {
-		e := m.table.keys[q.key]
-		gone := e == nil || &e.queue != q
-		if gone && q.busyLocked() {
-			broken("key %q was dropped with calls", q.key)
+	in, paid := map[*pool][]*line.Line[waiter]{}, map[limit.Account]int{}
+	if r.all != nil {
+		in[r.all] = nil
+	}
+	for _, l := range lines {
+		for i := range l.stakes {
+			in[l.stakes[i].pool] = append(in[l.stakes[i].pool], &l.Line)
 		}
-		return gone
-	})
-}
-
-// check: the line before the shared limiter has an entry for each key whose head waits there, and
-// tallies the units of all who wait. So many units do.
-func (s *sharedLine) check(units int64) {
-	for prio, n := range s.waiting {
-		if units -= n; n <= 0 {
-			broken("the shared line tallies %d units of priority %d", n, prio)
-		}
-	}
-	if units != 0 {
-		broken("the shared line tallies %d units less than wait", units)
-	}
-	if s.count != len(s.entries) || s.count != len(s.queues) || s.settling || s.dirty {
-		broken("the shared line counts %d entries, has %d and %d; it should have settled: %v, %v", s.count, len(s.entries), len(s.queues), s.settling, s.dirty)
-	}
-	for q := range s.entries {
-		if q.line == nil {
-			broken("key %q is in the shared line, and nobody waits in it", q.key)
+		for a := range l.q.accounts() {
+			paid[a]++
+			of := r.payers[a]
+			if stands := slices.ContainsFunc(l.stakes, func(s stake) bool { return s.pool == of.pool }); (of.sole != l || paid[a] > 1) && !stands {
+				broken("%q pays what others pay or did, and has no stake in it: %+v", l.q.key, of)
+			}
 		}
 	}
-	if a := s.asking; a != nil && (a.line == nil || a.line.asking == nil) {
-		broken("the shared line waits for key %q, which does not ask", a.key)
+	if len(paid) != len(r.payers) {
+		broken("calls wait for %d limiters, and %d are known", len(paid), len(r.payers))
+	}
+	for p, lines := range in {
+		m.pools = remember(m.pools, p)
+		p.Check(lines)
+		if p.lines != len(lines) || p.dirty || p.share < 0 {
+			broken("a pool counts %d lines, and has %d; dirty: %v, share %v", p.lines, len(lines), p.dirty, p.share)
+		}
+		if w := p.saved; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed == nil || w.extra.owed == p) {
+			broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.q.key)
+		}
+		for _, w := range p.owed {
+			if w.state != waiting || w.extra == nil || w.extra.owed != p {
+				broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.q.key)
+			}
+		}
+		if w := p.couldGo(now); w != nil {
+			could[w] = true
+		}
 	}
 }
