@@ -29,22 +29,22 @@ func checkHeap[T placed[T]](h places[T]) {
 func (l *Line[W]) Check() {
 	calls, units := 0, int64(0)
 	for i, s := range l.stations {
-		if s.line != l || len(s.lanes) == 0 || i > 0 && s.Scope <= l.stations[i-1].Scope || s.only != nil && (s.only.part == nil || l.StationOf(s.only) != s) {
-			broken("scope %d is empty, in another place, or waits for a call that is elsewhere: %+v", s.Scope, s.only)
+		if s.line != l || len(s.lanes) == 0 || i > 0 && s.scope <= l.stations[i-1].scope || s.only != nil && (s.only.part == nil || l.StationOf(s.only) != s) {
+			broken("scope %d is empty, in another place, or waits for a call that is elsewhere: %+v", s.scope, s.only)
 		}
 		for j, n := range s.lanes {
 			if n.station != s || n.count == 0 || j > 0 && n.prio >= s.lanes[j-1].prio || len(n.seats) != len(l.pools) {
-				broken("priority %d of scope %d is empty or in another place, or has %d seats in %d pools", n.prio, s.Scope, len(n.seats), len(l.pools))
+				broken("priority %d of scope %d is empty or in another place, or has %d seats in %d pools", n.prio, s.scope, len(n.seats), len(l.pools))
 			}
 			n.check()
 			calls, units = calls+n.count, units+n.units
 		}
 		if p := s.in; p != nil && (s.place == 0 || s.age > s.oldest().Seq || !slices.Contains(l.pools, p)) {
-			broken("scope %d stands in a pool as of call %d; its oldest is %d", s.Scope, s.age, s.oldest().Seq)
+			broken("scope %d stands in a pool as of call %d; its oldest is %d", s.scope, s.age, s.oldest().Seq)
 		}
 	}
-	if calls != l.Count || units != l.units {
-		broken("the line counts %d calls of %d units, and has %d of %d", l.Count, l.units, calls, units)
+	if calls != l.count || units != l.units {
+		broken("the line counts %d calls of %d units, and has %d of %d", l.count, l.units, calls, units)
 	}
 	for _, c := range l.turns {
 		c.check()
@@ -88,7 +88,7 @@ func (p *part[W]) check() {
 			broken("call %d of flow %q is not in its place", c.Seq, p.name)
 		}
 		for i, t := range p.tickets {
-			amounts[i] += t.seat.pool.Amount(c)
+			amounts[i] += t.seat.pool.amount(c)
 		}
 		return true
 	})

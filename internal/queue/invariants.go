@@ -118,8 +118,8 @@ func (m *mutex) lookAt(q *Queue, could map[*waiter]bool, now time.Time) int {
 	if q.up.Check(under); l == nil {
 		return 0
 	}
-	if l.q != q || l.Count == 0 {
-		broken("%q: a line of %d is there", q.key, l.Count)
+	if l.q != q || l.Len() == 0 {
+		broken("%q: a line of %d is there", q.key, l.Len())
 	}
 	m.lines = remember(m.lines, l)
 	l.Check()
@@ -133,7 +133,7 @@ func (m *mutex) lookAt(q *Queue, could map[*waiter]bool, now time.Time) int {
 			could[w] = true
 		}
 	}
-	return l.Count
+	return l.Len()
 }
 
 func remember[T comparable](all map[T]bool, one T) map[T]bool {
@@ -162,7 +162,7 @@ func (l *lineup) checkWaiters() {
 		for i := range sums {
 			sums[i] += int64(h.Held(i))
 		}
-		if w.extra != nil && w.extra.owed != nil && !slices.Contains(w.extra.owed.owed, w) {
+		if w.extra != nil && w.extra.owed != nil && w.extra.owed.owed != w {
 			broken("%q: call %d goes first in a pool that does not know it", l.q.key, w.Seq)
 		}
 	}
@@ -195,8 +195,8 @@ func (p *pool) couldGo(now time.Time) *waiter {
 	if c == nil {
 		c = p.NextDead()
 	}
-	if len(p.owed) > 0 {
-		c = &p.owed[0].Call
+	if p.owed != nil {
+		c = &p.owed.Call
 	}
 	if c == nil || !c.Of.q.lets(c.Of, now) {
 		return nil
@@ -309,7 +309,7 @@ func (m *mutex) lookAtPools(lines []*lineup, could map[*waiter]bool, now time.Ti
 		if w := p.saved; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed == nil || w.extra.owed == p) {
 			broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.q.key)
 		}
-		for _, w := range p.owed {
+		if w := p.owed; w != nil {
 			if w.state != waiting || w.extra == nil || w.extra.owed != p {
 				broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.q.key)
 			}
