@@ -6,21 +6,19 @@
 //	budget.go, retry.go        how often, and for how long, it is sent again
 //	pause.go, shutdown.go      pauses by hand; the end: who still goes, and who is refused
 //	tasks.go                   calls of a Group, which wait without a goroutine each
-//	queue.go                   a Queue: limiters, line and upstream, under one lock
-//	admit.go                   a call arrives: it goes, is refused, or joins the line
-//	pass.go                    whose turn it is, and whether that call may go
-//	predict.go, expel.go       when a call would start, and who waits for too long
-//	line.go, waiter.go, ask.go the line: a timer, and the race of a grant and the end of a ctx
-//	ranks.go, levels.go        the order of a line's waiters, and
-//	fifo.go                    of those of one priority and scope
-//	flow.go, parts.go          how flows share a line
-//	foreign.go, shared.go      limiters of other kinds, and one that many queues pay
+//	queue.go, line.go          a Queue: limiters, line and upstream, under one lock; its line, which has a timer
+//	waiter.go                  one call that waits
+//	admit.go, pass.go          a call arrives: it goes, is refused, or joins the line; whether the next one may go
+//	constraint.go              the one list of what a call must pass
+//	pool.go, stake.go          what several keys share: whose turn it is, and what a key has to do with it
+//	slots.go, asker.go         calls in flight; limiters of other kinds
 //	meters.go, holds.go        limits in units of their own, and what an attempt holds of them
-//	slots.go                   calls in flight, of a key and of all
+//	learn.go, mirror.go        what calls usually hold; advertised quotas that mirror a meter
+//	predict.go, expel.go       when a call would start, and who waits for too long
+//	errors.go, again.go        the errors of calls that are ended on this side, and when those are worth calling again
 //	reason.go, stats.go        what holds a call that waits, and the rest that observers see of a queue:
 //	totals.go                  sums over all keys, dropped ones included
-//	errors.go, again.go        the errors of calls that are ended on this side, and when those are worth calling again
-//	brake.go                   what slows a loop around refusals
+//	brake.go, quiet.go         what slows a loop around refusals; attempts that need no report
 //
 // Units belong to nobody until the moment that their call goes. So leaving the line, pausing it and
 // changing a limit lose nothing.

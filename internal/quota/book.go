@@ -10,6 +10,17 @@
 //
 // A quota can only hold calls back. Nothing here reads a clock or has a lock: moments are given by the caller, who guards a Book with a
 // lock of its own.
+//
+// # States of a quota, all under the caller's lock
+//
+//	open   an answer leaves nothing -> spent
+//	spent  the reset is due -> open
+//	spent  back: a Retry-After, a guessed end, a minute of a doubtful reset -> asked, by one call
+//	asked  its answer leaves something, or nothing -> open; spent, and no Retry-After asks again (held)
+//	asked  it ends without a word of the quota: cancelled, lost, silent -> spent, and the next call asks
+//	any    two windows without it; three answers, if one 429 alone said it -> lapsed
+//
+// A call asks all quotas of its scope, and each takes its part of the answer.
 package quota
 
 import (

@@ -6,6 +6,20 @@
 //	check.go    whether that helps, or answers are throttled at random
 //
 // Nothing here reads a clock or has a lock: moments are given by the caller, who guards a Search with a lock of its own.
+//
+// # States of a search, all under the caller's lock
+//
+//	no finder  the first throttled answer, no limit known; the success of an outage's probe -> ramping
+//	no finder  the third event beside a known limit, two seconds or more after the first -> holding; ramping, if the configured limit is not used up
+//	ramping    an event; at full speed only what was accepted tells the rate -> holding
+//	ramping    all of the ramp has met nothing -> no finder
+//	holding    the hold is over -> probing
+//	holding    an event: a cut -> holding, lower
+//	holding    the same, and such answers are as frequent as above holds -> ramping, aside
+//	probing    an event: a cut -> holding
+//	probing    the configured rate was accepted for a hold's time -> no finder
+//
+// Nothing runs by itself: a hold ends when somebody asks for the rate, a search when an answer comes.
 package seek
 
 import (
