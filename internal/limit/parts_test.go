@@ -132,7 +132,7 @@ func TestPayIsTakeBy(t *testing.T) {
 			for range 50 {
 				time.Sleep(time.Duration(r.IntN(50)) * ms)
 				now, amounts := time.Now(), []int{r.IntN(3), r.IntN(30), r.IntN(4)}
-				paid := one.Pay(now, amounts...)
+				paid := one.PayBy(now, amounts...)
 				m, err := two.TakeBy(now, now, amounts...)
 				if taken := err == nil && !m.After(now); paid != taken {
 					t.Fatalf("round %d, %v: paid %v, taken %v: %v", round, amounts, paid, taken, err)

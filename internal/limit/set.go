@@ -143,11 +143,14 @@ func (s *Set) takeLocked(m, now time.Time, b bill) time.Time {
 	return Earliest(m, now)
 }
 
-// Pay is TakeBy as of now, if the units are there, and takes nothing otherwise. It is the whole cost of a call that need not
-// wait, so Buckets are asked in the shortest way.
-func (s *Set) Pay(now time.Time, amounts ...int) bool {
-	switch {
-	case s.sole != nil && s.sole.payAlone(now, amounts[0]), s.parts != nil && s.parts.pay(now, amounts):
+// Pay is PayBy of one amount. It is the whole cost of a call that need not wait, so a Bucket is asked in the shortest way.
+func (s *Set) Pay(now time.Time, n int) bool {
+	return s.sole != nil && s.sole.payAlone(now, n) || s.PayBy(now, n)
+}
+
+// PayBy is TakeBy as of now, if the units are there, and takes nothing otherwise. Buckets in parts are asked in a shorter way.
+func (s *Set) PayBy(now time.Time, amounts ...int) bool {
+	if s.parts != nil && s.parts.pay(now, amounts) {
 		return true
 	}
 	m, err := s.TakeBy(now, now, amounts...)

@@ -129,7 +129,7 @@ func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
 	} else if amounts = h.amounts; h.claims != nil {
 		h.renewLocked(now)
 	}
-	if !m.all.Pay(now, amounts...) {
+	if !m.all.PayBy(now, amounts...) {
 		return false
 	}
 	if h := o.holds; h != nil {
