@@ -110,7 +110,7 @@ func foreseen(wait time.Duration, known bool) time.Duration {
 	return wait
 }
 
-// QueueStats is a snapshot of a Queue.
+// QueueStats is a snapshot of a Queue: who waits, what holds them, and what was sent since it was made.
 type QueueStats struct {
 	Waiting   int            // calls in line
 	Flows     map[string]int // of these, those of each flow; above 100 flows the smaller ones together as "_other"; nil: none is named

@@ -166,15 +166,15 @@ func (l *Line[W]) checkNext() {
 	}
 }
 
-// Check panics if what the pool counts does not agree with lines, which are all that take of it.
-func (p *Pool[W]) Check(lines []*Line[W]) {
-	type sums struct {
-		all, sure    tally
-		heads, parts int
-	}
-	flows, of, in := map[*flow[W]]*sums{}, map[*class[W]]*sums{}, 0
-	var live []*part[W]
-	only := false
+// A sums is what flows and classes should count.
+type sums struct {
+	all, sure    tally
+	heads, parts int
+}
+
+// sum is what the pool should count of lines.
+func (p *Pool[W]) sum(lines []*Line[W]) (flows map[*flow[W]]*sums, of map[*class[W]]*sums, in int, live []*part[W], only bool) {
+	flows, of = map[*flow[W]]*sums{}, map[*class[W]]*sums{}
 	for _, l := range lines {
 		at := slices.Index(l.pools, p)
 		for _, s := range l.stations {
@@ -213,6 +213,12 @@ func (p *Pool[W]) Check(lines []*Line[W]) {
 			}
 		}
 	}
+	return flows, of, in, live, only
+}
+
+// Check panics if what the pool counts does not agree with lines, which are all that take of it.
+func (p *Pool[W]) Check(lines []*Line[W]) {
+	flows, of, in, live, only := p.sum(lines)
 	checkHeap(p.live)
 	checkHeap(p.dead)
 	calls := 0

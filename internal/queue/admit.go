@@ -14,6 +14,11 @@ func (q *Queue) unhinderedLocked() bool {
 	return q.line == nil && q.up.Calm() && q.unsharedLocked()
 }
 
+// soleLocked is unhinderedLocked where keys share nothing for which anybody waits. The compiler inlines it.
+func (q *Queue) soleLocked() bool {
+	return q.line == nil && q.asker == nil && q.common.all == nil && len(q.common.payers) == 0 && q.up.Calm()
+}
+
 // unsharedLocked reports whether a call depends on nobody else: no limiter of another kind has to be asked, and nobody waits
 // for what its key shares with others.
 func (q *Queue) unsharedLocked() bool {
@@ -53,14 +58,11 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 // attempt. An example: calls 1 to 9 arrive, 1 goes and is throttled, and comes back as 1: it is the
 // head.
 func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left func(*waiter, error)) (*lineup, *waiter, error) {
-	if o.Seq == 0 {
-		q.common.arrivals++
-		o.Seq, o.arrived = q.common.arrivals, now.Sub(q.common.base)
-	}
+	q.placeLocked(o, now)
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
-	if o.wants&(wantsSlot|meetsHost) == 0 && q.unhinderedLocked() {
+	if o.wants&(wantsSlot|meetsHost) == 0 && (q.soleLocked() || q.unhinderedLocked()) {
 		if q.meters == nil && q.payLocked(int(o.Cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
 			return nil, nil, nil
 		}
@@ -100,6 +102,17 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		w.wake = make(chan struct{}, 1)
 	}
 	return q.joinLocked(w, o, left, now), w, nil
+}
+
+// placeLocked gives a call that is new its place in the order of arrival.
+func (q *Queue) placeLocked(o *order, now time.Time) {
+	if o.Seq != 0 {
+		return
+	}
+	q.common.arrivals++
+	if o.Seq = q.common.arrivals; o.arrived == 0 {
+		o.arrived = now.Sub(q.common.base)
+	}
 }
 
 // tryLocked lets a call go for which nobody waits, if nothing holds it: slots and units are taken in one step, or none.

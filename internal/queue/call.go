@@ -158,7 +158,7 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 		return false, ErrNoHolds
 	}
 	if c.entry == nil {
-		c.enterLocked(e)
+		c.enterLocked(e, since)
 	}
 	q, now := &c.entry.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()

@@ -193,7 +193,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	if q.common.drain != nil {
 		return nil, false // waitInLine says so
 	}
-	if q.unhinderedLocked() {
+	if q.soleLocked() || q.unhinderedLocked() {
 		return nil, q.payLocked(cost, q.common.now())
 	}
 	opts := &q.common.Options

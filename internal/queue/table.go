@@ -32,6 +32,7 @@ type Table struct {
 	keys     map[string]*entry
 	order    []*entry // the same, for the hand to go round
 	hand     int
+	recent   *entry                 // that of the last call; nil if it was dropped
 	metered  atomic.Pointer[Meters] // the last ones that a call did not know of; their key may be gone, see Call.Metered
 	gone     counts                 // of keys that were dropped
 	accesses uint
@@ -100,10 +101,16 @@ func (e *entry) worth(now time.Time) int {
 
 // findLocked returns the entry of key, or nil. since is the moment of this use, counted from common.base. Nothing
 // but that moment is kept of a use: a list in the order of use would cost writes to other keys' entries.
+//
+// recent saves the map for a program that calls one host: its 1,000 calls in a row find the key by one comparison of strings,
+// which is a twentieth of a RoundTrip's instructions.
 func (t *Table) findLocked(key string, since time.Duration) *entry {
-	e := t.keys[key]
-	if e == nil {
-		return nil
+	e := t.recent
+	if e == nil || e.queue.key != key {
+		if e = t.keys[key]; e == nil {
+			return nil
+		}
+		t.recent = e
 	}
 	e.used = since
 	if t.accesses++; t.accesses%sweepEvery == 0 {
@@ -166,6 +173,9 @@ func (t *Table) dropLocked(place int) {
 	t.order = t.order[:last]
 	delete(t.keys, e.queue.key)
 	delete(t.common.asked, &e.queue)
+	if t.recent == e {
+		t.recent = nil
+	}
 }
 
 // Unknown returns a queue as Add would make it for a key, which nobody else will ever see: to predict with.

@@ -109,7 +109,12 @@ func (s *State) Measure(trip time.Duration) bool {
 func (s *State) AnswerTime() time.Duration { return s.gate.AnswerTime() }
 
 // Scope returns the scope of the route of url, by what is known now: the set of quotas that its calls fall under.
-func (s *State) Scope(url *url.URL) uint8 { return s.quotas.Scope(url) }
+func (s *State) Scope(url *url.URL) uint8 {
+	if s.quotas == nil {
+		return 0
+	}
+	return s.quotas.Scope(url)
+}
 
 // A Route tells calls of different scopes apart.
 type Route = quota.Route
