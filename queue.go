@@ -110,7 +110,8 @@ func foreseen(wait time.Duration, known bool) time.Duration {
 	return wait
 }
 
-// QueueStats is a snapshot of a Queue: who waits, what holds them, and what was sent since it was made.
+// QueueStats is a snapshot of a Queue: who waits, what holds them, and what was sent since it was made. Use it to
+// see why calls wait; the counters are for a monitor, which looks twice.
 type QueueStats struct {
 	Waiting   int            // calls in line
 	Flows     map[string]int // of these, those of each flow; above 100 flows the smaller ones together as "_other"; nil: none is named

@@ -78,7 +78,8 @@ func (r Request) Check() error {
 	return nil
 }
 
-// A Reply is what a store grants. All times count from the moment at which the store executed the request.
+// A Reply is what a store grants. All times count from the moment at which the store executed the request. You make one if you write a
+// store of your own.
 type Reply struct {
 	Runs    []Run         // at most three; the first has the Need units if they are granted
 	Retry   time.Duration // if Need is not granted: when it is worth asking again

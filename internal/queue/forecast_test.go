@@ -78,7 +78,7 @@ func (f *future) run(t *testing.T, waiting, maxCost, n int) (predicted, arriving
 		t.Errorf("not known: %s", f.text)
 	}
 	locked(q.common, func() {
-		arriving = q.predictLocked(&order{waiter: waiter{Call: callOf(1, 0, 1 << 62)}, want: new(Want)}, time.Now())
+		arriving = q.predictLocked(&order{waiter: waiter{Call: callOf(1, 0, 1<<62)}, want: new(Want)}, time.Now())
 	})
 	start, left := time.Now(), make(chan struct{}, n)
 	for range n {
@@ -137,7 +137,7 @@ func TestPredictBesideLowerPriorities(t *testing.T) {
 		}
 		var predicted time.Duration
 		locked(q.common, func() {
-			predicted = q.predictLocked(&order{waiter: waiter{Call: callOf(1, 1, 1 << 62)}, want: new(Want)}, time.Now())
+			predicted = q.predictLocked(&order{waiter: waiter{Call: callOf(1, 1, 1<<62)}, want: new(Want)}, time.Now())
 		})
 		start := time.Now()
 		q.Wait(t.Context(), &Want{Cost: 1, Priority: 1})
