@@ -276,10 +276,11 @@ func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
 	return nil
 }
 
-// stand puts the calls of w's scope into p, unless they stand in a pool already, and those of other scopes that may go.
+// stand puts the calls of w's scope into p, unless they stand in a pool already, and those of other scopes whose next call
+// may go.
 func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
 	for s := range l.Stations() {
-		if s != l.StationOf(&w.Call) && l.q.up.ScopeReady(s.Scope(), 1, now).After(now) {
+		if s != l.StationOf(&w.Call) && !l.lets(s.Next().Of, now) {
 			s.Leave()
 			continue
 		}
@@ -289,6 +290,12 @@ func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
 		}
 		l.enter(s, in)
 	}
+}
+
+// lets reports whether neither the quotas of w's scope nor limits of the key alone hold w, of whose key another call may go.
+func (l *lineup) lets(w *waiter, now time.Time) bool {
+	m, err := l.alone.ready(w.holds(), now, w.Cost)
+	return err == nil && !limit.Latest(m, l.q.up.ScopeReady(w.Scope, int(w.Cost), now)).After(now)
 }
 
 // enter puts the calls of a scope into p, or in another place there.
