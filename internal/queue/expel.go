@@ -24,7 +24,7 @@ func (q *Queue) expelLocked(now time.Time) {
 	q.planExpulsionLocked(l, now)
 	q.expelUnservedLocked(first, now)
 	q.expelLateLocked(now)
-	if l.Len() == 0 && q.line == l {
+	if l.Len() == 0 {
 		l.close()
 	}
 }

@@ -177,9 +177,12 @@ func (l *lineup) waiters() []*waiter {
 	return all
 }
 
-// close ends the line, in which nobody waits any more. A key in which nobody waits costs no timer and no watch on its
-// limiters.
+// close ends the line, in which nobody waits any more, unless it has ended: it may empty while it is looked at. A key in
+// which nobody waits costs no timer and no watch on its limiters.
 func (l *lineup) close() {
+	if l.q.line != l {
+		return
+	}
 	if l.timer != nil {
 		l.timer.Stop()
 	}
@@ -196,7 +199,7 @@ func (l *lineup) close() {
 
 // goOn serves those who are left.
 func (l *lineup) goOn(now time.Time) {
-	if l.Len() == 0 && l.q.line == l {
+	if l.Len() == 0 {
 		l.close()
 	}
 	l.q.advanceLocked(now)
