@@ -74,9 +74,9 @@ func (x *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	w.handOut(resp)
-	// An answer holds a slot while its body is there to be read, but one handed out because the call
-	// could not be sent again: that gave its slot back before.
-	if st.slotted() && !c.refused && req.Method != http.MethodHead {
+	// An answer holds a slot while its body is there to be read, but one that is handed out because the call could not be sent
+	// again, or was sent again in vain: that gave its slot back before.
+	if st.slotted() && !c.refused && resp == c.last && req.Method != http.MethodHead {
 		h := &heldBody{ReadCloser: resp.Body, st: st, w: w}
 		st.bodies++
 		h.stop = context.AfterFunc(ctx, h.ended)

@@ -26,17 +26,18 @@ type call struct {
 	route  string    // that it was sent to last
 	ended  time.Time // when its context ended; zero: not yet
 
-	inside  bool      // it has come and not ended
-	sent    bool      // an attempt was
-	refused bool      // it was not sent, or not again
-	paid    bool      // the limiters of ours were paid, as foreign ones are asked too
-	paidAt  time.Time // then
-	asks    int       // foreign limiters that are being asked for it
-	panics  bool      // Base may panic
-	task    bool      // of a Group
-	hold    hold      // of the attempt that is next
-	receipt *receipt  // of the last attempt; nil: it holds nothing of meters
-	bill    int       // what its caller may say that an attempt has cost; negative: nothing
+	inside  bool           // it has come and not ended
+	sent    bool           // an attempt was
+	refused bool           // it was not sent, or not again
+	paid    bool           // the limiters of ours were paid, as foreign ones are asked too
+	paidAt  time.Time      // then
+	asks    int            // foreign limiters that are being asked for it
+	panics  bool           // Base may panic
+	task    bool           // of a Group
+	last    *http.Response // of the last attempt; nil: it got none
+	hold    hold           // of the attempt that is next
+	receipt *receipt       // of the last attempt; nil: it holds nothing of meters
+	bill    int            // what its caller may say that an attempt has cost; negative: nothing
 }
 
 // A group is a Group and its tasks that have not started.

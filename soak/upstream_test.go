@@ -98,7 +98,7 @@ func (u upstream) RoundTrip(req *http.Request) (resp *http.Response, err error) 
 	w, c := u.x.w, callOf(req.Context())
 	var h *host
 	w.locked(func() {
-		c.route = req.URL.Host + req.URL.Path
+		c.route, c.last = req.URL.Host+req.URL.Path, nil
 		c.start()
 		h = w.hosts[req.URL.Host]
 	})
@@ -106,6 +106,7 @@ func (u upstream) RoundTrip(req *http.Request) (resp *http.Response, err error) 
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		c.land()
+		c.last = resp
 		c.receipt.land(resp != nil && resp.StatusCode/100 == 2)
 		c.obey(resp, h.tells != nil)
 	}()
