@@ -166,82 +166,84 @@ func (l *Line[W]) checkNext() {
 	}
 }
 
-// A sums is what flows and classes should count.
+// A census is what lines have in a pool.
+type census[W any] struct {
+	flows   map[*flow[W]]sums
+	sitting map[*class[W]]int
+	live    []*part[W]
+	in      int  // stations
+	only    bool // one of them waits for a call, whatever the order says
+}
+
 type sums struct {
 	all, sure    tally
 	heads, parts int
 }
 
-// sum is what the pool should count of lines.
-func (p *Pool[W]) sum(lines []*Line[W]) (flows map[*flow[W]]*sums, of map[*class[W]]*sums, in int, live []*part[W], only bool) {
-	flows, of = map[*flow[W]]*sums{}, map[*class[W]]*sums{}
+func (p *Pool[W]) census(lines []*Line[W]) (all census[W]) {
+	if len(lines) > 0 {
+		all.flows, all.sitting = map[*flow[W]]sums{}, map[*class[W]]int{}
+	}
 	for _, l := range lines {
 		at := slices.Index(l.pools, p)
 		for _, s := range l.stations {
-			inside := s.in == p
-			if inside {
-				in++
+			if s.in == p {
+				all.in++
 			}
-			inside = inside && !s.isDead
 			for _, n := range s.lanes {
-				for _, part := range n.ages {
-					t := part.tickets[at]
-					f := flows[t.flow]
-					if f == nil {
-						f = new(sums)
-						flows[t.flow] = f
-					}
-					f.parts++
-					f.all.add(t.units, part.count)
-					switch {
-					case !inside:
-					case s.counts:
-						f.sure.add(t.units, part.count)
-					case len(n.ages) == 1:
-						f.heads++
-					}
-					if inside {
-						live, only = append(live, part), only || s.only != nil
-					}
-				}
-				if c := n.seats[at].class; inside {
-					if of[c] == nil {
-						of[c] = new(sums)
-					}
-					of[c].parts++
-				}
+				all.add(n, at, s.in == p && !s.isDead)
 			}
 		}
 	}
-	return flows, of, in, live, only
+	return all
+}
+
+func (all *census[W]) add(n *lane[W], at int, inside bool) {
+	s := n.station
+	for _, p := range n.ages {
+		t := p.tickets[at]
+		its := all.flows[t.flow]
+		its.parts++
+		its.all.add(t.units, p.count)
+		switch {
+		case !inside:
+		case s.counts:
+			its.sure.add(t.units, p.count)
+		case len(n.ages) == 1:
+			its.heads++
+		}
+		all.flows[t.flow] = its
+	}
+	if inside {
+		all.sitting[n.seats[at].class]++
+		all.live, all.only = append(all.live, n.ages...), all.only || s.only != nil
+	}
 }
 
 // Check panics if what the pool counts does not agree with lines, which are all that take of it.
 func (p *Pool[W]) Check(lines []*Line[W]) {
-	flows, of, in, live, only := p.sum(lines)
 	checkHeap(p.live)
 	checkHeap(p.dead)
-	calls := 0
+	has, calls := p.census(lines), 0
 	for prio, c := range p.turns {
 		c.check()
 		var all, sure int64
 		for id, f := range c.flows {
-			want := cmp.Or(flows[f], new(sums))
-			if (sums{f.all, f.sure, f.heads, f.parts}) != *want {
-				broken("flow %v of priority %d counts %+v, %+v, %d, %d; it should be %+v", id, prio, f.all, f.sure, f.heads, f.parts, *want)
+			if its := (sums{f.all, f.sure, f.heads, f.parts}); its != has.flows[f] {
+				broken("flow %v of priority %d counts %+v; it should be %+v", id, prio, its, has.flows[f])
 			}
 			all, sure, calls = all+f.all.units, sure+f.sure.units, calls+f.all.calls
 		}
-		if sitting := cmp.Or(of[c], new(sums)).parts; all != c.all || sure != c.sure || sitting != c.sitting || slices.Contains(p.classes, c) != (sitting > 0) {
-			broken("priority %d counts %d units, %d sure ones and %d lanes that are in; it should be %d, %d and %d", prio, c.all, c.sure, c.sitting, all, sure, sitting)
+		if all != c.all || sure != c.sure || has.sitting[c] != c.sitting || slices.Contains(p.classes, c) != (c.sitting > 0) {
+			broken("priority %d counts %d units, %d sure ones and %d lanes that are in; it should be %d, %d and %d", prio, c.all, c.sure, c.sitting, all, sure, has.sitting[c])
 		}
 	}
-	if calls != p.calls || in != p.Live()+p.Dead() || len(of) != len(p.classes) {
-		broken("a pool counts %d calls, and %d live scopes and %d dead ones; there are %d calls, and %d scopes in it", p.calls, p.Live(), p.Dead(), calls, in)
+	if calls != p.calls || has.in != p.Live()+p.Dead() || len(has.sitting) != len(p.classes) {
+		broken("a pool counts %d calls, and %d live scopes and %d dead ones; there are %d calls, and %d scopes in it", p.calls, p.Live(), p.Dead(), calls, has.in)
 	}
-	if len(live) > 0 && !only {
+	if len(has.live) > 0 && !has.only {
 		next, _ := p.Next()
-		checkTurn(next, live, p.served, func(part *part[W]) (float64, bool) {
+		checkTurn(next, has.live, p.served, func(part *part[W]) (float64, bool) {
 			f := part.tickets[slices.Index(part.lane.station.line.pools, p)].flow
 			return max(f.start, f.class.now), f.isAhead()
 		})

@@ -29,7 +29,8 @@ type mutex struct {
 	sync.Mutex
 	table   *Table
 	queue   *Queue
-	stuck   map[*waiter]time.Time // those who could go, and have not gone, since when
+	could   []*waiter             // who could go
+	stuck   map[*waiter]time.Time // those of them who could at the last look, since when
 	lines   map[*lineup]bool      // that were there
 	pools   map[*pool]bool
 	busiest int // keys with calls at once
@@ -69,16 +70,19 @@ func (m *mutex) Unlock() {
 
 func (m *mutex) look(now time.Time) {
 	var n int
-	could := map[*waiter]bool{}
+	m.could = m.could[:0]
 	if m.queue != nil {
-		n = m.lookAt(m.queue, could, now)
+		n = m.lookAt(m.queue, now)
 	}
 	if m.table != nil {
-		n = m.lookAtTable(could, now)
+		n = m.lookAtTable(now)
 	}
 	m.lookAtGone()
-	stuck := map[*waiter]time.Time{}
-	for w := range could {
+	var stuck map[*waiter]time.Time
+	if len(m.could) > 0 {
+		stuck = map[*waiter]time.Time{}
+	}
+	for _, w := range m.could {
 		since, seen := m.stuck[w]
 		if !seen {
 			since = now
@@ -103,8 +107,8 @@ func lateness(now time.Time) time.Duration {
 	return 10 * time.Second
 }
 
-// lookAt checks one queue, adds to could who could go, and returns how many wait.
-func (m *mutex) lookAt(q *Queue, could map[*waiter]bool, now time.Time) int {
+// lookAt checks one queue, notes who could go, and returns how many wait.
+func (m *mutex) lookAt(q *Queue, now time.Time) int {
 	most, l := q.common.Options.MaxInFlight, q.line
 	if q.slots < 0 || most > 0 && int(q.slots) > most || m.table != nil && !q.common.slotted() && q.slots > 0 {
 		broken("%q holds %d slots of %d", q.key, q.slots, most)
@@ -129,8 +133,8 @@ func (m *mutex) lookAt(q *Queue, could map[*waiter]bool, now time.Time) int {
 		broken("%q stands in a pool, and its gate is closed or its slots are taken", q.key)
 	}
 	if q.up.MayStart(now) {
-		if w := q.headLocked(now); l.StationOf(&w.Call).In() == nil && q.lets(w, now) {
-			could[w] = true
+		if w := q.headLocked(now); l.StationOf(&w.Call).In() == nil && q.passes(w, now) {
+			m.could = append(m.could, w)
 		}
 	}
 	return l.Len()
@@ -171,9 +175,9 @@ func (l *lineup) checkWaiters() {
 	}
 }
 
-// lets reports whether nothing that its key has alone holds w back. A wrong false hides a bug, a wrong true invents one: what is not
+// passes reports whether nothing that its key has alone holds w back. A wrong false hides a bug, a wrong true invents one: what is not
 // certain is false.
-func (q *Queue) lets(w *waiter, now time.Time) bool {
+func (q *Queue) passes(w *waiter, now time.Time) bool {
 	for _, c := range q.common.hosts {
 		if c.booked[q].After(now) {
 			return false
@@ -198,13 +202,12 @@ func (p *pool) couldGo(now time.Time) *waiter {
 	if p.owed != nil {
 		c = &p.owed.Call
 	}
-	if c == nil || !c.Of.q.lets(c.Of, now) {
+	if c == nil || !c.Of.q.passes(c.Of, now) {
 		return nil
 	}
 	w, s := c.Of, c.Of.q.line.stakeIn(p)
 	n := w.need(w.holds())
-	m, err := p.limits.Ready(now, s.amount(n))
-	if w.slot() && p.most > 0 && p.inFlight >= p.most || err != nil || m.After(now) || !p.asker.moves(now) || !s.spares(w, n, now) {
+	if _, d := s.free(n, now, now); d.verdict != grant || !p.asker.moves(now) || !s.spares(w, n, now) {
 		return nil
 	}
 	return w
@@ -238,12 +241,12 @@ func (m *mutex) lookAtGone() {
 // The table may have more than t.most keys while busy ones cannot be dropped, and shrinks by one for
 // each new key. An example: 4 keys at most, and 6 were busy at once: up to 10 are sound. Who looks at evictTries keys
 // may miss the idle ones, so a few more are.
-func (m *mutex) lookAtTable(could map[*waiter]bool, now time.Time) (n int) {
+func (m *mutex) lookAtTable(now time.Time) (n int) {
 	t, busy, held, dead := m.table, 0, 0, 0
 	var lines []*lineup
 	for i, e := range t.order {
 		q := &e.queue
-		if n += 1 + m.lookAt(q, could, now); q.line != nil {
+		if n += 1 + m.lookAt(q, now); q.line != nil {
 			lines = append(lines, q.line)
 		}
 		if held += int(q.slots); q.dead() {
@@ -271,20 +274,23 @@ func (m *mutex) lookAtTable(could map[*waiter]bool, now time.Time) (n int) {
 	if h := t.common.hosts; h != nil && (len(h) == 0 || len(h) > maxHosts) {
 		broken("%d closings of hosts are kept", len(h))
 	}
-	m.lookAtPools(lines, could, now)
+	m.lookAtPools(lines, now)
 	return n
 }
 
 // lookAtPools: each line has a stake in what it shares with others, and is the only one that pays the rest.
-func (m *mutex) lookAtPools(lines []*lineup, could map[*waiter]bool, now time.Time) {
+func (m *mutex) lookAtPools(lines []*lineup, now time.Time) {
 	r := &m.table.common
 	if r.settling || len(r.dirty)+len(r.stirred) > 0 {
 		broken("%d pools and %d lines should have been looked at: %v", len(r.dirty), len(r.stirred), r.settling)
 	}
-	in, paid := map[*pool][]*line.Line[waiter]{}, map[limit.Account]int{}
-	if r.all != nil {
-		in[r.all] = nil
+	if r.all != nil && len(lines) == 0 {
+		m.lookAtPool(r.all, nil, now)
 	}
+	if len(lines) == 0 && len(r.payers) == 0 {
+		return
+	}
+	in, paid := map[*pool][]*line.Line[waiter]{}, map[limit.Account]int{}
 	for _, l := range lines {
 		for i := range l.stakes {
 			in[l.stakes[i].pool] = append(in[l.stakes[i].pool], &l.Line)
@@ -301,21 +307,24 @@ func (m *mutex) lookAtPools(lines []*lineup, could map[*waiter]bool, now time.Ti
 		broken("calls wait for %d limiters, and %d are known", len(paid), len(r.payers))
 	}
 	for p, lines := range in {
-		m.pools = remember(m.pools, p)
-		p.Check(lines)
-		if p.lines != len(lines) || p.dirty || p.share < 0 {
-			broken("a pool counts %d lines, and has %d; dirty: %v, share %v", p.lines, len(lines), p.dirty, p.share)
-		}
-		if w := p.saved; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed == nil || w.extra.owed == p) {
-			broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.q.key)
-		}
-		if w := p.owed; w != nil {
-			if w.state != waiting || w.extra == nil || w.extra.owed != p {
-				broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.q.key)
-			}
-		}
-		if w := p.couldGo(now); w != nil {
-			could[w] = true
-		}
+		m.lookAtPool(p, lines, now)
+	}
+}
+
+// lookAtPool: it counts the lines that have a stake in it, and who goes first in it, or is saved for, waits.
+func (m *mutex) lookAtPool(p *pool, lines []*line.Line[waiter], now time.Time) {
+	m.pools = remember(m.pools, p)
+	p.Check(lines)
+	if p.lines != len(lines) || p.dirty || p.share < 0 {
+		broken("a pool counts %d lines, and has %d; dirty: %v, share %v", p.lines, len(lines), p.dirty, p.share)
+	}
+	if w := p.saved; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed == nil || w.extra.owed == p) {
+		broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.q.key)
+	}
+	if w := p.owed; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed != p) {
+		broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.q.key)
+	}
+	if w := p.couldGo(now); w != nil {
+		m.could = append(m.could, w)
 	}
 }
