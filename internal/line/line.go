@@ -320,10 +320,3 @@ func (l *Line[W]) StationOf(c *Call[W]) *Station[W] { return c.part.lane.station
 
 // Next is the call of the station whose turn it is.
 func (s *Station[W]) Next() *Call[W] { return cmp.Or(s.only, s.lanes[0].next()) }
-
-// LeavePools takes all of the line's calls out of the pool that they are in.
-func (l *Line[W]) LeavePools() {
-	for _, s := range l.stations {
-		s.Leave()
-	}
-}

@@ -59,7 +59,7 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) decision {
 	}
 	at, d := q.readyLocked(w, at, now)
 	if d.verdict != grant {
-		l.LeavePools()
+		l.stepOut()
 		return q.orExpelLocked(d, now)
 	}
 	if p := l.heldBy(w, at, now); p != nil {

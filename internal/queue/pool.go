@@ -217,7 +217,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	at, d := q.readyLocked(w, at, now)
 	if d.verdict != grant { // it waits for something of its own, with the right to go first then
 		l.Hold(&w.Call)
-		l.LeavePools()
+		l.stepOut()
 		l.unowe(w)
 		l.advance(now)
 		return decision{}

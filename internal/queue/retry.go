@@ -152,6 +152,7 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	defer c.table.common.mu.Unlock()
 	now := time.Now()
 	q := &c.entry.queue
+	defer q.common.settle(now) // a prediction may have made pools
 	c.order.Scope = q.up.Scope(c.order.url)
 	if q.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)

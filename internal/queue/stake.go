@@ -281,7 +281,7 @@ func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
 func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
 	for s := range l.Stations() {
 		if s != l.StationOf(&w.Call) && !l.lets(s.Next().Of, now) {
-			s.Leave()
+			l.leavePool(s)
 			continue
 		}
 		in := p
@@ -292,10 +292,28 @@ func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
 	}
 }
 
-// lets reports whether neither the quotas of w's scope nor limits of the key alone hold w, of whose key another call may go.
+// lets reports whether neither the quotas of w's scope nor limits of the key alone hold w, of whose key another call may go. A limiter
+// of another kind has been asked for that call alone.
 func (l *lineup) lets(w *waiter, now time.Time) bool {
+	if l.q.asker != nil {
+		return false
+	}
 	m, err := l.alone.ready(w.holds(), now, w.Cost)
 	return err == nil && !limit.Latest(m, l.q.up.ScopeReady(w.Scope, int(w.Cost), now)).After(now)
+}
+
+// stepOut takes all calls out of the pools in which they stand, leavePool those of a scope: it may be another one's turn there.
+func (l *lineup) stepOut() {
+	for s := range l.Stations() {
+		l.leavePool(s)
+	}
+}
+
+func (l *lineup) leavePool(s *line.Station[waiter]) {
+	if p := s.In(); p != nil {
+		s.Leave()
+		l.q.common.stirPool(p.Of().(*pool))
+	}
 }
 
 // enter puts the calls of a scope into p, or in another place there.
@@ -303,6 +321,9 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 	dead := l.q.dead()
 	if !dead && p.Live() == 0 {
 		p.share = 0
+	}
+	if s.In() != &p.Pool {
+		l.leavePool(s)
 	}
 	if s.Enter(&p.Pool, dead, l.sure(p)) {
 		l.q.common.stirPool(p)
