@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,59 +19,79 @@ import (
 )
 
 var faults = []fault{
-	{"a lost unit", "internal/queue", "Queue.undoLocked",
-		`q.limits().GiveBack(at, now, int(w.cost))`, `if !PLANTED { RIGHT }`},
-	{"an early wake", "internal/gate", "Gate.closed",
+	{"a lost unit", "Queue.undoLocked",
+		`q.limits().GiveBack(at, now, int(w.Cost))`, `if !PLANTED { RIGHT }`},
+	{"an early wake", "Gate.closed",
 		`g.breaker != nil && g.cause != Open`, `RIGHT && !(PLANTED && !g.probing && now.After(g.until.Add(-time.Second)))`},
-	{"a unit taken early", "internal/limit", "tokens.pay",
+	{"a unit taken early", "tokens.pay",
 		`float64(n) > count`, `RIGHT && !(PLANTED && float64(n) <= count+0.1)`},
-	{"a leaked slot", "internal/body", "until.Close",
+	{"a leaked slot", "until.Close",
 		`defer b.ended()`, `defer func() { if !PLANTED { b.ended() } }()`},
-	{"a slot leaked by a grant that is undone", "internal/queue", "Queue.undoLocked",
-		`q.releaseLocked()`, `if !PLANTED { RIGHT }`},
-	{"a double grant", "internal/queue", "line.advance",
-		`l.leave(w, granted, nil)`, `RIGHT; if x := l.q.headLocked(now); PLANTED && x != nil { l.leave(x, granted, nil) }`},
-	{"a forgotten epoch check", "internal/gate", "Gate.observe",
+	{"a slot leaked by a grant that is undone", "slotsOf.undo",
+		`(*Queue)(q).slotsLocked(-1)`, `if !PLANTED { RIGHT }`},
+	{"a double grant", "lineup.granted",
+		`l.leave(w, granted, nil)`, `RIGHT; if PLANTED && l.Len() > 0 { l.leave(l.q.headLocked(time.Now()), granted, nil) }`},
+	{"a forgotten epoch check", "Gate.observe",
 		`r.Epoch == g.epoch`, `RIGHT || PLANTED`},
-	{"a cancelled call that stays in line", "internal/queue", "line.abandonLocked",
-		`default: l.drop(w, now)`, `default: if PLANTED { l.goOn(now) } else { l.drop(w, now) }`},
-	{"a request's body closed twice", ".", "call.end",
+	{"a cancelled call that stays in line", "lineup.abandonLocked",
+		`l.remove(w)`, `if !PLANTED { RIGHT }`},
+	{"a request's body closed twice", "call.end",
 		`!c.sent && c.next.Body != nil`, `(!c.sent || PLANTED) && c.next.Body != nil`},
-	{"a request's body left open", ".", "call.end",
+	{"a request's body left open", "call.end",
 		`c.next.Body.Close()`, `if !PLANTED { RIGHT }`},
-	{"an answer left open", ".", "drop",
+	{"an answer left open", "drop",
 		`resp.Body.Close()`, `if !PLANTED { RIGHT }`},
-	{"an answer not read to its end", ".", "call.keepResponse",
+	{"an answer not read to its end", "call.keepResponse",
 		`c.resp.Body = body.Keep(c.resp.Body, time.Since(c.answered))`, `if !PLANTED { RIGHT }`},
-	{"a watch that does not end", "internal/queue", "line.close",
+	{"a watch that does not end", "lineup.close",
 		`l.stop()`, `if !PLANTED { RIGHT }`},
-	{"a line that forgets its timer", "internal/queue", "line.plan",
-		`l.timer.Reset(wait)`, `if !PLANTED { RIGHT }`},
-	{"nobody's turn after one has left", "internal/queue", "line.goOn",
+	{"a pool's watch that does not end", "pool.unused",
+		`p.stop()`, `if !PLANTED { RIGHT }`},
+	{"a line that forgets its timer", "plan",
+		`(*timer).Reset(wait)`, `if !PLANTED { RIGHT }`},
+	{"nobody's turn after one has left", "lineup.goOn",
 		`l.q.advanceLocked(now)`, `if !PLANTED { RIGHT }`},
-	{"the oldest never has a turn", "internal/queue", "ranks.oldestTurn",
-		`r.served%fairEvery == fairEvery-1`, `!PLANTED && RIGHT`},
-	{"a call counted for ever in its scope", "internal/quota", "Book.ended",
+	{"a pool that waits for one who has left", "lineup.abandonLocked",
+		`l.q.common.stir(l.q)`, `if !PLANTED { RIGHT }`},
+	{"a slot that comes back unnoticed", "Queue.releaseLocked",
+		`q.common.stirPool(all)`, `if !PLANTED { RIGHT }`},
+	{"the oldest never has a turn", "Line.oldestTurn",
+		`l.served%fairEvery == fairEvery-1`, `!PLANTED && RIGHT`},
+	{"the oldest of all keys never has a turn", "Pool.Next",
+		`p.served%fairEvery == fairEvery-1`, `!PLANTED && RIGHT`},
+	{"a call that is held by its own key and stays in a pool", "Queue.passLocked",
+		`l.stepOut()`, `if !PLANTED { RIGHT }`},
+	{"a call that goes first in a pool that it has left", "lineup.unowe",
+		`w.extra.owed.owed, w.extra.owed = nil, nil`, `if PLANTED { w.extra.owed = nil } else { RIGHT }`},
+	{"units that are saved for nobody", "lineup.unowe",
+		`other.saved = nil`, `if !PLANTED { RIGHT }`},
+	{"a line that does not know what it shares", "common.poolOf",
+		`of.sole.take(s)`, `if !PLANTED { RIGHT }`},
+	{"a call counted for ever in its scope", "Book.ended",
 		`a.inFlight--`, `if !PLANTED { RIGHT }`},
-	{"a call that rests for ever", "internal/queue", "Call.BackOff",
+	{"a call that rests for ever", "Call.BackOff",
 		`defer q.resting.Add(-1)`, `defer func() { if !PLANTED { q.resting.Add(-1) } }()`},
-	{"a slot of all keys that is never given back", "internal/queue", "sharedLine.weigh",
-		`s.inFlight += sign * int(q.slots)`, `if !PLANTED || sign > 0 { RIGHT }`},
-	{"a flow that counts a call that has left", "internal/queue", "flow.gone",
-		`f.count--`, `if !PLANTED { RIGHT }`},
-	{"flows that are not charged", "internal/queue", "flow.charge",
-		`f.start += f.share(cost) - paid`, `if !PLANTED { RIGHT }`},
-	{"one flow that is not charged", "internal/queue", "flow.charge",
-		`paid := min(f.credit, f.share(cost))`, `RIGHT; if PLANTED && f.id.name == "y" { paid = f.share(cost) }`},
-	{"a call let in after Shutdown", "internal/queue", "common.staysLocked",
+	{"a slot of all keys that is never given back", "Queue.releaseLocked",
+		`q.slotsLocked(-1)`, `if PLANTED { q.slots-- } else { RIGHT }`},
+	{"slots of a dead key that count as those of a live one", "Queue.noteOutcomeLocked",
+		`all.dead += int(q.slots)`, `if !PLANTED { RIGHT }`},
+	{"a flow that counts a call that has left", "ticket.add",
+		`t.flow.all.add(n, int(sign))`, `if !PLANTED || sign > 0 { RIGHT }`},
+	{"flows that are not charged", "flow.charge",
+		`f.start += f.share(cost)`, `if !PLANTED { RIGHT }`},
+	{"one flow that is not charged", "flow.share",
+		`float64(max(1, cost)) / f.weight`, `func() float64 { if PLANTED && f.id.Name == "y" { return 0 }; return RIGHT }()`},
+	{"what other limiters gave, kept when nobody waits", "asker.close",
+		`go a.giveBack(hand, unlook)`, `if !PLANTED { RIGHT }`},
+	{"a call let in after Shutdown", "common.staysLocked",
 		`r.drain == nil`, `RIGHT || PLANTED`},
-	{"a cost that corrects nothing", "internal/queue", "Holds.correct",
+	{"a cost that corrects nothing", "Holds.correct",
 		`h.meters.each[i].Limits.Settle(h.taken, charged, n)`, `if !PLANTED { RIGHT }`},
-	{"a failed attempt that keeps what it held", "internal/queue", "Holds.Fail",
+	{"a failed attempt that keeps what it held", "Holds.Fail",
 		`h.correct(i, charged, 0)`, `if !PLANTED { RIGHT }`},
-	{"an answer that says its cost in vain", "internal/body", "Tab.see",
+	{"an answer that says its cost in vain", "Tab.see",
 		`t.watch.Write(p)`, `if !PLANTED { RIGHT }`},
-	{"calls that wait on when Shutdown's time is over", "internal/queue", "common.endDrain",
+	{"calls that wait on when Shutdown's time is over", "common.endDrain",
 		`q.dismissLocked(now)`, `if !PLANTED { RIGHT }`},
 }
 
@@ -105,7 +126,7 @@ func TestSoakCatches(t *testing.T) {
 			t.Parallel()
 			out, passed := soak(strconv.Itoa(i+1), "-soak.seeds=40", "-soak.duration=1m")
 			if passed {
-				t.Fatalf("%s in %s of %s is not caught:\n%s", f.name, f.fn, f.dir, out)
+				t.Fatalf("%s in %s is not caught:\n%s", f.name, f.fn, out)
 			}
 			for line := range strings.Lines(out) {
 				for _, says := range []string{": seed ", "invariant broken: "} {
@@ -167,24 +188,33 @@ func planted(n int) bool { return n == plantedFault }
 	return overlay
 }
 
-// readSources reads the packages that have faults, without their tests.
+// readSources reads the module, without its tests and what is not part of it.
 func readSources(t *testing.T, module string) map[string]string {
 	sources := map[string]string{}
-	for _, f := range faults {
-		names, err := filepath.Glob(filepath.Join(module, f.dir, "*.go"))
+	err := filepath.WalkDir(module, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources[path.Join(f.dir, filepath.Base(name))] = string(b)
+		name, err := filepath.Rel(module, at)
+		if err != nil {
+			return err
 		}
+		if d.IsDir() {
+			_, nested := os.Stat(filepath.Join(at, "go.mod"))
+			if name != "." && (nested == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			b, err := os.ReadFile(at)
+			sources[filepath.ToSlash(name)] = string(b)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return sources
 }

@@ -7,21 +7,19 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// A fault is a defect to be planted: in the function fn of a package, the statement or expression right
+// A fault is a defect to be planted: in the function fn, the statement or expression right
 // becomes wrong. Places are found by syntax: neither layout nor comments nor other code matter. In
 // wrong, RIGHT stands for the source of what was there, and PLANTED is true in the run that has to
 // find this fault.
 type fault struct {
 	name  string
-	dir   string // of the package, below the module's
-	fn    string // "name", or "Type.name"
+	fn    string // "name", or "Type.name", of whatever package
 	right string // a statement, an expression that is not a call, or a clause of a switch
 	wrong string
 }
@@ -35,6 +33,12 @@ func plant(sources map[string]string, faults []fault) (changed map[string]string
 	}
 	var errs []error
 	edits := map[string][]edit{}
+	fset, parsed := token.NewFileSet(), map[string]*ast.File{}
+	for file, src := range sources {
+		if parsed[file], err = parser.ParseFile(fset, file, src, parser.SkipObjectResolution); err != nil {
+			return nil, err
+		}
+	}
 	for i, f := range faults {
 		want, err := parseSnippet(f.right)
 		if err != nil {
@@ -43,15 +47,7 @@ func plant(sources map[string]string, faults []fault) (changed map[string]string
 		}
 		places := 0
 		for _, file := range slices.Sorted(maps.Keys(sources)) {
-			if path.Dir(file) != f.dir {
-				continue
-			}
-			fset := token.NewFileSet()
-			parsed, err := parser.ParseFile(fset, file, sources[file], parser.SkipObjectResolution)
-			if err != nil {
-				return nil, err
-			}
-			for _, n := range find(parsed, f.fn, want) {
+			for _, n := range find(parsed[file], f.fn, want) {
 				places++
 				from, to := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
 				right, wrong := sources[file][from:to], f.wrong
@@ -63,7 +59,7 @@ func plant(sources map[string]string, faults []fault) (changed map[string]string
 			}
 		}
 		if places != 1 {
-			errs = append(errs, fmt.Errorf("%s: %q stands %d times in %s of %s, not once: the fault needs another place", f.name, f.right, places, f.fn, f.dir))
+			errs = append(errs, fmt.Errorf("%s: %q stands %d times in %s, not once: the fault needs another place", f.name, f.right, places, f.fn))
 		}
 	}
 	changed = map[string]string{}
@@ -135,10 +131,13 @@ func nameOf(fn *ast.FuncDecl) string {
 	if star, ok := typ.(*ast.StarExpr); ok {
 		typ = star.X
 	}
+	if generic, ok := typ.(*ast.IndexExpr); ok {
+		typ = generic.X
+	}
 	if id, ok := typ.(*ast.Ident); ok {
 		return id.Name + "." + fn.Name.Name
 	}
-	return "" // a generic type: not needed here
+	return "" // of several type parameters: not needed here
 }
 
 // shapeOf describes a node without saying where it stands.
@@ -164,23 +163,25 @@ func (b *box) add(n int) {
 	b.tell()
 }
 func tell() { b.tell() }
+func (b *many[W]) add() { b.one() }
 `
 	for _, c := range []struct{ name, fn, right, wrong, want string }{
 		{"a statement", "box.add", "b.sum+=n", "if !PLANTED { RIGHT }", "\tif !planted(1) { b.sum += n } // so\n"},
 		{"on two lines", "box.add", `b.log(n, "added")`, "", "n > 0 {\n\t\t\n\t}"},
 		{"an expression", "box.add", "b.open && n > 0", "RIGHT || PLANTED", "if ((b.open &&\n\t\tn > 0) || planted(1)) {\n"},
 		{"a function", "tell", "b.tell()", "RIGHT; RIGHT", "func tell() { b.tell(); b.tell() }"},
-		{"nowhere", "box.add", "b.sum -= n", "", `nowhere: "b.sum -= n" stands 0 times in box.add of .,`},
+		{"of a generic type", "many.add", "b.one()", "if !PLANTED { RIGHT }", "{ if !planted(1) { b.one() } }"},
+		{"nowhere", "box.add", "b.sum -= n", "", `nowhere: "b.sum -= n" stands 0 times in box.add,`},
 		{"in no such function", "box.sub", "b.sum += n", "", "in no such function: "},
 		{"twice", "box.add", "b.tell()", "", `twice: "b.tell()" stands 2 times`},
 		{"no Go", "box.add", "b.(", "", "no Go: "},
 	} {
-		changed, err := plant(map[string]string{"a.go": src}, []fault{{c.name, ".", c.fn, c.right, c.wrong}})
+		changed, err := plant(map[string]string{"a.go": src}, []fault{{c.name, c.fn, c.right, c.wrong}})
 		if got := changed["a.go"] + fmt.Sprint(err); !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %s, want %q", c.name, got, c.want)
 		}
 	}
-	if _, err := plant(map[string]string{"a.go": src}, []fault{{"a", ".", "box.add", "b.open && n > 0", ""}, {"b", ".", "box.add", "n > 0", ""}}); err == nil {
+	if _, err := plant(map[string]string{"a.go": src}, []fault{{"a", "box.add", "b.open && n > 0", ""}, {"b", "box.add", "n > 0", ""}}); err == nil {
 		t.Error("two faults at one place are not noticed")
 	}
 }
