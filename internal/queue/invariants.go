@@ -46,8 +46,11 @@ const (
 	lookShare  = 4
 )
 
-func guardTable(t *Table) { t.common.mu.table = t }
-func guardQueue(q *Queue) { q.common.mu.queue = q }
+func guardTable(t *Table) {
+	t.common.mu.table, t.common.mu.lines, t.common.mu.pools = t, map[*lineup]bool{}, map[*pool]bool{}
+}
+
+func guardQueue(q *Queue) { q.common.mu.queue, q.common.mu.lines = q, map[*lineup]bool{} }
 
 // tableSize is maxKeys, or what the environment says: the soak fills tables that are small.
 func tableSize() int {
@@ -125,12 +128,14 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 	if l.q != q || l.Len() == 0 {
 		broken("%q: a line of %d is there", q.key, l.Len())
 	}
-	m.lines = remember(m.lines, l)
+	m.lines[l] = true
 	l.Check()
 	l.checkWaiters()
 	closed := q.up.Closing(now).Left > 0 || m.table != nil && most > 0 && int(q.slots) == most
-	if slices.ContainsFunc(slices.Collect(l.Stations()), func(s *line.Station[waiter]) bool { return closed && s.In() != nil }) {
-		broken("%q stands in a pool, and its gate is closed or its slots are taken", q.key)
+	for s := range l.Stations() {
+		if closed && s.In() != nil {
+			broken("%q stands in a pool, and its gate is closed or its slots are taken", q.key)
+		}
 	}
 	if q.up.MayStart(now) {
 		if w := q.headLocked(now); l.StationOf(&w.Call).In() == nil && q.passes(w, now) {
@@ -138,14 +143,6 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 		}
 	}
 	return l.Len()
-}
-
-func remember[T comparable](all map[T]bool, one T) map[T]bool {
-	if all == nil {
-		all = map[T]bool{}
-	}
-	all[one] = true
-	return all
 }
 
 // checkWaiters: each of those who stand in line waits, and of a key with meters all have holds of their own, whose sums are known.
@@ -313,7 +310,7 @@ func (m *mutex) lookAtPools(lines []*lineup, now time.Time) {
 
 // lookAtPool: it counts the lines that have a stake in it, and who goes first in it, or is saved for, waits.
 func (m *mutex) lookAtPool(p *pool, lines []*line.Line[waiter], now time.Time) {
-	m.pools = remember(m.pools, p)
+	m.pools[p] = true
 	p.Check(lines)
 	if p.lines != len(lines) || p.dirty || p.share < 0 {
 		broken("a pool counts %d lines, and has %d; dirty: %v, share %v", p.lines, len(lines), p.dirty, p.share)
