@@ -30,6 +30,8 @@ type item[W any] struct {
 	Prio  int32
 	Cost  int32 // units
 	Scope uint8
+
+	place int32 // in fifo.late; here, because it costs nothing beside Scope
 }
 
 // A Call is one that may wait.
@@ -42,12 +44,12 @@ type Call[W any] struct {
 type spot[W any] struct {
 	part       *part[W] // nil: nowhere
 	prev, next *Call[W]
-	place      int32 // in fifo.late
 }
 
 // A Line is the calls of one key. They fall into stations, by scope; those of a scope into lanes, by priority; those of a
 // lane into parts, by flow. A plain line has one of each. The zero value is empty and ready to use.
 type Line[W any] struct {
+	of       any // whose calls they are
 	count    int
 	stations []*Station[W] // by scope; none empty
 	turns    turns[W]      // nil until a call names a flow
@@ -69,6 +71,12 @@ type Station[W any] struct {
 
 	isDead, counts bool // how it has entered
 }
+
+// Init says whose calls the line is of.
+func (l *Line[W]) Init(of any) { l.of = of }
+
+// OwnerOf is what Init was told of the line in which c stands.
+func OwnerOf[W any](c *Call[W]) any { return c.part.lane.station.line.of }
 
 // Len is how many wait.
 func (l *Line[W]) Len() int { return l.count }

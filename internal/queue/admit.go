@@ -93,15 +93,18 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	}
 	q.noteWaitLocked(o, now)
 	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's stack.
-	w := new(waiter)
-	*w = o.waiter
-	w.Of, w.q, w.extra = w, q, nil
+	both := new(struct {
+		waiter
+		more extra
+	})
+	w := &both.waiter
+	*w, both.more = o.waiter, extra{holds: o.holds, left: left, route: o.route(), reserve: o.reserve}
+	w.Of, w.extra = w, &both.more
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
-	w.route = o.route()
 	if left == nil {
 		w.wake = make(chan struct{}, 1)
 	}
-	return q.joinLocked(w, o, left, now), w, nil
+	return q.joinLocked(w, o, now), w, nil
 }
 
 // placeLocked gives a call that is new its place in the order of arrival.
@@ -110,8 +113,8 @@ func (q *Queue) placeLocked(o *order, now time.Time) {
 		return
 	}
 	q.common.arrivals++
-	if o.Seq = q.common.arrivals; o.arrived == 0 {
-		o.arrived = now.Sub(q.common.base)
+	if o.Seq = q.common.arrivals; o.moment == 0 {
+		o.moment = now.Sub(q.common.base)
 	}
 }
 
@@ -144,17 +147,14 @@ func (q *Queue) tryLocked(o *order, now time.Time) decision {
 	return decision{}
 }
 
-// joinLocked puts w, which o wants, into the line; left: see admitLocked. A retry may belong in front of those who
+// joinLocked puts w, which o wants, into the line. A retry may belong in front of those who
 // wait, so the line is looked at even if w is not the head.
-func (q *Queue) joinLocked(w *waiter, o *order, left func(*waiter, error), now time.Time) *lineup {
+func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) *lineup {
 	if q.line == nil {
 		q.line = newLineup(q)
 		q.marks.set(crowded, q.up.Calm())
 	}
 	l := q.line
-	if left != nil {
-		w.more().left = left
-	}
 	l.join(w, o)
 	q.joinedLocked(w)
 	q.planExpulsionLocked(l, now)
@@ -195,7 +195,7 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 		return nil
 	}
 	switch wait := q.predictLocked(o, now); {
-	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(&o.waiter) > o.deadline:
+	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(o.wants, o.reserve) > o.deadline:
 		return q.turnedAwayLocked(o, wait, q.common.Errors.Deadline, now)
 	case bounded && wait > most:
 		return q.turnedAwayLocked(o, wait, q.common.Errors.TooLong, now)

@@ -261,7 +261,7 @@ func (q *Queue) sentAwayLocked(w *waiter, before int64, wait time.Duration, reas
 
 // leavesLocked is againLocked of w, which is in line.
 func (q *Queue) leavesLocked(w *waiter, before int64, wait time.Duration, now time.Time) time.Duration {
-	o := order{waiter: *w, want: new(Want), holds: w.holds()}
+	o := order{waiter: *w, want: new(Want), holds: w.holds(), reserve: w.also().reserve}
 	o.want.Flow, o.weight = q.line.Flow(&w.Call)
 	b := &backlog{all: before, scope: before, old: true, key: q.key, holds: o.holds, held: q.aheadLocked(before)}
 	b.of = line.Newcomer{Flow: o.want.Flow, Weight: o.weight, Prio: w.Prio, Seq: w.Seq, Scope: w.Scope}

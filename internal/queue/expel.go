@@ -91,7 +91,7 @@ func (q *Queue) expelLateLocked(now time.Time) {
 			of, ahead = flow, 0
 		}
 		if w.deadline != 0 {
-			if at := limit.Latest(opens, q.own.After(opens, ahead, int(w.Cost))); at.Add(q.answerTimeLocked(w)).After(q.common.base.Add(w.deadline)) {
+			if at := limit.Latest(opens, q.own.After(opens, ahead, int(w.Cost))); at.Add(q.answerTimeLocked(w.wants, w.also().reserve)).After(q.common.base.Add(w.deadline)) {
 				leave = append(leave, late{w, ahead, at})
 				continue
 			}

@@ -91,7 +91,7 @@ func (m *mutex) look(now time.Time) {
 			since = now
 		}
 		if stuck[w] = since; now.Sub(since) > lateness(now) {
-			broken("%q: call %d could have gone since %v, or have taken its place in a pool", w.q.key, w.Seq, since)
+			broken("%q: call %d could have gone since %v, or have taken its place in a pool", w.queue().key, w.Seq, since)
 		}
 	}
 	if m.stuck, m.pause = stuck, 0; n > lookAtOnce {
@@ -154,7 +154,7 @@ func (l *lineup) checkWaiters() {
 	}
 	for c := range l.All() {
 		w, h := c.Of, c.Of.holds()
-		if w.state != waiting || w.q != l.q || &w.Call != c {
+		if w.state != waiting || w.queue() != l.q || &w.Call != c {
 			broken("%q: call %d is in line, and does not wait there: %d", l.q.key, c.Seq, w.state)
 		}
 		if (h == nil) != (m == nil) || h != nil && (h.meters != m || h.open != 0) {
@@ -199,10 +199,10 @@ func (p *pool) couldGo(now time.Time) *waiter {
 	if p.owed != nil {
 		c = &p.owed.Call
 	}
-	if c == nil || !c.Of.q.passes(c.Of, now) {
+	if c == nil || !c.Of.queue().passes(c.Of, now) {
 		return nil
 	}
-	w, s := c.Of, c.Of.q.line.stakeIn(p)
+	w, s := c.Of, c.Of.queue().line.stakeIn(p)
 	n := w.need(w.holds())
 	if _, d := s.free(n, now, now); d.verdict != grant || !p.asker.moves(now) || !s.spares(w, n, now) {
 		return nil
@@ -316,10 +316,10 @@ func (m *mutex) lookAtPool(p *pool, lines []*line.Line[waiter], now time.Time) {
 		broken("a pool counts %d lines, and has %d; dirty: %v, share %v", p.lines, len(lines), p.dirty, p.share)
 	}
 	if w := p.saved; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed == nil || w.extra.owed == p) {
-		broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.q.key)
+		broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.queue().key)
 	}
 	if w := p.owed; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed != p) {
-		broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.q.key)
+		broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.queue().key)
 	}
 	if w := p.couldGo(now); w != nil {
 		m.could = append(m.could, w)

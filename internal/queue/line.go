@@ -44,6 +44,7 @@ type lineup struct {
 // newLineup makes that of q, and has it woken when a limiter changes that no other key waits for.
 func newLineup(q *Queue) *lineup {
 	l := &lineup{q: q}
+	l.Init(q)
 	l.share()
 	l.stop = l.ending(l.alone.Watch(l.wakeUp))
 	return l
@@ -122,7 +123,6 @@ func plan(timer **time.Timer, due *time.Time, d decision, now time.Time, late ti
 // join puts w, which o wants, into the line.
 func (l *lineup) join(w *waiter, o *order) {
 	if h := o.holds; h != nil {
-		w.more().holds = h
 		h.meters.waitLocked(h, 1)
 	}
 	l.noteDeadline(w)
@@ -162,7 +162,7 @@ func (l *lineup) leave(w *waiter, s waitState, err error) {
 // moveTo puts each call into the scope that its route falls under now.
 func (l *lineup) moveTo(scopeOf func(upstream.Route) uint8) {
 	for _, w := range l.waiters() {
-		if scope := scopeOf(w.route); scope != w.Scope {
+		if scope := scopeOf(w.also().route); scope != w.Scope {
 			l.Move(&w.Call, scope)
 		}
 	}

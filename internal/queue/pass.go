@@ -91,7 +91,7 @@ func (q *Queue) goLocked(w *waiter, at, now time.Time) decision {
 		return decision{verdict: later, until: at, exact: true}
 	}
 	q.startLocked(w, h, q.line.stakes, at, now)
-	w.taken = at.Sub(q.common.base)
+	w.moment = at.Sub(q.common.base)
 	w.epoch = q.up.Epoch()
 	return decision{verdict: grant}
 }
@@ -134,7 +134,7 @@ func (l *lineup) granted(w *waiter, p *pool, inTurn bool) {
 // Units go back as of the moment when they were taken, not as of now: a window that has ended since does not get units
 // that belong to the one before. What it holds of meters goes back without the lock, see Call.Sleep.
 func (q *Queue) undoLocked(w *waiter, now time.Time) {
-	at, n := q.common.base.Add(w.taken), w.need(nil)
+	at, n := q.common.base.Add(w.moment), w.need(nil)
 	for _, c := range q.constraints() {
 		c.undo(n, at, now)
 	}

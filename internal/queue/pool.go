@@ -88,8 +88,9 @@ func (r *common) newPool(limits *limit.Set, most int) *pool {
 	}
 	p.Init(p, func(c *line.Call[waiter]) int64 {
 		w := c.Of
-		for i := range w.q.line.stakes {
-			if s := &w.q.line.stakes[i]; s.pool == p {
+		stakes := w.queue().line.stakes
+		for i := range stakes {
+			if s := &stakes[i]; s.pool == p {
 				return int64(s.amount(w.need(w.holds())))
 			}
 		}
@@ -181,7 +182,7 @@ func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
 		return p.owed, false
 	}
 	if d := p.NextDead(); d != nil {
-		s := d.Of.q.line.stakeIn(p)
+		s := d.Of.queue().line.stakeIn(p)
 		n := d.Of.need(d.Of.holds())
 		if p.Live() == 0 {
 			return d.Of, false
@@ -207,7 +208,7 @@ func (p *pool) deadFull(w wish) bool {
 
 // try lets w go, whose turn it is. grant: somebody has gone, or stepped aside, and the next one is to be looked at.
 func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
-	q := w.q
+	q := w.queue()
 	l := q.line
 	if q.lateLocked(w, now) {
 		q.refused++
@@ -265,8 +266,9 @@ func (p *pool) count(q *Queue, units float64) {
 
 // refuse ends w, which does not go because of reason.
 func (p *pool) refuse(w *waiter, reason error, now time.Time) decision {
-	l := w.q.line
-	l.leave(w, refused, w.q.deniedLocked(w, reason, now))
+	q := w.queue()
+	l := q.line
+	l.leave(w, refused, q.deniedLocked(w, reason, now))
 	l.advance(now)
 	return decision{}
 }

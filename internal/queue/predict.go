@@ -253,15 +253,15 @@ func (q *Queue) noteDeadline(ctx context.Context, o *order, now time.Time) {
 	}
 }
 
-// answerTimeLocked is how long after its start w is expected to have its answer; 0 if nothing follows its start, as in
-// Queue.Wait, or if w has no deadline. At most 7/8 of the time that w had on arrival is kept for that. A caller who gives a
-// call so little knows that this call is quicker than others. And if all such calls were refused, none could show that the
+// answerTimeLocked is how long after its start a call of those wishes is expected to have its answer; 0 if nothing follows its
+// start, as in Queue.Wait, or if it has no deadline. At most 7/8 of the time that it had on arrival is kept for that. A caller who gives a call
+// so little knows that this call is quicker than others. And if all such calls were refused, none could show that the
 // upstream is quicker again.
-func (q *Queue) answerTimeLocked(w *waiter) time.Duration {
-	if w.wants&takesTime == 0 {
+func (q *Queue) answerTimeLocked(w wish, reserve uint32) time.Duration {
+	if w&takesTime == 0 {
 		return 0
 	}
-	return min(q.up.AnswerTime(), time.Duration(w.reserve)*time.Microsecond)
+	return min(q.up.AnswerTime(), time.Duration(reserve)*time.Microsecond)
 }
 
 // lateLocked reports whether w, whose turn it is, cannot have its answer before its deadline any more. Then its units are
@@ -271,6 +271,6 @@ func (q *Queue) answerTimeLocked(w *waiter) time.Duration {
 // An example with timeouts of 1 s and answers that take 200 ms: a call whose turn comes after 0.85 s has 150 ms left. It is
 // refused, and the next one, which came later and has more time left, goes with its unit.
 func (q *Queue) lateLocked(w *waiter, now time.Time) bool {
-	answer := q.answerTimeLocked(w)
+	answer := q.answerTimeLocked(w.wants, w.also().reserve)
 	return w.deadline != 0 && answer > 0 && now.Sub(q.common.base)+answer > w.deadline
 }

@@ -162,7 +162,7 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 		var w *waiter
 		var now time.Time
 		if want.Flow == "" && q.marks.has(crowded) {
-			w = &waiter{q: q, wake: make(chan struct{}, 1)}
+			w = &waiter{wake: make(chan struct{}, 1)}
 			w.Of, w.Cost, w.Prio = w, units(want.Cost), want.Priority
 			now = time.Now()
 		}
@@ -202,7 +202,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 		return nil, false // the long way: enter
 	}
 	q.common.arrivals++
-	w.Seq, w.arrived = q.common.arrivals, now.Sub(q.common.base)
+	w.Seq, w.moment = q.common.arrivals, now.Sub(q.common.base)
 	if d, ok := ctx.Deadline(); ok {
 		ahead, _ := l.Ahead(&line.Newcomer{Prio: w.Prio, Seq: w.Seq})
 		if q.asker != nil || !q.own.Plain(ahead == int64(l.Len())) || q.own.After(now, ahead, cost).After(d) {

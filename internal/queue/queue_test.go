@@ -272,7 +272,7 @@ func TestOrderOfReasons(t *testing.T) {
 			locked(q.common, func() {
 				now := time.Now()
 				q.line = newLineup(q)
-				w := &waiter{Call: callOf(1, 0, 1), q: q}
+				w := &waiter{Call: callOf(1, 0, 1)}
 				w.Of = w
 				q.line.Push(&w.Call, "", 1)
 				if paused {

@@ -172,7 +172,7 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	}
 	needs := p.Delay
 	if q.line != nil { // somebody else has a use for its units
-		needs += q.answerTimeLocked(&again.waiter)
+		needs += q.answerTimeLocked(again.wants, again.reserve)
 	}
 	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
 		return 0, q.common.Errors.Deadline

@@ -64,7 +64,7 @@ func (s *stake) spares(w *waiter, n need, now time.Time) bool {
 	if of == nil || of == w {
 		return true
 	}
-	theirs := of.q.line.stakeIn(s.pool)
+	theirs := of.queue().line.stakeIn(s.pool)
 	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(limit.Latest(s.until, now))
 }
 

@@ -96,7 +96,7 @@ func (q *Queue) oldestLocked() time.Time {
 	if q.line == nil || q.line.Len() == 0 {
 		return time.Time{}
 	}
-	return q.common.base.Add(q.line.Oldest().Of.arrived)
+	return q.common.base.Add(q.line.Oldest().Of.moment)
 }
 
 // appendLimitsLocked adds what observers see of the limits that the queue's calls pay: its own, those that all keys share, and

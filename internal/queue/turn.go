@@ -39,7 +39,7 @@ func (c *Call) heed(e *entry) {
 // enterLocked counts the call at its first arrival, once all is there that it needs. It pays the budget's share once: its
 // retries find entry set.
 func (c *Call) enterLocked(e *entry, since time.Duration) {
-	c.entry, c.order.arrived = e, since
+	c.entry, c.order.moment = e, since
 	e.queue.begun++
 	e.balance.deposit(&c.table.common.Budget)
 }

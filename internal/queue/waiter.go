@@ -27,30 +27,28 @@ const (
 // A waiter is one call in a line. The queue's lock guards its fields. Once woken, its own goroutine may read them without
 // the lock, because nobody changes a waiter that has left the line.
 //
-// 100,000 callers may wait at once, so it is kept within 112 bytes: moments are offsets from the base that all queues of a
-// lock share instead of a time.Time of 24 bytes, and what few have is in extra.
+// 100,000 callers may wait at once, so it is kept within 96 bytes: moments are offsets from the base that all queues of a
+// lock share instead of a time.Time of 24 bytes, and what those lack that wait in a Queue's Wait is in extra.
 type waiter struct {
 	line.Call[waiter]
-	q        *Queue         // in whose line it stands
-	wake     chan struct{}  // buffered by one; nil: a task, see extra.left
-	extra    *extra         // nil: nothing of it
-	arrived  time.Duration  // when its call came, as that of Seq
-	deadline time.Duration  // its ctx's; 0: none
-	taken    time.Duration  // once granted: the moment for which its units were taken
-	route    upstream.Route // of its request
-	reserve  uint32         // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
-	epoch    uint32         // of the gate, when it was granted
-	tries    uint8          // attempts sent before, at most 255
+	wake     chan struct{} // buffered by one; nil: a task, see extra.left
+	extra    *extra        // nil: nothing of it
+	moment   time.Duration // when its call came, as that of Seq; once granted: that for which its units were taken
+	deadline time.Duration // its ctx's; 0: none
+	epoch    uint32        // of the gate, when it was granted
+	tries    uint8         // attempts sent before, at most 255
 	state    waitState
 	wants    wish
 }
 
-// An extra is what few waiters have.
+// An extra is what not all waiters have.
 type extra struct {
-	holds *Holds               // of meters
-	left  func(*waiter, error) // of a task: called under the lock when it is settled
-	err   error                // why it was refused
-	owed  *pool                // where it goes before all others, because its turn has come; nil: nowhere
+	holds   *Holds               // of meters
+	left    func(*waiter, error) // of a task: called under the lock when it is settled
+	err     error                // why it was refused
+	owed    *pool                // where it goes before all others, because its turn has come; nil: nowhere
+	route   upstream.Route       // of its request
+	reserve uint32               // see order
 }
 
 // more is w.extra, made if it is missing.
@@ -61,13 +59,21 @@ func (w *waiter) more() *extra {
 	return w.extra
 }
 
+// queue is the one in whose line w stands.
+func (w *waiter) queue() *Queue { return line.OwnerOf(&w.Call).(*Queue) }
+
 // holds are what w wants of meters; nil: nothing.
-func (w *waiter) holds() *Holds {
+func (w *waiter) holds() *Holds { return w.also().holds }
+
+// also is w.extra, or one without anything, to be read.
+func (w *waiter) also() *extra {
 	if w.extra == nil {
-		return nil
+		return &none
 	}
-	return w.extra.holds
+	return w.extra
 }
+
+var none extra
 
 // A wish is what a waiter wants beside its units, and what is to be known of it, in bits.
 type wish uint8
@@ -98,6 +104,7 @@ type order struct {
 	asks     asks      // of the same
 	begins   *begins   // of its wait, if Config.Tell asks for that; nil: it has not waited
 	attempts int       // sent before
+	reserve  uint32    // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
 	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
 	sample   bool      // its round trip is to be measured
 	waited   bool      // it has stood in the line
@@ -155,7 +162,9 @@ func units(cost int) int32 { return int32(min(max(cost, math.MinInt32), math.Max
 // fill copies what w was granted.
 // The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
 func (o *order) fill(w *waiter) {
+	came := o.moment
 	o.waiter, o.now, o.waited = *w, time.Now(), true
+	o.moment = came
 }
 
 // sleep is line.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
