@@ -93,17 +93,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	}
 	q.noteWaitLocked(o, now)
 	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's stack.
-	both := new(struct {
-		waiter
-		more extra
-	})
-	w := &both.waiter
-	*w, both.more = o.waiter, extra{holds: o.holds, left: left, route: o.route(), reserve: o.reserve}
-	w.Of, w.extra = w, &both.more
-	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
-	if left == nil {
-		w.wake = make(chan struct{}, 1)
-	}
+	w := o.newWaiter(left)
 	return q.joinLocked(w, o, now), w, nil
 }
 

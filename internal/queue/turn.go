@@ -37,7 +37,7 @@ func (c *Call) heed(e *entry) {
 }
 
 // enterLocked counts the call at its first arrival, once all is there that it needs. It pays the budget's share once: its
-// retries find entry set.
+// retries find entry set. since is when it came, counted from common.base.
 func (c *Call) enterLocked(e *entry, since time.Duration) {
 	c.entry, c.order.moment = e, since
 	e.queue.begun++

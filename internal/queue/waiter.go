@@ -124,6 +124,22 @@ func (q *Queue) order(w *Want, wishes wish) order {
 	return o
 }
 
+// newWaiter is what stands in line for o; left: see extra.
+func (o *order) newWaiter(left func(*waiter, error)) *waiter {
+	both := new(struct {
+		waiter
+		more extra
+	})
+	w := &both.waiter
+	*w, both.more = o.waiter, extra{holds: o.holds, left: left, route: o.route(), reserve: o.reserve}
+	w.Of, w.extra = w, &both.more
+	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
+	if left == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	return w
+}
+
 // route is what decides which advertised quotas o falls under.
 func (o *order) route() upstream.Route {
 	if o.url == nil {
