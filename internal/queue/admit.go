@@ -148,8 +148,8 @@ func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) *lineup {
 	l.join(w, o)
 	q.joinedLocked(w)
 	q.planExpulsionLocked(l, now)
-	if len(l.stakes) > 0 { // the turn of its flow, or of its priority, may be the next one there
-		q.common.stir(q)
+	for i := range l.stakes { // the turn of its flow, or of its priority, may be the next one there
+		l.stakes[i].joined()
 	}
 	// Behind the head nothing changes for the others of its line: their timer is set for the head already.
 	if o.retry || q.headLocked(now) == w {

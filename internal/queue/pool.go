@@ -65,6 +65,7 @@ type pool struct {
 
 	timer *time.Timer
 	due   time.Time // the moment that a limiter named for the next one; zero: none
+	head  *waiter   // whose turn it was when the timer was set; nil: nobody's
 	stop  func()    // ends the watch on the limits
 	dirty bool      // it is in common.dirty
 	asked comebacks // of refused calls of all keys
@@ -134,6 +135,13 @@ func (r *common) stirPool(p *pool) {
 	}
 }
 
+// joined has p looked at if somebody who has come is the next one there. Behind that one nothing changes.
+func (p *pool) joined() {
+	if c, _ := p.Next(); p.Dead() > 0 || p.owed != nil || c == nil || c.Of != p.head {
+		p.common.stirPool(p)
+	}
+}
+
 func (r *common) stirLine(l *lineup) { r.stirred = append(r.stirred, l) }
 
 func (r *common) stir(q *Queue) {
@@ -162,7 +170,7 @@ func (p *pool) advance(now time.Time) {
 	at := asOf(p.due, now)
 	for {
 		w, inTurn := p.next(at, now)
-		if w == nil {
+		if p.head = w; w == nil {
 			p.due = time.Time{}
 			if p.timer != nil {
 				p.timer.Stop()

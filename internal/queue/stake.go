@@ -326,7 +326,7 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 		l.leavePool(s)
 	}
 	if s.Enter(&p.Pool, dead, l.sure(p)) {
-		l.q.common.stirPool(p)
+		p.joined()
 	}
 }
 
