@@ -1,10 +1,5 @@
 package line
 
-import (
-	"cmp"
-	"container/heap"
-)
-
 // A fifo is calls in the order of arrival. Newcomers are linked to each other: to put one in, or take one out, touches two
 // others, where a heap of 100,000 reads thirty. Those who come back to an older place, as retries do, are in a heap.
 // The zero value is empty.
@@ -36,7 +31,7 @@ func (f *fifo[W]) put(c *Call[W]) {
 	case f.tail.Seq < c.Seq:
 		c.prev, f.tail.next, f.tail = f.tail, c, c
 	default:
-		heap.Push(&f.late, c)
+		f.late.put(c)
 	}
 }
 
@@ -45,7 +40,7 @@ func (f *fifo[W]) take(c *Call[W]) {
 	f.count--
 	f.units -= int64(c.Cost)
 	if c.place > 0 {
-		heap.Remove(&f.late, int(c.place)-1)
+		f.late.take(c)
 		return
 	}
 	if c.prev == nil {
@@ -107,48 +102,61 @@ type placed[T any] interface {
 	at() *int32 // its place, counted from 1; 0: it is in none
 }
 
-// places is a heap of them, for container/heap.
+// places is a heap of them. container/heap would ask for each comparison through an interface.
 type places[T placed[T]] []T
-
-func (h places[T]) Len() int           { return len(h) }
-func (h places[T]) Less(i, j int) bool { return h[i].before(h[j]) }
-
-func (h places[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	*h[i].at(), *h[j].at() = int32(i)+1, int32(j)+1
-}
-
-func (h *places[T]) Push(x any) {
-	t := x.(T)
-	*h = append(*h, t)
-	*t.at() = int32(len(*h))
-}
-
-func (h *places[T]) Pop() any {
-	last := len(*h) - 1
-	t := (*h)[last]
-	var none T
-	*t.at(), (*h)[last], *h = 0, none, (*h)[:last]
-	return t
-}
 
 // put puts t in, or in its place if it is in already.
 func (h *places[T]) put(t T) {
-	if at := *t.at(); at > 0 {
-		heap.Fix(h, int(at)-1)
-		return
+	if *t.at() == 0 {
+		*h = append(*h, t)
+		*t.at() = int32(len(*h))
 	}
-	heap.Push(h, t)
+	h.sift(t)
 }
 
 // take takes t out, if it is in.
 func (h *places[T]) take(t T) {
-	if at := *t.at(); at > 0 {
-		heap.Remove(h, int(at)-1)
+	at := int(*t.at()) - 1
+	if at < 0 {
+		return
 	}
+	last := len(*h) - 1
+	moved := (*h)[last]
+	var none T
+	(*h)[last], *h = none, (*h)[:last]
+	*t.at() = 0
+	if at < last {
+		(*h)[at], *moved.at() = moved, int32(at)+1
+		h.sift(moved)
+	}
+}
+
+// sift puts t, which is in, in its place.
+func (h places[T]) sift(t T) {
+	i := int(*t.at()) - 1
+	for i > 0 && t.before(h[(i-1)/2]) {
+		i = h.move((i-1)/2, i)
+	}
+	for below := 2*i + 1; below < len(h); below = 2*i + 1 {
+		if below+1 < len(h) && h[below+1].before(h[below]) {
+			below++
+		}
+		if !h[below].before(t) {
+			break
+		}
+		i = h.move(below, i)
+	}
+	h[i], *t.at() = t, int32(i)+1
+}
+
+// move puts what is in one place into another, and returns the first.
+func (h places[T]) move(from, to int) int {
+	h[to] = h[from]
+	*h[to].at() = int32(to) + 1
+	return from
 }
 
 // byTurn orders by virtual time, and then by arrival.
 func byTurn(start, other float64, seq, otherSeq uint64) bool {
-	return cmp.Or(cmp.Compare(start, other), cmp.Compare(seq, otherSeq)) < 0
+	return start < other || start == other && seq < otherSeq
 }

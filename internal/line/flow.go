@@ -1,9 +1,6 @@
 package line
 
-import (
-	"container/heap"
-	"math"
-)
+import "math"
 
 // Waiting calls may name a flow: whose calls they are. Within a priority flows take turns by weight, by start-time fair
 // queueing (Goyal, Vin, Cheng: Start-time Fair Queuing, SIGCOMM 1996).
@@ -116,10 +113,11 @@ func (t turns[W]) leave(f *flow[W]) {
 		return
 	}
 	if f.parts == 0 {
-		heap.Push(&c.idle, f)
+		c.idle.put(f)
 	}
 	for len(c.idle) > 0 && (c.idle[0].start <= c.now || len(c.idle) > maxRemembered) {
-		old := heap.Pop(&c.idle).(*flow[W])
+		old := c.idle[0]
+		c.idle.take(old)
 		c.now = max(c.now, old.start)
 		delete(c.flows, old.id)
 	}
