@@ -87,7 +87,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 	}
 	q.noteDeadline(ctx, o, now)
 	if err := q.turnAwayLocked(o, now); err != nil {
-		q.refused++
+		q.trouble().refused++
 		q.common.settle(now) // a prediction may have made pools
 		return nil, nil, err
 	}

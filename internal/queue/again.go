@@ -172,12 +172,12 @@ func (q *Queue) againLocked(o *order, b *backlog, wait time.Duration, now time.T
 	switch paced := p.latest != never || q.limits().Pace(now) < rate.Inf; {
 	case closed && !c.Probing && !paced:
 		turn = start
-		if q.refused > 0 { // the first one comes back at the end
+		if q.troubled().refused > 0 { // the first one comes back at the end
 			turn = start.Add(limit.Jitter(min((c.Age+c.Left)/outageShare, time.Minute)))
 		}
 	case turn.Sub(start) > askedWithin:
 		turn = start.Add(limit.Jitter(askedWithin))
-	case !q.brake.loops(now.Sub(q.common.base)):
+	case !q.troubled().brake.loops(now.Sub(q.common.base)):
 		q.askersLocked(now).ask(at, o, flow, turn)
 		if s != nil {
 			s.asked.ask(ofAll, o, flow, turn)

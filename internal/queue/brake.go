@@ -87,7 +87,7 @@ func (t *Table) Refused(ctx context.Context) { t.common.brake.slow(ctx, t.common
 func (c *Call) Refused(ctx context.Context) {
 	b := &c.table.common.brake
 	if c.entry != nil {
-		b = &c.entry.queue.brake
+		b = &c.entry.queue.trouble().brake
 	}
 	b.slow(ctx, c.table.common.base, c.order.now)
 }

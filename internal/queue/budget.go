@@ -74,7 +74,7 @@ func (b *balance) refund() { b.spent = max(0, b.spent-1) }
 func (c *Call) settleBudgetLocked() {
 	q := &c.entry.queue
 	if c.under {
-		q.retried++
+		q.trouble().retried++
 	}
 	if c.charged && (!c.under || q.up.Closing(q.common.now()).Count != c.paidAt) {
 		c.entry.balance.refund()

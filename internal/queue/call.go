@@ -190,7 +190,7 @@ func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
 func (c *Call) closedLocked() error {
 	t := c.table
 	if e := t.keys[c.key]; e != nil { // none is made any more
-		e.queue.refused++
+		e.queue.trouble().refused++
 	}
 	return t.common.Error(c.key, 0, c.order.attempts, t.common.Errors.Closed)
 }

@@ -63,7 +63,7 @@ func (q *Queue) expelUnservedLocked(first bool, now time.Time) {
 			continue
 		}
 		wait, _ := q.up.Patience(q.common.MaxPause, w.Scope, false, now)
-		q.refused++
+		q.trouble().refused++
 		l.leave(w, refused, q.sentAwayLocked(w, 0, wait, q.pausedLocked(now), now))
 	}
 }
@@ -101,7 +101,7 @@ func (q *Queue) expelLateLocked(now time.Time) {
 	}
 	l.looked = opens
 	for _, its := range leave {
-		q.refused++
+		q.trouble().refused++
 		l.leave(its.w, refused, q.sentAwayLocked(its.w, its.ahead, its.at.Sub(now), q.common.Errors.Deadline, now))
 	}
 }

@@ -119,7 +119,7 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 	under := -1 // a bare queue does not count them
 	if m.table != nil {
 		if under = q.underLocked(); under < 0 {
-			broken("%q: of %d calls begun %d have ended, and %d rest", q.key, q.begun, q.ended.Load(), q.resting.Load())
+			broken("%q: of %d calls begun %d have ended, and %d rest", q.key, q.begun, q.ended.Load(), q.troubled().resting.Load())
 		}
 	}
 	if q.up.Check(under); l == nil {

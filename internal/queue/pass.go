@@ -54,7 +54,7 @@ func (q *Queue) headLocked(now time.Time) *waiter {
 func (q *Queue) passLocked(w *waiter, at, now time.Time) decision {
 	l := q.line
 	if q.lateLocked(w, now) {
-		q.refused++
+		q.trouble().refused++
 		return decision{verdict: deny, err: q.common.Errors.Deadline}
 	}
 	at, d := q.readyLocked(w, at, now)

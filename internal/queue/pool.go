@@ -219,7 +219,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	q := w.queue()
 	l := q.line
 	if q.lateLocked(w, now) {
-		q.refused++
+		q.trouble().refused++
 		return p.refuse(w, q.common.Errors.Deadline, now)
 	}
 	n := w.need(w.holds())

@@ -28,6 +28,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -39,27 +40,45 @@ import (
 
 // A Queue is a waiting line before limiters, with a gate that can stop everyone.
 //
-// Its lock, common.mu, guards all that changes but resting, ended and marks, which are atomic. Methods
+// Its lock, common.mu, guards all that changes but ended, marks and some of troubles, which are atomic. Methods
 // whose names end in Locked are called with the lock held; the others take it themselves if they need it.
 type Queue struct {
-	common  *common
-	own     *limit.Set // the key's alone; in a bare Queue the same
-	line    *lineup    // nil while nobody waits
-	asker   *asker     // of foreign limiters; nil: there are none
-	meters  *Meters    // what calls hold beside that; nil: nothing
-	up      upstream.State
-	key     string        // as observers see it; "" for a bare Queue
-	begun   uint64        // calls
-	retried uint64        // attempts
-	refused uint64        // calls
-	beyond  int64         // units that attempts have taken beyond one each
-	resting atomic.Int64  // calls in their own backoff
-	met     time.Duration // when its first call came, counted from common.base
-	brake   brake         // of refused calls
-	slots   int32         // in-flight slots held
-	marks   marks         // crowded and failing
-	ended   atomic.Uint64 // calls. Counted without the lock, so kept away from what is written under it
+	common   *common
+	own      *limit.Set // the key's alone; in a bare Queue the same
+	line     *lineup    // nil while nobody waits
+	asker    *asker     // of foreign limiters; nil: there are none
+	meters   *Meters    // what calls hold beside that; nil: nothing
+	up       upstream.State
+	key      string                   // as observers see it; "" for a bare Queue
+	begun    uint64                   // calls
+	beyond   int64                    // units that attempts have taken beyond one each
+	met      time.Duration            // when its first call came, counted from common.base
+	troubles atomic.Pointer[troubles] // nil: it has had none
+	slots    int32                    // in-flight slots held
+	marks    marks                    // crowded and failing
+	ended    atomic.Uint64            // calls. Counted without the lock, so kept away from what is written under it
 }
+
+// troubles are what only a queue has some of whose calls did not go or had to be sent again: most keys of a million have not.
+type troubles struct {
+	retried uint64       // attempts
+	refused uint64       // calls
+	resting atomic.Int64 // calls in their own backoff
+	brake   brake        // of refused calls
+}
+
+// trouble are the queue's troubles, made if they are missing, and troubled those to be read.
+func (q *Queue) trouble() *troubles {
+	if t := q.troubles.Load(); t != nil {
+		return t
+	}
+	q.troubles.CompareAndSwap(nil, new(troubles))
+	return q.troubles.Load()
+}
+
+func (q *Queue) troubled() *troubles { return cmp.Or(q.troubles.Load(), &untroubled) }
+
+var untroubled troubles
 
 // limits are what a call pays by its cost: the key's limiters, and those that all keys share. The State of the upstream has
 // them anyway, and there may be many keys, so they are kept there alone.
@@ -221,7 +240,7 @@ func (q *Queue) waitInLine(ctx context.Context, want *Want) error {
 	o := q.order(want, 0)
 	err := q.enter(ctx, &o)
 	if err != nil {
-		q.brake.slow(ctx, q.common.base, o.now)
+		q.trouble().brake.slow(ctx, q.common.base, o.now)
 	} else if q.up.Alert() {
 		q.finish(o.epoch)
 	}
@@ -232,7 +251,7 @@ func (q *Queue) waitInLine(ctx context.Context, want *Want) error {
 func (q *Queue) Do(ctx context.Context, want *Want, fn func(context.Context) error) error {
 	o := q.order(want, wantsSlot|takesTime)
 	if err := q.enter(ctx, &o); err != nil {
-		q.brake.slow(ctx, q.common.base, o.now)
+		q.trouble().brake.slow(ctx, q.common.base, o.now)
 		return err
 	}
 	defer q.finishTask(ctx, &o)
@@ -317,7 +336,7 @@ func (q *Queue) arrive(ctx context.Context, o *order) (*lineup, *waiter, error) 
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
 	if !q.common.staysLocked(o) {
-		q.refused++
+		q.trouble().refused++
 		return nil, nil, q.errorOf(0, 0, q.common.Errors.Closed)
 	}
 	return q.admitLocked(ctx, o, q.common.now(), nil)

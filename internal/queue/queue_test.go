@@ -75,8 +75,8 @@ func conserved(t *testing.T, q *Queue) {
 	t.Helper()
 	synctest.Wait()
 	locked(q.common, func() {
-		if q.line != nil || q.marks.has(crowded) || q.busyLocked() || q.resting.Load() != 0 {
-			t.Errorf("line %v, slots %d, begun %d, ended %d, resting %d", q.line, q.slots, q.begun, q.ended.Load(), q.resting.Load())
+		if q.line != nil || q.marks.has(crowded) || q.busyLocked() || q.troubled().resting.Load() != 0 {
+			t.Errorf("line %v, slots %d, begun %d, ended %d, resting %d", q.line, q.slots, q.begun, q.ended.Load(), q.troubled().resting.Load())
 		}
 	})
 }

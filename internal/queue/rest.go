@@ -12,8 +12,9 @@ import (
 // call's own delay.
 func (c *Call) BackOff(ctx context.Context, meanwhile func()) error {
 	q := &c.entry.queue
-	q.resting.Add(1)
-	defer q.resting.Add(-1)
+	resting := &q.trouble().resting
+	resting.Add(1)
+	defer resting.Add(-1)
 	c.freeSlot()
 	meanwhile()
 	if c.delay <= 0 {
@@ -41,7 +42,7 @@ func (q *Queue) rest() (stop chan struct{}, end func()) {
 	defer r.mu.Unlock()
 	stop = make(chan struct{})
 	if r.overLocked() {
-		q.refused++
+		q.trouble().refused++
 		close(stop)
 		return stop, func() {}
 	}

@@ -129,7 +129,7 @@ func (r *common) endDrain(left chan struct{}, err error) error {
 	}
 	r.settle(now)
 	for stop, q := range r.resters {
-		q.refused++
+		q.trouble().refused++
 		close(stop)
 	}
 	r.resters = nil
@@ -143,7 +143,7 @@ func (q *Queue) dismissLocked(now time.Time) {
 		return
 	}
 	for _, w := range l.waiters() {
-		q.refused++
+		q.trouble().refused++
 		l.leave(w, refused, q.fail(w, q.common.Errors.Closed))
 	}
 	l.close()

@@ -54,7 +54,7 @@ func (q *Queue) statsLocked(now time.Time) Stats {
 	s := Stats{
 		InFlight: q.inFlightLocked(),
 		Tokens:   q.limits().Available(now), Limit: q.limits().Rate(),
-		Sent: sent, Throttled: throttled, Retried: q.retried, Refused: q.refused,
+		Sent: sent, Throttled: throttled, Retried: q.troubled().retried, Refused: q.troubled().refused,
 	}
 	if q.line != nil {
 		s.Waiting, s.Flows = q.line.Len(), q.flowsLocked()
@@ -133,7 +133,7 @@ func (q *Queue) inFlightLocked() int {
 // An example: 10 have begun and 4 have ended, 1 rests before its retry, 2 stand in line: 3 are under
 // way.
 func (q *Queue) underLocked() int {
-	n := int(q.begun-q.ended.Load()) - int(q.resting.Load())
+	n := int(q.begun-q.ended.Load()) - int(q.troubled().resting.Load())
 	if q.line != nil {
 		n -= q.line.Len()
 	}

@@ -69,7 +69,7 @@ func (g *Tasks) join(t *task) {
 		}
 	}
 	if !g.q.common.staysLocked(&t.order) {
-		g.q.refused++
+		g.q.trouble().refused++
 		g.fail(g.q.errorOf(0, 0, g.q.common.Errors.Closed))
 		return
 	}

@@ -28,7 +28,8 @@ type counts struct {
 // countsLocked are those of a queue.
 func (q *Queue) countsLocked() counts {
 	sent, throttled := q.up.Counts()
-	return counts{sent, throttled, q.retried, q.refused, int64(sent) + q.beyond}
+	had := q.troubled()
+	return counts{sent, throttled, had.retried, had.refused, int64(sent) + q.beyond}
 }
 
 // add adds those of another queue.
