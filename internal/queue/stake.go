@@ -58,10 +58,11 @@ func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
 }
 
 // spares reports whether the pool has enough units for n without delaying the call for which it saves. Slots are not saved:
-// nobody knows when the next one comes back.
+// nobody knows when the next one comes back. Of two calls whose turns have come, the one that came first need not spare the
+// other: they would wait for each other for ever.
 func (s *stake) spares(w *waiter, n need, now time.Time) bool {
 	of := s.saved
-	if of == nil || of == w {
+	if of == nil || of == w || w.extra != nil && w.extra.owed != nil && w.Seq < of.Seq {
 		return true
 	}
 	theirs := of.queue().line.stakeIn(s.pool)
