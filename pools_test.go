@@ -59,3 +59,24 @@ func TestSharedLimitsDoNotDeadlock(t *testing.T) {
 		})
 	}
 }
+
+// A worker that uses all of a limit, or two that use the one slot, leave nobody in line at times, and still a host that
+// failed once and is well again is served in seconds.
+func TestHostThatFailedOnceIsServedBesideOneWorker(t *testing.T) {
+	for workers, tr := range map[int]*throttle.Transport{1: {Limiter: throttle.NewBucket(10, 1)}, 2: {MaxInFlight: 1}} {
+		tr.Retry.MaxAttempts = 1
+		reply := func(host string, n int) (time.Duration, bool) {
+			return 10 * time.Millisecond, host != "once" || n > 1
+		}
+		inTown(t, tr, reply, func(w *town) {
+			w.call(w.ctx, "once")
+			w.work(w.ctx, workers, "live", time.Second)
+			time.Sleep(time.Second)
+			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+			defer cancel()
+			if !w.call(ctx, "once") {
+				t.Errorf("%d workers: not served in 3 s", workers)
+			}
+		})
+	}
+}

@@ -319,14 +319,10 @@ func (l *lineup) leavePool(s *line.Station[waiter]) {
 
 // enter puts the calls of a scope into p, or in another place there.
 func (l *lineup) enter(s *line.Station[waiter], p *pool) {
-	dead := l.q.dead()
-	if !dead && p.Live() == 0 {
-		p.share = 0
-	}
 	if s.In() != &p.Pool {
 		l.leavePool(s)
 	}
-	if s.Enter(&p.Pool, dead, l.sure(p)) {
+	if s.Enter(&p.Pool, l.q.dead(), l.sure(p)) {
 		p.joined()
 	}
 }
