@@ -75,8 +75,8 @@ func WithMaxWait(ctx context.Context, d time.Duration) context.Context {
 
 // WithFlow returns a ctx whose calls belong to a flow, such as a tenant's. Among waiting calls of one priority the
 // flows take turns, by QueueOptions.Weight: who floods the line delays only itself, and a newcomer waits for at most
-// about one call of each other flow. Calls that name no flow are one flow together; in the line of a shared
-// Transport.Limiter those of each key are. The name is shown in Stats, so it must not be a credential; above 256
+// about one call of each other flow. Calls that name no flow are one flow together; where keys share a limiter
+// or slots those of each key are. The name is shown in Stats, so it must not be a credential; above 256
 // bytes it is cut, and ends with a hash of the whole.
 func WithFlow(ctx context.Context, name string) context.Context {
 	v := *ctxValue(ctx)

@@ -68,9 +68,8 @@ type Transport struct {
 
 	// LimiterFor makes the limit of a key when the key is first used, or used again after it was dropped; nil, or a nil
 	// result: none. What else it depends on, as a tenant's plan, Key puts into the key. Return a new limiter for each key:
-	// one returned for several keys is shared and never exceeded, but serves the keys in no particular order. Several
-	// goroutines may call it for the same key at once; one result is kept. With Limiter set too, a request pays both,
-	// and a limiter that is not of this package delays other keys while its Take runs.
+	// one returned for several keys is shared, and they take turns there as at Limiter. Several goroutines may call it for
+	// the same key at once; one result is kept. With Limiter set too, a request pays both.
 	LimiterFor func(key string) Limiter
 
 	// Key returns the key that a request is counted by; nil: ByHost. Keys appear in errors, Events and Stats, so put a
@@ -96,9 +95,9 @@ type Transport struct {
 
 	// MaxInFlight bounds the calls of all keys that are sent and not finished; 0: no bound. Queue.MaxInFlight bounds
 	// those of each key. A call takes its slots when its turn has come by every limit, and the keys (or flows, see
-	// WithFlow) that could go take turns. A key whose last attempt failed, or whose first one is still out, gets a slot
-	// only while no other key could use it. A call has finished when its response's body is closed or read to its
-	// end, or its ctx ends.
+	// WithFlow) that could go take turns. While others wait, all keys together that keep failing (twice in a row, or once
+	// if they never succeeded) get a tenth of the slots, or one, and of what else is shared. A call has finished when its
+	// response's body is closed or read to its end, or its ctx ends.
 	MaxInFlight int
 
 	// WindowFactor says how fast an advertised long window is used, such as 5,000 calls an hour; 0: 4. Calls go at once

@@ -66,7 +66,7 @@ type Station[W any] struct {
 	line  *Line[W]
 	in    *Pool[W] // where it waits for its turn; nil: in none
 	age   uint64   // its oldest call's Seq, when it was sorted last
-	place int32    // in order.ages
+	place int32    // in Pool.live or Pool.dead
 	only  *Call[W] // whose turn it is, whatever the order says; nil: nobody's
 
 	isDead, counts bool // how it has entered

@@ -68,9 +68,8 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		}
 		o.known(q.meters)
 	} else if o.known(q.meters); q.line == nil {
-		// Slots, gate, quotas or a foreign limiter may have a say, so the whole of what the head of a
-		// line would be asked is asked here, but for the line. A verdict of ask, later or block falls
-		// through: the call joins the line, even if it is then the head at once.
+		// Slots, gate and quotas may have a say, so the whole list is asked. A call that must wait for something joins the
+		// line, even if it is then the head at once; limiters of other kinds are asked from there.
 		q.up.LineEmpty(now)
 		if q.unsharedLocked() {
 			switch d := q.tryLocked(o, now); d.verdict {

@@ -10,7 +10,7 @@ import (
 //
 // # States of a hold: what one attempt holds of one meter
 //
-//	asked     the call knows how much, see asks. If it has to wait, a Holds stands with its waiter in line.holds; nothing is taken
+//	asked     the call knows how much, see asks. If it has to wait, a Holds stands in its waiter's extra; nothing is taken
 //	held      in the critical section that takes the units
 //	settled   Holds.end, once, under Meters.mu: by the body's end, by hand, as a failure, or undone before it was sent
 //
@@ -31,7 +31,7 @@ import (
 //
 //	grant, the end of the ctx     the waiter is granted and undone by its own goroutine (Call.Sleep, or Call.Done if an
 //	                              observer panics), or it leaves the line before and holds nothing
-//	a foreign limiter refuses     it was not held yet: the units go back under the lock (answeredLocked)
+//	a foreign limiter refuses     nothing was held yet; its error ends the call whose turn it is
 //	settle, the key is dropped    a key with open holds is not as new. In a full table it may go, and the settlement
 //	                              corrects limiters that nobody asks any more, or that a new key has got again
 //	two keys, one meter's limiter each corrects what it has held; the limiter wakes the lines of both

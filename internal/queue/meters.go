@@ -13,8 +13,8 @@ import (
 // and what it holds of each meter in one step, or nothing (limit.Set.AddPart), and the hold is corrected once its true cost
 // is known.
 //
-// A key without meters has no Meters, and its calls no Holds: it costs them one comparison with nil. A waiter has no field for
-// its holds: they are in a map of the line, as tasks are. What becomes of a hold stands in holds.go.
+// A key without meters has no Meters, and its calls no Holds: it costs them one comparison with nil. What a waiter wants of
+// meters is in its extra. What becomes of a hold stands in holds.go.
 
 // A Meter is one limit of a key in a unit of its own.
 type Meter struct {
@@ -144,7 +144,7 @@ func (q *Queue) payHoldsLocked(o *order, now time.Time) bool {
 }
 
 // refund gives n units back to the foreign limiters. The own limiters got theirs under the lock, where other lines that wait for them
-// cannot be woken: Adjust(0) does that now. No lock is held.
+// cannot be woken: Set.Wake does that now. No lock is held.
 func (q *Queue) refund(n int) {
 	q.wake()
 	if n > 0 {

@@ -21,7 +21,7 @@ import (
 //	taken by others            in the quota alone
 //	the cost of the next call  in the meter what it holds; in the quota what calls have cost in the end, so that it is not spaced
 //	                           as if nothing came back
-//	what comes back            in both, if the upstream holds what the meter does, see quota_meter.go of package upstream. A meter
+//	what comes back            in both, if the upstream holds what the meter does, see meter.go of package quota. A meter
 //	                           that learns holds something else, so its quota does not count that
 //
 // Example: 60,000 a minute, and calls that hold 1,000 and cost 600. An answer says that 20,000 remain, and 3 calls have started since:

@@ -54,7 +54,7 @@ func (t *Table) Pause(key string, d time.Duration) (there bool) {
 		}
 		return e != nil
 	}
-	// All are closed before one is advanced: a key that leaves the shared line must not let another one's call go.
+	// All are closed before one is advanced: a key that leaves a pool must not let another one's call go.
 	until := now.Add(min(d, 1<<62))
 	if p := t.common.pause; p != nil {
 		until = limit.Latest(until, p.until)

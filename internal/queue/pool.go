@@ -46,7 +46,7 @@ import (
 //	units come back, nobody waits   nothing
 //	a key dies, or lives again      its calls are put where they belong before anybody goes
 //	a pool's turn, another's units  the call is owed there. Two calls that hold a pool for each other: the one that came
-//	                                first at the pool it waits for decides, see lineup.go
+//	                                first at the pool it waits for keeps what is saved for it elsewhere
 type pool struct {
 	line.Pool[waiter]
 	common *common

@@ -55,7 +55,7 @@ type Queue struct {
 	met      time.Duration            // when its first call came, counted from common.base
 	troubles atomic.Pointer[troubles] // nil: it has had none
 	slots    int32                    // in-flight slots held
-	marks    marks                    // crowded and failing
+	marks    marks                    // what is known of its attempts, see slots.go
 	ended    atomic.Uint64            // calls. Counted without the lock, so kept away from what is written under it
 }
 
@@ -126,7 +126,7 @@ type common struct {
 	Config
 	mu       mutex                    // guards all the queues
 	base     time.Time                // offsets count from here
-	arrivals uint64                   // of calls so far, the source of waiter.seq
+	arrivals uint64                   // of calls so far, the source of Call.Seq
 	keyed    bool                     // they are those of a Table
 	all      *pool                    // what all of them share; nil: nothing
 	stakes   [1]stake                 // theirs in it
@@ -218,7 +218,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	opts := &q.common.Options
 	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.Prio > l.Top() || !l.Plain() ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
-		return nil, false // the long way: enter
+		return nil, false // the long way: waitInLine
 	}
 	q.common.arrivals++
 	w.Seq, w.moment = q.common.arrivals, now.Sub(q.common.base)

@@ -29,7 +29,7 @@ import (
 // queue is enough. The last one to leave wakes the callers of Shutdown, each by a channel of its own:
 // nothing polls, and nothing is left behind. These events may leave a queue with nobody, and each calls leftLocked:
 //
-//	the line has emptied                               emptiedLocked
+//	the line has emptied                               lineup.close
 //	a slot is free, a task has ended, a body is closed  change
 //	a call has ended                                   Call.Done
 //

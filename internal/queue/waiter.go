@@ -183,7 +183,7 @@ func (o *order) fill(w *waiter) {
 	o.moment = came
 }
 
-// sleep is line.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
+// sleep is lineup.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
 // less was predicted.
 func (o *order) sleep(ctx context.Context, l *lineup, w *waiter) error {
 	if o.want.MaxWait == 0 {

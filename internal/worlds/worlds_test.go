@@ -36,9 +36,10 @@ func number(t *testing.T, name string, or int) int {
 	return n
 }
 
-// held are the properties that the library has so far: the others are logged, and count where THROTTLE_SEEDS,
-// THROTTLE_FIRST or THROTTLE_PROPERTY is set.
-var held = []string{"admit", "left"}
+// mayBreak is in how many of a thousand worlds a property may be found broken, if nobody chooses seeds: what several shared things
+// of a call do to its turn, and what is foretold of calls of mixed costs, is nearly right, and a seed does not fix the order
+// of what goroutines do at one moment. Nothing that stalls, starves or admits too much may be found.
+var mayBreak = map[string]int{"conserve": 2, "isolate": 2, "starve": 2, "priority": 20, "flows": 30, "dead": 20, "predict": 50}
 
 // seeds is how many worlds are played unless somebody says.
 func seeds() int {
@@ -53,12 +54,13 @@ func seeds() int {
 // place of the library, with the planted fault of that name, or without one ("none").
 func TestWorlds(t *testing.T) {
 	n, first, only := number(t, "THROTTLE_SEEDS", seeds()), number(t, "THROTTLE_FIRST", 1), os.Getenv("THROTTLE_PROPERTY")
-	count := held
-	if os.Getenv("THROTTLE_SEEDS")+os.Getenv("THROTTLE_FIRST") != "" {
-		count = properties
-	}
-	if only != "" {
+	chosen := os.Getenv("THROTTLE_FIRST") != "" || only != ""
+	var count []string
+	switch {
+	case only != "":
 		count = []string{only}
+	case chosen:
+		count = properties
 	}
 	failed, claims := map[string][]int{}, map[string]int{}
 	for seed := first; seed < first+n; seed++ {
@@ -72,6 +74,9 @@ func TestWorlds(t *testing.T) {
 	for _, p := range properties {
 		seeds := failed[p]
 		t.Logf("%-9s judged %8d times, broken in %d of %d worlds: %v", p, claims[p], len(seeds), n, seeds[:min(len(seeds), 12)])
+		if most := (mayBreak[p]*n + 999) / 1000; !chosen && len(seeds) > most {
+			t.Errorf("%s is broken in %d of %d worlds, at most %d may be: %v", p, len(seeds), n, most, seeds)
+		}
 	}
 }
 
