@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -79,4 +80,73 @@ func TestHostThatFailedOnceIsServedBesideOneWorker(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A twoRoutes is an upstream with a quota of two calls in 100 s for route /x of its host a, and none elsewhere.
+type twoRoutes struct {
+	start time.Time
+	at    map[string][]time.Duration
+}
+
+func (u *twoRoutes) RoundTrip(req *http.Request) (*http.Response, error) {
+	where := req.URL.Host + req.URL.Path
+	u.at[where] = append(u.at[where], time.Since(u.start).Round(time.Second))
+	if where != "a/x" {
+		return reply(req, 200), nil
+	}
+	return reply(req, 200, "X-RateLimit-Limit", "2", "X-RateLimit-Remaining", fmt.Sprint(max(0, 2-len(u.at[where]))),
+		"X-RateLimit-Reset", fmt.Sprint(100-int(time.Since(u.start).Seconds()))), nil
+}
+
+// atTwoRoutes runs f once both routes of host a are known. send puts n calls into the line.
+func atTwoRoutes(t *testing.T, tr *throttle.Transport, f func(u *twoRoutes, send func(ctx context.Context, n int, url string))) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &twoRoutes{start: time.Now(), at: map[string][]time.Duration{}}
+		tr.Base = u
+		var calls sync.WaitGroup
+		for _, path := range []string{"x", "y", "y", "y", "y"} {
+			status(tr, t.Context(), "http://a/"+path)
+		}
+		f(u, func(ctx context.Context, n int, url string) {
+			for range n {
+				calls.Go(func() { status(tr, ctx, "http://"+url) })
+			}
+			synctest.Wait()
+		})
+		calls.Wait()
+	})
+}
+
+// A route whose quota is back takes its turn at what its host shares with others at once, and not when the next call of
+// the host's other routes goes.
+func TestRouteIsBackInItsTurn(t *testing.T) {
+	tr := &throttle.Transport{Limiter: throttle.NewBucket(1, 1)}
+	atTwoRoutes(t, tr, func(u *twoRoutes, send func(context.Context, int, string)) {
+		status(tr, context.Background(), "http://a/x") // spent until 100 s
+		for i := range 60 {
+			send(context.Background(), 3, fmt.Sprintf("b%d/", i))
+		}
+		send(throttle.WithPriority(context.Background(), 1), 1, "a/x")
+		send(context.Background(), 3, "a/y")
+		time.Sleep(200 * time.Second)
+		if at := u.at["a/x"]; len(at) < 3 || at[2] > 105*time.Second {
+			t.Errorf("a call of the highest priority, whose quota is back at 100 s, went at %v", at)
+		}
+	})
+}
+
+// A costly call that its host's own limit holds, with another route's calls that may go, does not stop the program.
+func TestCostlyCallBesideAnotherRoute(t *testing.T) {
+	own := throttle.NewBucket(0.9, 5)
+	tr := &throttle.Transport{Limiter: throttle.NewBucket(1, 1), LimiterFor: func(key string) throttle.Limiter {
+		if key == "a" {
+			return own
+		}
+		return nil
+	}}
+	atTwoRoutes(t, tr, func(u *twoRoutes, send func(context.Context, int, string)) {
+		send(context.Background(), 10, "b/")
+		send(throttle.WithCost(context.Background(), 5), 1, "a/x")
+		send(throttle.WithPriority(context.Background(), 1), 20, "a/y")
+	})
 }

@@ -151,7 +151,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) *lineup {
 		l.stakes[i].joined()
 	}
 	// Behind the head nothing changes for the others of its line: their timer is set for the head already.
-	if o.retry || q.headLocked(now) == w {
+	if o.retry || len(l.stakes) > 0 && q.up.Scopes() > 1 || q.headLocked(now) == w {
 		q.advanceLocked(now)
 	} else {
 		q.common.settle(now)

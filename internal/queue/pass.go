@@ -63,8 +63,7 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) decision {
 		return q.orExpelLocked(d, now)
 	}
 	if p := l.heldBy(w, at, now); p != nil {
-		l.stand(p, w, now)
-		return q.orExpelLocked(decision{verdict: block}, now)
+		return q.orExpelLocked(l.stand(p, w, now), now)
 	}
 	if d = q.goLocked(w, at, now); d.verdict == grant {
 		l.granted(w, nil, false)

@@ -278,12 +278,17 @@ func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
 }
 
 // stand puts the calls of w's scope into p, unless they stand in a pool already, and those of other scopes whose next call
-// may go.
-func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
+// may go. It returns when to look at the rest.
+func (l *lineup) stand(p *pool, w *waiter, now time.Time) decision {
+	look := decision{verdict: block}
 	for s := range l.Stations() {
-		if s != l.StationOf(&w.Call) && !l.lets(s.Next().Of, now) {
-			l.leavePool(s)
-			continue
+		if s != l.StationOf(&w.Call) {
+			if d := l.lets(s.Next().Of, now); d.verdict != grant {
+				if l.leavePool(s); d.verdict == later && (look.verdict == block || d.until.Before(look.until)) {
+					look = decision{verdict: later, until: d.until}
+				}
+				continue
+			}
 		}
 		in := p
 		if at := s.In(); at != nil {
@@ -291,16 +296,17 @@ func (l *lineup) stand(p *pool, w *waiter, now time.Time) {
 		}
 		l.enter(s, in)
 	}
+	return look
 }
 
-// lets reports whether neither the quotas of w's scope nor limits of the key alone hold w, of whose key another call may go. A limiter
-// of another kind has been asked for that call alone.
-func (l *lineup) lets(w *waiter, now time.Time) bool {
-	if l.q.asker != nil {
-		return false
-	}
+// lets says whether the quotas of w's scope and the limits of the key alone let w go, of whose key another call may go. A limiter of
+// another kind has been asked for that call alone.
+func (l *lineup) lets(w *waiter, now time.Time) decision {
 	m, err := l.alone.ready(w.holds(), now, w.Cost)
-	return err == nil && !limit.Latest(m, l.q.up.ScopeReady(w.Scope, int(w.Cost), now)).After(now)
+	if err != nil || l.q.asker != nil {
+		return decision{verdict: block}
+	}
+	return until(limit.Latest(m, l.q.up.ScopeReady(w.Scope, int(w.Cost), now)), now, false)
 }
 
 // stepOut takes all calls out of the pools in which they stand, leavePool those of a scope: it may be another one's turn there.
