@@ -29,9 +29,6 @@ type call struct {
 	inside  bool           // it has come and not ended
 	sent    bool           // an attempt was
 	refused bool           // it was not sent, or not again
-	paid    bool           // the limiters of ours were paid, as foreign ones are asked too
-	paidAt  time.Time      // then
-	asks    int            // foreign limiters that are being asked for it
 	panics  bool           // Base may panic
 	task    bool           // of a Group
 	last    *http.Response // of the last attempt; nil: it got none
@@ -74,13 +71,9 @@ func (c *call) start() {
 	st.shares.started(c)
 	c.holdUnits()
 	c.checkOpen(now)
-	if !c.paid {
-		for _, m := range st.models {
-			m.paid(c.cost)
-		}
+	for _, m := range st.models {
+		m.paid(c.cost)
 	}
-	c.paid = false
-	delete(c.w.paid, c)
 	for _, f := range st.foreign {
 		f.started += c.cost
 	}
@@ -111,29 +104,6 @@ func (c *call) leave() {
 	c.st.inside--
 	c.inside = false
 	c.w.happened()
-}
-
-// prepay notes that the limiters of ours have been paid before foreign ones are asked, unpay that
-// what they got has come back.
-func (c *call) prepay() {
-	if c.asks++; c.paid {
-		return
-	}
-	c.paid, c.paidAt, c.w.paid[c] = true, time.Now(), true
-	c.w.happened()
-	for _, m := range c.st.models {
-		m.paid(c.cost)
-	}
-}
-
-func (c *call) unpay() {
-	c.paid = false
-	delete(c.w.paid, c)
-	for _, m := range c.st.models {
-		if c.cost > 0 {
-			m.backs = append(m.backs, backed{c.paidAt, c.cost})
-		}
-	}
 }
 
 // newCall makes a call with everything that a caller may wish at random, under ctx.

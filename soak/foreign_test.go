@@ -61,15 +61,11 @@ func (w *world) newForeign(plain bool) (*foreign, throttle.Limiter) {
 }
 
 func (f *foreign) Take(ctx context.Context, n int) (wait time.Duration, err error) {
-	c := callOf(ctx)
-	f.w.locked(c.prepay)
+	f.w.locked(func() { f.w.asking++ })
 	defer func() {
 		f.w.mu.Lock()
 		defer f.w.mu.Unlock()
-		c.asks--
-		if err != nil || wait != 0 {
-			c.unpay()
-		} else {
+		if f.w.asking--; err == nil && wait == 0 {
 			f.taken += n
 		}
 		f.w.happened()

@@ -139,13 +139,8 @@ func (x *transport) checkMeters(over bool) {
 	if x.meters == nil {
 		return
 	}
-	for i, l := range x.meters.ledgers {
+	for _, l := range x.meters.ledgers {
 		held := l.held
-		for c := range x.w.paid { // foreign limiters are asked for it, after those of the library
-			if c.st.tr == x {
-				held += c.hold[i]
-			}
-		}
 		if gone := plenty - l.asked.Stats().Tokens; gone < float64(l.least)-grain || gone > float64(l.most+held)+grain || over && held != 0 {
 			x.w.fail("%s %s: %v units are gone; calls have cost %d to %d, and hold %d", x.name, l.name, gone, l.least, l.most, held)
 		}

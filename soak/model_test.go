@@ -14,12 +14,11 @@ import (
 // An account is what a limiter ought to hold, computed in the plainest way from what has started:
 // its units are gone from the moment of the start, and nothing else is.
 type account interface {
-	roll(now time.Time)                                               // forgets what is past
-	allows(total, biggest int) bool                                   // may calls of total units, the biggest of so many, start now
-	take(now time.Time, n int)                                        // whatever there is
-	giveBack(at time.Time, n int)                                     // what was taken at that moment
-	adjust(now time.Time, n int)                                      // as Adjuster
-	holds(actual float64, taken, back int, loose bool) (string, bool) // whether actual is what is left after this instant's takes
+	roll(now time.Time)                                         // forgets what is past
+	allows(total, biggest int) bool                             // may calls of total units, the biggest of so many, start now
+	take(now time.Time, n int)                                  // whatever there is
+	adjust(now time.Time, n int)                                // as Adjuster
+	holds(actual float64, taken int, loose bool) (string, bool) // whether actual is what is left after this instant's takes
 }
 
 // A model watches one of the library's limiters. What happens in one instant of virtual time has
@@ -31,14 +30,8 @@ type model struct {
 	asked   *throttle.Queue // only its Stats are, for the units of lim
 	acc     account
 	takes   []int
-	backs   []backed
 	changed bool // a setter was called
 	loose   bool // foreign limiters are asked too, and the time that this takes is made up for
-}
-
-type backed struct {
-	at time.Time
-	n  int
 }
 
 // newModel makes a limiter and its model.
@@ -71,31 +64,25 @@ func (m *model) available() float64 { return m.asked.Stats().Tokens }
 func (m *model) settle(now time.Time) (wrong string) {
 	_, tokens := m.acc.(*tokenAccount)
 	if m.loose && !tokens {
-		m.takes, m.backs = m.takes[:0], m.backs[:0]
+		m.takes = m.takes[:0]
 		return ""
 	}
 	m.acc.roll(now)
-	taken, back, biggest := 0, 0, 0
+	taken, biggest := 0, 0
 	for _, n := range m.takes {
 		taken, biggest = taken+n, max(biggest, n)
 	}
-	for _, b := range m.backs {
-		back += b.n
-	}
-	if taken > 0 && back == 0 && !m.loose && !m.acc.allows(taken, biggest) {
+	if taken > 0 && !m.loose && !m.acc.allows(taken, biggest) {
 		wrong = fmt.Sprintf("%s let calls of %v units start at once, and holds %+v", m.name, m.takes, m.acc)
-	}
-	for _, b := range m.backs {
-		m.acc.giveBack(b.at, b.n)
 	}
 	for _, n := range m.takes {
 		m.acc.take(now, n)
 	}
 	actual := m.available()
-	if why, ok := m.acc.holds(actual, taken, back, m.loose); !ok && wrong == "" {
-		wrong = fmt.Sprintf("%s holds %v units, not %s, after calls of %v units have started and %v have come back", m.name, actual, why, m.takes, m.backs)
+	if why, ok := m.acc.holds(actual, taken, m.loose); !ok && wrong == "" {
+		wrong = fmt.Sprintf("%s holds %v units, not %s, after calls of %v units have started", m.name, actual, why, m.takes)
 	}
-	m.takes, m.backs = m.takes[:0], m.backs[:0]
+	m.takes = m.takes[:0]
 	return wrong
 }
 
@@ -125,29 +112,26 @@ func (a *tokenAccount) allows(total, biggest int) bool {
 	return a.tokens >= float64(total)-grain
 }
 
-func (a *tokenAccount) take(time.Time, int)     {}
-func (a *tokenAccount) giveBack(time.Time, int) {}
+func (a *tokenAccount) take(time.Time, int) {}
 
 func (a *tokenAccount) adjust(_ time.Time, n int) { a.tokens = min(a.burst, a.tokens-float64(n)) }
 
-// holds: what comes back first may be cut at the burst, what comes back last is not.
-func (a *tokenAccount) holds(actual float64, taken, back int, loose bool) (string, bool) {
-	least := min(a.burst, a.tokens+float64(back)) - float64(taken)
-	most := min(a.burst, a.tokens-float64(taken)+float64(back))
-	a.tokens = most
+func (a *tokenAccount) holds(actual float64, taken int, loose bool) (string, bool) {
+	left := a.tokens - float64(taken)
+	a.tokens = left
 	slack := grain
 	if loose {
 		slack += maxLate.Seconds() * topRate
 	}
 	if a.rate == 0 {
-		least, most = min(0, least), min(0, most)
-		return fmt.Sprint(least), actual >= least-slack && actual <= most+slack
+		left = min(0, left)
+		return fmt.Sprint(left), math.Abs(actual-left) <= slack
 	}
-	ok := actual >= least-slack && actual <= most+slack
+	ok := math.Abs(actual-left) <= slack
 	if ok {
 		a.tokens = actual // so that what is rounded does not add up
 	}
-	return fmt.Sprintf("%v to %v", least, most), ok
+	return fmt.Sprint(left), ok
 }
 
 // A windowAccount is windows in a row.
@@ -178,12 +162,6 @@ func (a *windowAccount) take(now time.Time, n int) {
 	a.used += n
 }
 
-func (a *windowAccount) giveBack(at time.Time, n int) {
-	if a.used > 0 && !at.Before(a.start) {
-		a.used = max(0, a.used-n)
-	}
-}
-
 func (a *windowAccount) adjust(now time.Time, n int) {
 	if n > 0 {
 		a.take(now, n)
@@ -192,7 +170,7 @@ func (a *windowAccount) adjust(now time.Time, n int) {
 	a.used = max(0, a.used+n)
 }
 
-func (a *windowAccount) holds(actual float64, _, _ int, _ bool) (string, bool) {
+func (a *windowAccount) holds(actual float64, _ int, _ bool) (string, bool) {
 	return fmt.Sprint(a.n - a.used), actual == float64(a.n-a.used)
 }
 
@@ -233,13 +211,6 @@ func (a *slidingAccount) take(now time.Time, n int) {
 	}
 }
 
-func (a *slidingAccount) giveBack(at time.Time, n int) {
-	a.units = slices.DeleteFunc(a.units, func(u time.Time) bool {
-		n--
-		return n >= 0 && u.Equal(at)
-	})
-}
-
 func (a *slidingAccount) adjust(now time.Time, n int) {
 	if n > 0 {
 		a.take(now, n)
@@ -251,7 +222,7 @@ func (a *slidingAccount) adjust(now time.Time, n int) {
 	a.units = a.units[min(-n, len(a.units)):]
 }
 
-func (a *slidingAccount) holds(actual float64, _, _ int, _ bool) (string, bool) {
+func (a *slidingAccount) holds(actual float64, _ int, _ bool) (string, bool) {
 	return fmt.Sprint(a.n - len(a.units)), actual == float64(a.n-len(a.units))
 }
 

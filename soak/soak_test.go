@@ -94,7 +94,7 @@ type world struct {
 	hosts    map[string]*host
 	trs      []*transport
 	buckets  []*bucketLine
-	paid     map[*call]bool                 // their own limiters were paid for an asking that is not over
+	asking   int                            // foreign limiters that have not answered
 	booked   []func()                       // cancel reservations
 	bodies   int                            // request bodies made and not closed
 	open     int                            // response bodies made and not closed
@@ -107,7 +107,7 @@ func newWorld(t *testing.T, seed uint64, r *rand.Rand, sum *totals) *world {
 	time.Sleep(time.Until(time.Unix(1e9, 0))) // bubbles begin in 2000, when an epoch still looked like a span
 	w := &world{
 		t: t, seed: seed, born: time.Now(), sum: sum, poke: make(chan struct{}, 1), r: r,
-		hosts: map[string]*host{}, paid: map[*call]bool{}, answers: map[*http.Response]*answerBody{},
+		hosts: map[string]*host{}, answers: map[*http.Response]*answerBody{},
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
