@@ -39,8 +39,6 @@ var faults = []fault{
 		`!c.sent && c.next.Body != nil`, `(!c.sent || PLANTED) && c.next.Body != nil`},
 	{"a request's body left open", "call.end",
 		`c.next.Body.Close()`, `if !PLANTED { RIGHT }`},
-	{"an answer left open", "drop",
-		`resp.Body.Close()`, `if !PLANTED { RIGHT }`},
 	{"an answer not read to its end", "call.keepResponse",
 		`c.resp.Body = body.Keep(c.resp.Body, time.Since(c.answered))`, `if !PLANTED { RIGHT }`},
 	{"a watch that does not end", "lineup.close",
