@@ -40,6 +40,7 @@ type Pool[W any] struct {
 	dead    places[*Station[W]]
 	served  uint32
 	calls   int   // that wait, here or elsewhere
+	units   int64 // that these take
 	largest int64 // of the amounts of those who have waited since nobody did
 	mixed   bool  // they differ
 }
@@ -149,6 +150,9 @@ func (s *Station[W]) aged(seq uint64) {
 
 // Calls counts those that wait for what is shared, or will.
 func (p *Pool[W]) Calls() int { return p.calls }
+
+// Units are what these take of it.
+func (p *Pool[W]) Units() int64 { return p.units }
 
 // Live and Dead count the stations that are in.
 func (p *Pool[W]) Live() int { return len(p.live) }

@@ -208,6 +208,7 @@ func (t *ticket[W]) add(c *Call[W], sign int64) {
 	}
 	p.calls += int(sign)
 	n *= sign
+	p.units += n
 	t.units += n
 	t.flow.all.add(n, int(sign))
 	t.flow.class.all += n

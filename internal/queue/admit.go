@@ -183,6 +183,13 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	if o.deadline == 0 && !bounded {
 		return nil
 	}
+	may := o.deadline - now.Sub(q.common.base) - q.answerTimeLocked(o.wants, o.reserve)
+	if o.deadline == 0 || bounded && most < may {
+		may = most
+	}
+	if q.soonLocked(o, may, now) {
+		return nil
+	}
 	switch wait := q.predictLocked(o, now); {
 	case o.deadline != 0 && now.Sub(q.common.base)+wait+q.answerTimeLocked(o.wants, o.reserve) > o.deadline:
 		return q.turnedAwayLocked(o, wait, q.common.Errors.Deadline, now)

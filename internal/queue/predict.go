@@ -112,6 +112,21 @@ func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 	return p.start().Sub(now)
 }
 
+// soonLocked reports whether a newcomer waits for no longer than that even if all others go before it. Then it need not be
+// counted who does: nearly all who have a deadline have it late enough.
+func (q *Queue) soonLocked(o *order, most time.Duration, now time.Time) bool {
+	if !q.plainLocked() {
+		return false
+	}
+	b := &backlog{holds: o.holds, key: q.key, last: true}
+	if q.line != nil {
+		b.all, b.scope = q.line.Units(), q.line.Units()
+	}
+	b.held = q.aheadLocked(b.all)
+	p := q.foreseeLocked(b, o.need(o.holds), arrivalSteps, now)
+	return p.at.Sub(now) <= most
+}
+
 // foretoldLocked is predictLocked for observers; 0: nobody knows.
 func (q *Queue) foretoldLocked(o *order, now time.Time) time.Duration {
 	p := q.foreseeLocked(q.beforeLocked(o, 0), o.need(o.holds), arrivalSteps, now)
@@ -127,6 +142,7 @@ type backlog struct {
 	all, scope int64         // units of those in its line who go before it, and of those of its scope
 	more       int64         // then so many calls of one unit each
 	old        bool          // it comes back to an older place
+	last       bool          // all who wait go before it
 	of         line.Newcomer // the call
 	key        string
 	held       []int64 // of each meter, what those before it hold; nil: nothing
@@ -152,9 +168,15 @@ func (q *Queue) beforeLocked(o *order, more int64) *backlog {
 func (q *Queue) foreseeLocked(b *backlog, n need, steps int, now time.Time) (p prospect) {
 	from := now.Add(q.up.Closing(now).Left)
 	p.at, p.latest = from, from
-	for _, c := range append(q.constraints().slice(), q.sharedLocked()...) {
+	ask := func(c constraint) {
 		at, latest := c.after(b, n, from, now)
 		p.at, p.latest = limit.Latest(p.at, at), limit.Latest(p.latest, latest)
+	}
+	for _, c := range q.constraints() {
+		ask(c)
+	}
+	for _, c := range q.sharedLocked() {
+		ask(c)
 	}
 	if !q.plainLocked() {
 		q.runsLocked(&p, b, int(n.cost), steps, from)

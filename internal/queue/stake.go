@@ -85,7 +85,10 @@ func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
 // after counts those of other keys, too.
 func (s *stake) after(b *backlog, n need, from, _ time.Time) (at, latest time.Time) {
 	each := s.amount(n) // what comes before it is taken to be like it
-	least, most := s.Ahead(b.key, &b.of, b.more*int64(each)/int64(max(1, n.cost)), b.old)
+	least, most := s.Units(), s.Units()
+	if !b.last {
+		least, most = s.Ahead(b.key, &b.of, b.more*int64(each)/int64(max(1, n.cost)), b.old)
+	}
 	at, latest = s.limits.After(from, least, each), s.limits.After(from, most, each)
 	if s.Dead() > 0 {
 		latest = never
