@@ -20,7 +20,7 @@ import (
 //	out    in the heap of its flow, by arrival; flows with tickets that are out are a heap by start
 //
 // The next call is that of the flow with the least start among the tickets that are out, unless a lane keeps one whose
-// flow starts no later: then that one is put out first. A ticket that is out and whose station has left is kept again
+// flow starts earlier, or with it and is older: then that one is put out first. A ticket that is out and whose station has left is kept again
 // when it comes to the top. So a key that comes and goes pays for those of its flows that come to the top meanwhile, a
 // flow that was granted under one key starts later under all, and a grant costs O(log n), however many keys and flows
 // there are.
@@ -115,6 +115,17 @@ func (s *Station[W]) Leave() {
 		}
 	}
 	s.in = nil
+}
+
+// Crowded reports whether many flows and priorities wait in the station.
+func (s *Station[W]) Crowded() bool {
+	room := 64
+	for _, n := range s.lanes {
+		if room -= len(n.ages); room < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // In is the pool that the station is in; nil: none.
@@ -230,7 +241,7 @@ func (c *class[W]) next() *Call[W] {
 			f = c.turns[0]
 		}
 		if len(c.seats) > 0 {
-			if s := c.seats[0]; f == nil || s.kept[0].start <= f.start {
+			if s := c.seats[0]; f == nil || !f.isBefore(s.kept[0], s.kept[0].start) {
 				s.consider(f)
 				continue
 			}
@@ -249,6 +260,12 @@ func (c *class[W]) next() *Call[W] {
 	}
 }
 
+// isBefore reports whether f, with tickets that are out, is before one that is kept, whose flow starts then. Of equals the older
+// one is: if all of them were put out, a key that comes and goes would pay for all of its flows each time.
+func (f *flow[W]) isBefore(t *ticket[W], start float64) bool {
+	return byTurn(f.start, start, f.tickets[0].seq, t.seq)
+}
+
 // consider puts the first of the kept tickets out, unless its flow starts later than when it was kept; f is the flow that
 // is next of those with tickets out.
 func (s *seat[W]) consider(f *flow[W]) {
@@ -258,7 +275,7 @@ func (s *seat[W]) consider(f *flow[W]) {
 			t.flow.class.turns.put(t.flow)
 		}
 	}
-	if t.start < t.flow.start && f != nil && t.flow.start > f.start {
+	if t.start < t.flow.start && f != nil && f.isBefore(t, t.flow.start) {
 		t.start = t.flow.start
 		t.keep()
 		return

@@ -331,17 +331,18 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 	if s.In() != &p.Pool {
 		l.leavePool(s)
 	}
-	if s.Enter(&p.Pool, l.q.dead(), l.sure(p)) {
+	if s.Enter(&p.Pool, l.q.dead(), l.sure(p, s)) {
 		p.joined()
 	}
 }
 
-// sure reports whether nothing but the pool will hold the line's calls, as far as is known: the key has no slower limit of its
-// own. Then those behind the first one go before newcomers too.
-func (l *lineup) sure(p *pool) bool {
+// sure reports whether nothing but the pool will hold the calls of a scope, as far as is known: the key has no slower limit of
+// its own. Then those behind the first one go before newcomers too. A key with a limit of its own comes and goes, which must
+// not cost time in proportion to its flows.
+func (l *lineup) sure(p *pool, s *line.Station[waiter]) bool {
 	q := l.q
 	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || l.q.meters != nil && l.alone.Own() > 0 {
 		return false
 	}
-	return l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate()
+	return l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate() && !s.Crowded()
 }
