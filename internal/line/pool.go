@@ -175,7 +175,7 @@ func (p *Pool[W]) Next() (c *Call[W], inTurn bool) {
 		return nil, false
 	}
 	if p.served%fairEvery == fairEvery-1 {
-		c = oldestOf(p.live)
+		c = oldestOf(p.live).orOnly()
 		if !c.ticket(p).flow.isAhead() {
 			return c, false
 		}

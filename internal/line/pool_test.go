@@ -164,3 +164,30 @@ func TestPoolAgainstPlainList(t *testing.T) {
 		}
 	}
 }
+
+// The call that is held goes first in its scope at each turn, those for the oldest call included.
+func TestHeldCallGoesAtAnyTurn(t *testing.T) {
+	pool := &Pool[job]{amount: func(c *Call[job]) int64 { return int64(c.Cost) }}
+	var k Line[job]
+	k.Share(pool, "k")
+	jobs := make([]job, 3*fairEvery)
+	for i := range jobs {
+		jobs[i].Seq, jobs[i].Cost, jobs[i].Of = uint64(i+1), 1, &jobs[i]
+		k.Push(&jobs[i].Call, "", 1)
+	}
+	for range 2 * fairEvery {
+		last := &jobs[len(jobs)-1]
+		jobs = jobs[:len(jobs)-1]
+		k.Hold(&last.Call)
+		for s := range k.Stations() {
+			s.Enter(pool, false, false)
+		}
+		c, inTurn := pool.Next()
+		if c != &last.Call {
+			t.Fatalf("turn %d is that of call %d, and %d is held", pool.served, c.Seq, last.Seq)
+		}
+		pool.Granted(c, inTurn)
+		k.Granted(c)
+		k.Remove(c)
+	}
+}
