@@ -91,7 +91,7 @@ func TestCrawl(t *testing.T) {
 	for _, timeout := range []time.Duration{3 * time.Second, 5 * time.Second} {
 		ideal := (20*timeout+180*50*ms)/4 + 8*time.Second
 		for order, deadAt := range orders {
-			c := crawl{180, 20, 5, timeout, deadAt, ideal + 1500*ms}
+			c := crawl{180, 20, 5, timeout, deadAt, ideal + 3*time.Second}
 			t.Run(fmt.Sprint(timeout, " ", order), func(t *testing.T) { synctest.Test(t, c.run) })
 		}
 	}
