@@ -46,13 +46,13 @@ type Event struct {
 // one 5 % lower after a minute, and of one 5 % higher, or rate.Inf (nothing lower is held any more), that has lasted for ten minutes.
 type Learned struct {
 	Name, Unit string        // as advertised; "": unset
-	Source     string        // the header field that advertises it, "body", or "refusals": a rate found from 429s
+	Source     string        // the header field that advertises it, "body", or "throttled": a rate found from 429s
 	Limit      int64         // units in a window; -1: unknown
 	Remaining  int64         // units left in the window when last advertised; -1: unknown
 	Reset      time.Duration // until the window ends; -1: unknown
 	Window     time.Duration // the window's length; 0: unknown
 	Rate       rate.Limit    // at which calls start because of it, in units per second; rate.Inf: not spaced
-	Configured rate.Limit    // of "refusals": the slowest configured limit, if it is above Rate, so too high; 0: none of this package is
+	Configured rate.Limit    // of "throttled": the slowest configured limit, if it is above Rate, so too high; 0: none of this package is
 }
 
 // Hooks are functions that observe the calls of a [Transport]; nil ones are skipped. Each runs in the

@@ -152,7 +152,7 @@ func found(t *testing.T, tr *throttle.Transport, limit throttletest.Limit, long 
 	up.Latency = throttletest.Span{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}
 	tr.Base = up
 	tr.Hooks.Learned = func(_ context.Context, e throttle.Event) {
-		if e.Learned.Source != "refusals" {
+		if e.Learned.Source != "throttled" {
 			t.Errorf("learned from %q", e.Learned.Source)
 		}
 		told = append(told, e.Learned)

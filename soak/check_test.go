@@ -85,7 +85,7 @@ func (w *world) checkStation(st *station, stats *throttle.KeyStats) {
 	}
 	st.stats = *stats
 	w.checkCounts(st)
-	plain := stats.ClosedFor == 0 && !slices.ContainsFunc(stats.Learned, func(l throttle.Learned) bool { return l.Source != "refusals" })
+	plain := stats.ClosedFor == 0 && !slices.ContainsFunc(stats.Learned, func(l throttle.Learned) bool { return l.Source != "throttled" })
 	// A closing that is over does not show, but until a slot is free its probe waits, and that may be any call.
 	plain = plain && (st.tr == nil || st.tr.tr.MaxInFlight == 0) && !strings.HasPrefix(stats.Reason, "gate:")
 	if st.seen.plain && plain {

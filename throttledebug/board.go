@@ -109,7 +109,7 @@ func (r *row) advertised() float64 { return r.pace(false) }
 func (r *row) pace(found bool) (slowest float64) {
 	for _, l := range r.Learned {
 		pace := float64(l.Rate)
-		if (l.Source == "refusals") == found && pace < math.MaxFloat64 && (slowest == 0 || pace < slowest) {
+		if (l.Source == "throttled") == found && pace < math.MaxFloat64 && (slowest == 0 || pace < slowest) {
 			slowest = pace
 		}
 	}

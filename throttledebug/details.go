@@ -186,7 +186,7 @@ func learned(l throttle.Learned) []string {
 		return count(uint64(n)) + " " + cmp.Or(short(l.Unit), "units")
 	}
 	name, from := cmp.Or(short(l.Name), none), short(l.Source)
-	if l.Source == "refusals" {
+	if l.Source == "throttled" {
 		from = "throttled attempts"
 	}
 	start := known(pace, func() (float64, bool) { return float64(l.Rate), l.Rate < math.MaxFloat64 })

@@ -130,7 +130,7 @@ func TestTooHigh(t *testing.T) {
 			if want := fmt.Sprintf(">You configured %v/s; %s/s are accepted.", c.want, accepted); found == 0 || said != want {
 				t.Errorf("the page says %q, want %q", said, want)
 			}
-			if want := fmt.Sprintf(`"configured":%v`, c.want); !strings.Contains(state, want) || !strings.Contains(state, `"source":"refusals"`) {
+			if want := fmt.Sprintf(`"configured":%v`, c.want); !strings.Contains(state, want) || !strings.Contains(state, `"source":"throttled"`) {
 				t.Errorf("%s lacks %s", state, want)
 			}
 			c.limit.(*throttle.Bucket).SetLimit(rate.Limit(found * (1 + 1e-6)))

@@ -247,12 +247,12 @@ func TestConfiguredLimit(t *testing.T) {
 	to, log := logger(slog.LevelWarn)
 	h := throttlelog.Hooks(to)
 	for _, l := range []throttle.Learned{
-		{Source: "refusals", Rate: 9.5887, Configured: 10},
-		{Source: "refusals", Rate: 9.9987, Configured: 10},
-		{Source: "refusals", Rate: 0.012345, Configured: 0.5},
-		{Source: "refusals", Rate: 9.6},
+		{Source: "throttled", Rate: 9.5887, Configured: 10},
+		{Source: "throttled", Rate: 9.9987, Configured: 10},
+		{Source: "throttled", Rate: 0.012345, Configured: 0.5},
+		{Source: "throttled", Rate: 9.6},
 		{Source: "Ratelimit", Limit: 5000, Rate: 1.4},
-		{Source: "refusals", Rate: rate.Inf, Configured: 10},
+		{Source: "throttled", Rate: rate.Inf, Configured: 10},
 	} {
 		h.Learned(t.Context(), throttle.Event{Key: "a", Status: 429, Attempt: 1, Learned: l})
 	}

@@ -156,7 +156,7 @@ func (v *view) take(k *throttle.KeyStats) {
 	v.resent += k.Retried
 	v.tokens, v.config = min(v.tokens, k.Tokens), min(v.config, float64(k.Limit))
 	for i := range k.Learned {
-		if l := &k.Learned[i]; l.Source == "refusals" {
+		if l := &k.Learned[i]; l.Source == "throttled" {
 			v.found = min(v.found, float64(l.Rate))
 		} else {
 			v.advertised = min(v.advertised, advertised(l))

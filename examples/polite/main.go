@@ -9,7 +9,7 @@
 // On a terminal it draws a table that follows the run; elsewhere it prints a line when something happens. At
 // the end it prints the table either way:
 //
-//	source      the header field that advertises the limit, or "refusals" for a rate found from 429s alone
+//	source      the header field that advertises the limit, or "throttled" for a rate found from 429s alone
 //	remaining   what is left of the limit, as last advertised, until it resets
 //	pace        the units per second that follow from it
 //	gate        open, or for how long it is closed and why: retry-after, throttled (a 429 without a

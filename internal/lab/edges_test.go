@@ -98,7 +98,7 @@ func TestRefusalWithNothingRemaining(t *testing.T) {
 			t.Errorf("came through after %v", d)
 		}
 		for _, l := range statsOf(tr).Learned {
-			if l.Source == "refusals" {
+			if l.Source == "throttled" {
 				t.Errorf("a refusal that a quota explains began a search: %+v", l)
 			}
 		}

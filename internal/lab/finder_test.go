@@ -279,7 +279,7 @@ func TestOneCutPerEvent(t *testing.T) {
 			client := s.client(0).(*throttle.Transport)
 			cuts := 0
 			client.Hooks.Learned = func(_ context.Context, e throttle.Event) {
-				if e.Learned.Source == "refusals" {
+				if e.Learned.Source == "throttled" {
 					cuts++
 				}
 			}

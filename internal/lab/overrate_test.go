@@ -224,7 +224,7 @@ func TestLearnedIsTold(t *testing.T) {
 		u.hooks.Learned = func(_ context.Context, e throttle.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			if e.Learned.Source != "refusals" {
+			if e.Learned.Source != "throttled" {
 				return
 			}
 			heard = append(heard, u.Elapsed())

@@ -226,6 +226,9 @@ func (c *Call[W]) orOnly() *Call[W] {
 // Hold says that c, whose turn has come, goes before all others of its scope once it can, and holds them up until then.
 func (l *Line[W]) Hold(c *Call[W]) { c.part.lane.station.only = c }
 
+// Held is the call of the station that Hold was called with; nil: none.
+func (s *Station[W]) Held() *Call[W] { return s.only }
+
 // Release undoes Hold.
 func (l *Line[W]) Release(c *Call[W]) {
 	if s := c.part.lane.station; s.only == c {

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
@@ -57,7 +55,6 @@ func (q *Queue) expelUnservedLocked(first bool, now time.Time) {
 			stays = head
 		}
 	}
-	slices.SortFunc(leave, func(a, b *waiter) int { return cmp.Or(cmp.Compare(b.Prio, a.Prio), cmp.Compare(a.Seq, b.Seq)) })
 	for _, w := range leave {
 		if w == stays {
 			continue

@@ -197,7 +197,7 @@ func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
 		}
 		units := float64(max(1, s.amount(n)))
 		if p.share = min(p.share, units); p.share == units && !p.deadFull(n.wants) {
-			if _, ready := s.free(n, at, now); ready.verdict == grant {
+			if _, ready := s.free(n, at, now); ready.verdict == grant && s.spares(d.Of, n, now) {
 				return d.Of, false
 			}
 		}
@@ -253,7 +253,9 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	} else if d.verdict != grant {
 		return d
 	}
-	p.count(q, float64(max(1, s.amount(n))))
+	for i := range l.stakes {
+		l.stakes[i].count(q, float64(max(1, l.stakes[i].amount(n))))
+	}
 	if l.StationOf(&w.Call).In() == &p.Pool && !q.dead() {
 		l.granted(w, p, inTurn)
 	} else {

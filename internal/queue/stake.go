@@ -315,6 +315,9 @@ func (l *lineup) lets(w *waiter, now time.Time) decision {
 // stepOut takes all calls out of the pools in which they stand, leavePool those of a scope: it may be another one's turn there.
 func (l *lineup) stepOut() {
 	for s := range l.Stations() {
+		if c := s.Held(); c != nil { // others may have what was saved for it
+			l.unowe(c.Of)
+		}
 		l.leavePool(s)
 	}
 }
@@ -341,8 +344,6 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 // not cost time in proportion to its flows.
 func (l *lineup) sure(p *pool, s *line.Station[waiter]) bool {
 	q := l.q
-	if !q.up.Calm() || q.asker != nil || q.common.Options.MaxInFlight > 0 || l.q.meters != nil && l.alone.Own() > 0 {
-		return false
-	}
-	return l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate() && !s.Crowded()
+	calm := q.up.Calm() && q.asker == nil && q.common.Options.MaxInFlight == 0 && (q.meters == nil || l.alone.Own() == 0)
+	return calm && (l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate() && !s.Crowded())
 }

@@ -39,5 +39,5 @@ func (s *State) tooHigh(found rate.Limit) rate.Limit {
 
 // foundRate is a limit that was found: it has only a rate.
 func foundRate(r rate.Limit) Known {
-	return Known{Source: "refusals", Limit: -1, Remaining: -1, Reset: -1, Rate: r}
+	return Known{Source: "throttled", Limit: -1, Remaining: -1, Reset: -1, Rate: r}
 }
