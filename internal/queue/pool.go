@@ -109,21 +109,21 @@ func (r *common) settle(now time.Time) {
 		return
 	}
 	r.settling = true
-	for len(r.dirty)+len(r.stirred) > 0 {
-		for len(r.dirty) > 0 {
-			p := r.dirty[0]
-			r.dirty, p.dirty = r.dirty[1:], false
+	for i, j := 0, 0; i < len(r.dirty) || j < len(r.stirred); {
+		if i < len(r.dirty) {
+			p := r.dirty[i]
+			p.dirty = false
 			p.advance(now)
-		}
-		for len(r.stirred) > 0 {
-			l := r.stirred[0]
-			r.stirred = r.stirred[1:]
-			if l.q.line == l {
+			i++
+		} else {
+			if l := r.stirred[j]; l.q.line == l {
 				l.advance(now)
 			}
+			j++
 		}
 	}
 	r.settling = false
+	clear(r.dirty)
 	r.dirty, r.stirred = r.dirty[:0], nil
 }
 
