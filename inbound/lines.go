@@ -2,17 +2,15 @@ package inbound
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/go-throttle/throttle"
 )
 
-// Lines hold requests that wait for units. Each key has one while somebody waits for it: a Queue of package throttle
-// before a Limiter that is the table. So the requests of a key go in the order of their arrival, only the first of them
-// asks, and one that leaves takes nothing along. A key's line does not delay other keys: they have other units.
+// Lines hold requests that wait for units. Each key has one while somebody waits for it. The requests of a key go in the order of
+// their arrival, only the first of them asks, and one that leaves takes nothing along. A key's line does not delay other keys:
+// they have other units. What a context says of outgoing calls, a priority or a cost, is not about the request.
 //
 // # States, locks and races
 //
@@ -23,21 +21,18 @@ import (
 //	a newcomer, a line is there          it joins; it would overtake otherwise. If it looked just before the
 //	                                     line was made, it may take the unit first, once
 //	a grant, the client leaves           the handler gives the units back (join)
-//	a grant, the time is over            whichever the queue sees first; a grant that came first counts
+//	a grant, the time is over            a grant that came first counts
 type lines struct {
 	most    time.Duration // Limit.Wait; 0: nobody waits
 	places  int64
 	waiting atomic.Int64
 
 	mu  sync.Mutex
-	all map[uint64]*line // by the hash of the Limit's own key
+	all map[uint64]line // by the hash of the Limit's own key
 }
 
-// A line is that of one key.
-type line struct {
-	queue *throttle.Queue
-	n     int // requests that are in it or on their way
-}
+// A line is the requests of one key, in order. The channel of each is closed when it is the first.
+type line []chan struct{}
 
 // newLines makes the lines of a Limit; there are none yet.
 func newLines(most time.Duration, places int) lines {
@@ -59,36 +54,40 @@ func (l *lines) busy(hash uint64) bool {
 }
 
 // enter counts a request among those that are held, before it looks at the line, so that there are never more than
-// places. It returns the line of a key, with a place in it, and how many are before; nil: all places are taken.
-func (l *lines) enter(hash uint64) (at *line, ahead int) {
+// places. It returns what is closed when the request is the first in the line of its key, and how many are before; nil: all
+// places are taken.
+func (l *lines) enter(hash uint64) (first chan struct{}, ahead int) {
 	if l.waiting.Add(1) > l.places {
 		l.waiting.Add(-1)
 		return nil, 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at = l.all[hash]
-	if at == nil {
-		if l.all == nil {
-			l.all = map[uint64]*line{}
-		}
-		at = &line{queue: throttle.NewQueue(turn{}, throttle.QueueOptions{})}
-		l.all[hash] = at
+	if l.all == nil {
+		l.all = map[uint64]line{}
 	}
-	at.n++
-	return at, at.n - 1
+	first, ahead = make(chan struct{}), len(l.all[hash])
+	if ahead == 0 {
+		close(first)
+	}
+	l.all[hash] = append(l.all[hash], first)
+	return first, ahead
 }
 
-// leave gives a place up.
-func (l *lines) leave(hash uint64) {
+// leave gives a place up. Whoever is the first then asks.
+func (l *lines) leave(hash uint64, first chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at := l.all[hash]; at != nil {
-		if at.n--; at.n == 0 {
-			delete(l.all, hash)
-		}
-	}
 	l.waiting.Add(-1)
+	at := l.all[hash]
+	was := at[0] == first
+	if at = slices.DeleteFunc(at, func(c chan struct{}) bool { return c == first }); len(at) == 0 {
+		delete(l.all, hash)
+		return
+	}
+	if l.all[hash] = at; was {
+		close(at[0])
+	}
 }
 
 // join holds a visit in the line of its key. Example: 1/s, Wait 3 s, and six requests at once. The first is let in, three
@@ -98,12 +97,12 @@ func (l *lines) leave(hash uint64) {
 // whether the request goes. The visit's wait is then what the client should wait before it comes again.
 func (l *lines) join(ctx context.Context, v *visit) bool {
 	hash := v.asked[0].hash
-	at, ahead := l.enter(hash)
-	if at == nil {
+	first, ahead := l.enter(hash)
+	if first == nil {
 		v.leave()
 		return false
 	}
-	defer l.leave(hash)
+	defer l.leave(hash, first)
 	if ahead > 0 {
 		v.askAll(look)
 	}
@@ -111,48 +110,50 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 		v.turnAway()
 		return false
 	}
-	held := new(visit)
-	*held = *v
-	held.in = false
-	err := at.queue.Wait(throttle.WithMaxWait(context.WithValue(inOrder(ctx), visitKey{}, held), l.most))
-	*v = *held
-	if err == nil {
+	v.in = false
+	wait := v.hold(ctx, first, l.most)
+	if wait == 0 {
 		return true
 	}
 	v.leave()
-	if e := new(throttle.Error); errors.Is(err, errNever) {
-		v.wait = never // a shared limit has failed, which the tables do not know
-	} else if errors.As(err, &e) {
-		v.wait = max(v.wait, int64(e.Wait)) // others are before it
-	}
+	v.wait = max(v.wait, wait)
 	return false
 }
 
-// inOrder is ctx for the line. What its context says of outgoing calls, a priority or a cost, is not about the request:
-// a middleware that marks the calls of its handlers must not let a request overtake.
-func inOrder(ctx context.Context) context.Context {
-	return throttle.WithFlow(throttle.WithPriority(throttle.WithCost(ctx, 1), 0), "")
-}
+// maxAskGap is how long the first in a line does not ask: a shared limit may change without a word.
+const maxAskGap = time.Second
 
-// visitKey is the key of a visit in the ctx of its wait.
-type visitKey struct{}
-
-// A turn is the Limiter of all lines: it asks for the visit whose ctx it gets. The Queue calls it in the goroutine of that
-// request and under no lock, so the visit is used by one goroutine only. It has no Adjust: units that cannot be used go
-// back by join, which knows whose they are.
-type turn struct{}
-
-// Take implements throttle.Limiter.
-func (turn) Take(ctx context.Context, _ int) (time.Duration, error) {
-	v := ctx.Value(visitKey{}).(*visit)
-	if v.try(ctx) {
-		return 0, nil
+// hold waits until first is closed, and then asks until the visit has its units, its time is over or its client leaves. It
+// returns 0 if the request goes; otherwise what the client should wait at least, never: for ever. Units that come as the client
+// leaves go back with the visit.
+func (v *visit) hold(ctx context.Context, first chan struct{}, most time.Duration) (wait int64) {
+	over := time.NewTimer(most + 1) // a grant at the last moment wins
+	defer over.Stop()
+	select {
+	case <-first:
+	case <-ctx.Done():
+		return 1
+	case <-over.C:
+		return 1
 	}
-	if v.wait == never {
-		return 0, errNever
+	for {
+		switch in := v.try(ctx); {
+		case ctx.Err() != nil:
+			return 1
+		case in:
+			return 0
+		case v.wait == never: // a shared limit has failed, which the tables do not know
+			return never
+		}
+		again := time.NewTimer(min(time.Duration(v.wait), maxAskGap))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return 1
+		case <-over.C:
+			again.Stop()
+			return 1
+		}
 	}
-	return time.Duration(v.wait), nil
 }
-
-// errNever ends the wait of a request that can never be let in.
-var errNever = errors.New("throttle: the cost can never be paid")
