@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,16 +86,25 @@ func TestHostThatFailedOnceIsServedBesideOneWorker(t *testing.T) {
 // A twoRoutes is an upstream with a quota of two calls in 100 s for route /x of its host a, and none elsewhere.
 type twoRoutes struct {
 	start time.Time
-	at    map[string][]time.Duration
+	mu    sync.Mutex
+	at    map[string][]time.Duration // guarded by mu
+}
+
+// note counts a call there, and returns when all of them came.
+func (u *twoRoutes) note(where string, calls ...time.Duration) []time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at[where] = append(u.at[where], calls...)
+	return slices.Clone(u.at[where])
 }
 
 func (u *twoRoutes) RoundTrip(req *http.Request) (*http.Response, error) {
 	where := req.URL.Host + req.URL.Path
-	u.at[where] = append(u.at[where], time.Since(u.start).Round(time.Second))
+	at := u.note(where, time.Since(u.start).Round(time.Second))
 	if where != "a/x" {
 		return reply(req, 200), nil
 	}
-	return reply(req, 200, "X-RateLimit-Limit", "2", "X-RateLimit-Remaining", fmt.Sprint(max(0, 2-len(u.at[where]))),
+	return reply(req, 200, "X-RateLimit-Limit", "2", "X-RateLimit-Remaining", fmt.Sprint(max(0, 2-len(at))),
 		"X-RateLimit-Reset", fmt.Sprint(100-int(time.Since(u.start).Seconds()))), nil
 }
 
@@ -129,7 +139,7 @@ func TestRouteIsBackInItsTurn(t *testing.T) {
 		send(throttle.WithPriority(context.Background(), 1), 1, "a/x")
 		send(context.Background(), 3, "a/y")
 		time.Sleep(200 * time.Second)
-		if at := u.at["a/x"]; len(at) < 3 || at[2] > 105*time.Second {
+		if at := u.note("a/x"); len(at) < 3 || at[2] > 105*time.Second {
 			t.Errorf("a call of the highest priority, whose quota is back at 100 s, went at %v", at)
 		}
 	})
