@@ -284,14 +284,15 @@ func (d dues) ready(h *Holds, at time.Time, cost int32) (time.Time, error) {
 func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
 	by, until = heldByOrder, now
 	slot, gated := false, false
-	for i, c := range append(q.constraints().slice(), q.sharedLocked()...) {
+	for _, c := range append(q.constraints().slice(), q.sharedLocked()...) {
 		what, m := c.held(n, now)
+		_, up := c.(*upOf)
 		gated = gated || strings.HasPrefix(what, upstream.HeldByGate)
 		switch {
 		case what == "":
 		case what == heldBySlot:
 			slot = true
-		case m.IsZero() && i == 1: // the gate, whose end nobody knows
+		case m.IsZero() && up: // the gate, whose end nobody knows
 			return what, m
 		case m.After(until):
 			by, until = what, m

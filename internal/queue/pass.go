@@ -150,9 +150,6 @@ func (q *Queue) undoLocked(w *waiter, now time.Time) {
 	for _, c := range q.constraints() {
 		c.undo(n, at, now)
 	}
-	if all := q.common.all; all != nil {
-		all.undo(n, at, now)
-	}
 	q.beyond -= int64(w.Cost) - 1
 	q.limits().GiveBack(at, now, int(w.Cost))
 	q.common.stir(q)

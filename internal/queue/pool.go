@@ -45,8 +45,8 @@ import (
 //	two heads, one unit             one comes first under the lock; the other waits for its turn
 //	units come back, nobody waits   nothing
 //	a key dies, or lives again      its calls are put where they belong before anybody goes
-//	a pool's turn, another's units  the call is owed there. Two calls that hold a pool for each other: the one that came
-//	                                first at the pool it waits for keeps what is saved for it elsewhere
+//	a pool's turn, another's units  the call is owed there. Of two calls for which pools are saved against each other
+//	                                the older one need not spare the other, see stake.spares
 type pool struct {
 	line.Pool[waiter]
 	common *common
@@ -68,7 +68,7 @@ type pool struct {
 	head  *waiter   // whose turn it was when the timer was set; nil: nobody's
 	stop  func()    // ends the watch on the limits
 	dirty bool      // it is in common.dirty
-	asked comebacks // of refused calls of all keys
+	asked comebacks // of refused calls of all keys; of common.all alone, as is
 	taken int64     // units that the calls of all keys had taken when somebody looked
 }
 

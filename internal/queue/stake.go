@@ -117,16 +117,15 @@ func (l *lineup) share() {
 		l.take(stake{pool: r.all, byCost: true})
 	}
 	for a, s := range q.accounts() {
-		switch of, waited := r.payers[a]; {
-		case waited:
+		if of, waited := r.payers[a]; waited {
 			s.pool = r.poolOf(a, of)
 			l.take(s)
-		case r.payers == nil:
-			r.payers = map[limit.Account]payer{}
-			fallthrough
-		default:
-			r.payers[a] = payer{sole: l}
+			continue
 		}
+		if r.payers == nil {
+			r.payers = map[limit.Account]payer{}
+		}
+		r.payers[a] = payer{sole: l}
 	}
 }
 
