@@ -209,7 +209,7 @@ func TestSituationsCanBeKept(t *testing.T) {
 			all = append(all, u.run(t, u.knowing))
 		}
 		report(t, all)
-		wantWithin(t, s, all, len(all), 0.01, 0.01)
+		wantWithin(t, s, all, len(all), 0.05, 0.01) // of 30, one: a probe that hangs may take a third of a short run
 	}
 }
 

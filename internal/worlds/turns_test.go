@@ -15,12 +15,12 @@ func (o *oracle) turn(started []*waiter) {
 	n := map[int]float64{}
 	for _, a := range started {
 		ka := o.keys[a.key]
-		if ka.health == dead { // its tenth goes before any priority
-			continue
-		}
 		for _, i := range ka.spec.shared {
 			n[i]++
 			n[-1] += 1 / float64(len(ka.spec.shared))
+			if ka.health == dead { // its tenth goes before any priority; it is a turn like any other
+				continue
+			}
 			if c := o.higher(i, a, ka); c != nil {
 				lows[i]++
 				lows[-1] += 1 / float64(len(ka.spec.shared))
