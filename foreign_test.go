@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // These tests are about limiters that are not the library's own: they can be asked, and nothing else.
@@ -671,7 +672,7 @@ func TestForeignPrediction(t *testing.T) {
 // beside an own one. What they gave and did not get back is what went; one question at a time; the
 // line always ends.
 func TestForeignRandom(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range race.Pick(uint64(8), 30) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 6))
 			far := throttle.NewBucket(100, 5) // behind the remote
@@ -735,7 +736,7 @@ func TestForeignRandom(t *testing.T) {
 // asked, changes, and is looked at, while calls of several costs and priorities leave. Of each: what it gave and did not get
 // back is what went; one question at a time; an error ends one call; nothing is left once nobody waits.
 func TestForeignRandomKeys(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range race.Pick(uint64(10), 40) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 37))
 			keys, leave := 1+rng.IntN(6), seed%4 != 0

@@ -37,7 +37,7 @@ func (r *runs) task(id int, err error) func(context.Context) error {
 // TestGroupManyTasks: 100,000 tasks wait without a goroutine each, and go in order at the rate.
 func TestGroupManyTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := race.Pick(20_000, 100_000)
+		n := race.Pick(5000, 100_000)
 		q := throttle.NewQueue(throttle.NewLeaky(10_000), throttle.QueueOptions{})
 		g, ctx := throttle.NewGroup(t.Context(), q)
 		start := time.Now()

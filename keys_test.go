@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // These tests are about what keys do to each other: each has many hosts that share a limit or the calls in flight.
@@ -190,6 +191,7 @@ func oneMeter(l throttle.Limiter, hold func(*http.Request) int) func(string) []t
 // Attempts that fail now and then cost their own second and nothing else: with a bound on the calls in flight that is
 // never reached for long, as many are served as without it.
 func TestFailuresOfKeysLeaveNoSlotIdle(t *testing.T) {
+	part := race.Pick(4, 1) // of the hosts
 	type load struct {
 		hosts, slots, callers int
 		fail                  float64
@@ -218,6 +220,11 @@ func TestFailuresOfKeysLeaveNoSlotIdle(t *testing.T) {
 		"slow, in flows": {hosts: 200, slots: 50, callers: 4, fail: 0.01, slow: true, least: 190, ctx: flows},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !c.slow { // one host of them
+				c.hosts, c.slots, c.least = c.hosts/part, c.slots/part, c.least/float64(part)
+			} else if c.callers > 3 {
+				race.Long(t)
+			}
 			tr := &throttle.Transport{MaxInFlight: c.slots, Retry: c.tr.Retry, Queue: c.tr.Queue, Meters: c.tr.Meters}
 			if tr.Meters == nil {
 				tr.LimiterFor = own(1, 1)
@@ -316,7 +323,7 @@ func TestACrowdAtOneHostDelaysNoOther(t *testing.T) {
 		own          bool // the limiter is what LimiterFor returns for both
 		within       time.Duration
 	}{
-		"10,000":               {crowd: 10_000, slots: 100, first: true, within: 500 * ms},
+		"10,000":               {crowd: race.Pick(2000, 10_000), slots: 100, first: true, within: 500 * ms},
 		"1,000, no bound":      {crowd: 1000, first: true, within: 500 * ms},
 		"10":                   {crowd: 10, slots: 100, first: true, within: 500 * ms},
 		"1,000 by meter":       {crowd: 1000, slots: 100, first: true, meter: true, within: 500 * ms},
@@ -463,6 +470,9 @@ func TestDeadHostsLeaveTheLimitToTheOthers(t *testing.T) {
 		"50, slots":        {hosts: 50, callers: 5, trip: 200 * ms, slots: 2, least: 290},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.hosts > 50 {
+				race.Long(t)
+			}
 			lim, tr := throttle.NewBucket(10, 1), &throttle.Transport{MaxInFlight: c.slots}
 			if c.once {
 				tr.Retry.MaxAttempts = 1

@@ -430,7 +430,7 @@ func TestShutdownWhileALimiterIsAsked(t *testing.T) {
 // Calls come, go, fail, rest and are cancelled at random while one or more shut down. Everybody ends, nothing is sent
 // after the end, and a nil says that nobody was left.
 func TestShutdownAtRandom(t *testing.T) {
-	for seed := range race.Pick(uint64(15), 60) {
+	for seed := range race.Pick(uint64(6), 60) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 5))
 			inside, ended := atomic.Int32{}, atomic.Bool{}
