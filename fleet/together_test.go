@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet/store"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // both starts processes whose calls pay two limits, or the first alone.
@@ -33,6 +34,9 @@ func TestTogether(t *testing.T) {
 		members int
 		a, b    rate.Limit
 	}{{1, 50, 50}, {4, 50, 50}, {8, 50, 60}, {8, 60, 50}, {16, 20, 20}, {4, 1000, 1000}, {8, 1000, 900}, {16, 200, 200}} {
+		if race.Pick(c.members == 4 || c.a == 20 || c.a == 200, false) {
+			continue
+		}
 		var perCall [2]float64
 		for i, two := range []bool{false, true} {
 			bubble(t, func(t *testing.T) {

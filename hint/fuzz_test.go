@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // sane checks what holds for every Hint, whatever the response.
@@ -330,7 +332,7 @@ func lookAnyResponse(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	hosts := []string{"", "www.strava.com", "api.datadoghq.com", "x.myshopify.com", "discord.com"}
-	for range 20_000 {
+	for range race.Pick(4000, 20_000) {
 		h := http.Header{}
 		for range rnd.IntN(12) {
 			h.Add(names[rnd.IntN(len(names))], values[rnd.IntN(len(values))])

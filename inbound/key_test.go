@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/go-throttle/throttle/inbound"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 func prefixes(all ...string) (p []netip.Prefix) {
@@ -292,7 +293,7 @@ func within(remote string, net []netip.Prefix) bool {
 	return false
 }
 
-var headerCases = flag.Int("headers", 20_000, "cases of TestRandomHeaders")
+var headerCases = flag.Int("headers", race.Pick(5000, 20_000), "cases of TestRandomHeaders")
 
 // TestRandomHeaders is FuzzKeys with headers made of the words that they are made of.
 func TestRandomHeaders(t *testing.T) {

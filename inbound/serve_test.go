@@ -136,7 +136,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 // remains, and after the latest t in RateLimit of those with nothing left. Limits of all kinds, down to one unit, with
 // debts, side by side or around each other.
 func TestResetsAreTrue(t *testing.T) {
-	cases := race.Pick(1000, 50_000)
+	cases := race.Pick(400, 50_000)
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(36, 1))
 		checked := map[string]int{}

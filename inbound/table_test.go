@@ -15,7 +15,7 @@ import (
 	"github.com/go-throttle/throttle/internal/race"
 )
 
-var floodKeys = flag.Int("flood", race.Pick(100_000, 1_000_000), "keys of TestFlood")
+var floodKeys = flag.Int("flood", race.Pick(30_000, 1_000_000), "keys of TestFlood")
 
 // heap is the memory in use, in bytes.
 func heap() int64 {

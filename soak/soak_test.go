@@ -24,7 +24,7 @@ import (
 var (
 	soakDuration = flag.Duration("soak.duration", race.Pick(20*time.Second, 2*time.Minute), "TestSoak: virtual time of each seed")
 	soakSeed     = flag.Uint64("soak.seed", 0, "TestSoak: the only seed; 0: as many as -soak.seeds")
-	soakSeeds    = flag.Int("soak.seeds", race.Pick(5, 8), "TestSoak: number of seeds")
+	soakSeeds    = flag.Int("soak.seeds", race.Pick(3, 8), "TestSoak: number of seeds")
 	soakVerbose  = flag.Bool("soak.verbose", false, "TestSoak: print what is done to the world")
 	soakRuns     atomic.Uint64 // of TestSoak in this process
 )

@@ -107,7 +107,7 @@ func off(predicted, took, unit time.Duration) float64 {
 // when the end of a window moves on with each answer, the next ones may show that it is a bucket. Now and then a
 // prediction is wrong all the same, because an answer shows a quota to be another one than was thought.
 func TestPredictAdvertised(t *testing.T) {
-	seeds := race.Pick(15, 60)
+	seeds := race.Pick(8, 60)
 	good, unknown := 0, 0
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestPredictFound(t *testing.T) {
 // A closing that ends at a moment which the upstream has named is foreseen, with the paced reopening after it, whatever
 // limit is known.
 func TestPredictWhileClosed(t *testing.T) {
-	for seed := range race.Pick(uint64(10), 30) {
+	for seed := range race.Pick(uint64(4), 30) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5))
 			perSecond := 5 + 100*r.Float64()

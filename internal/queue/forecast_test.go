@@ -101,7 +101,7 @@ func (f *future) wrong(predicted, took time.Duration) float64 {
 // The last of n more calls starts when it was predicted to, and so does a single one that arrives. Only behind
 // thousands of calls of several units, before a window of a few units, may a prediction on arrival be early.
 func TestPredict(t *testing.T) {
-	for seed := range race.Pick(uint64(30), 120) {
+	for seed := range race.Pick(uint64(12), 120) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFuture(seed)
 			waiting := []int{0, 10, 30, 100, 300, 1000, 3000, 10_000}[f.rng.IntN(8)]
@@ -164,7 +164,7 @@ func TestPredictBehindAPause(t *testing.T) {
 
 // The more calls are ahead, the later it is; a huge number ends at once, and is not known or beyond any life.
 func TestPredictHuge(t *testing.T) {
-	for seed := range race.Pick(uint64(10), 30) {
+	for seed := range race.Pick(uint64(4), 30) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFuture(seed)
 			q := New(testConfig(Options{}), f.set)

@@ -366,7 +366,7 @@ func (r oresult) String() string {
 }
 
 func TestHostileOracle(t *testing.T) {
-	from, n := uint64(1), race.Pick(4, 40)
+	from, n := uint64(1), race.Pick(2, 40)
 	if s := os.Getenv("ORACLE"); s != "" {
 		fmt.Sscanf(s, "%d,%d", &from, &n)
 	}

@@ -362,7 +362,7 @@ func TestMaxPauseSpent(t *testing.T) {
 // Random arrivals, costs, priorities, cancels, deadlines, changes of the limit, pauses and panics. What
 // holds throughout is said where it is checked.
 func TestQueueRandom(t *testing.T) {
-	for seed := range race.Pick(uint64(10), 30) {
+	for seed := range race.Pick(uint64(4), 30) {
 		synctest.Test(t, func(t *testing.T) { newRandomRun(t, seed).run() })
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // A crowd sends calls one after the other, so that their order of arrival is known, and notes how they went.
@@ -205,7 +206,7 @@ func TestUnitsGivenBackReachOtherKeys(t *testing.T) {
 // is never idle while somebody could go: each start comes as soon as the limiters and the gates allow.
 // In the end nothing is left of those who waited.
 func TestSharedLimiterIsNeverIdle(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range race.Pick(uint64(8), 25) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var mu sync.Mutex

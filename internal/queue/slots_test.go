@@ -88,7 +88,7 @@ func TestCrawl(t *testing.T) {
 		places := rand.New(rand.NewPCG(seed, 8)).Perm(200)
 		orders[fmt.Sprint("random ", seed)] = func(i int) bool { return places[i] < 20 }
 	}
-	for _, timeout := range []time.Duration{3 * time.Second, 5 * time.Second} {
+	for _, timeout := range race.Pick([]time.Duration{3 * time.Second}, []time.Duration{3 * time.Second, 5 * time.Second}) {
 		ideal := (20*timeout+180*50*ms)/4 + 8*time.Second
 		for order, deadAt := range orders {
 			c := crawl{180, 20, 5, timeout, deadAt, ideal + 3*time.Second}
@@ -138,7 +138,7 @@ func TestSlotsOfAllKeys(t *testing.T) {
 // Whatever comes and goes, there are never more in flight than slots, over all keys and of each, and nobody waits while
 // a slot is free that the call could use.
 func TestSlotsAreNeverIdle(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range race.Pick(uint64(10), 30) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			var mu sync.Mutex

@@ -41,19 +41,11 @@ func number(t *testing.T, name string, or int) int {
 // of what goroutines do at one moment. Nothing that stalls, starves or admits too much may be found.
 var mayBreak = map[string]int{"conserve": 2, "isolate": 2, "starve": 2, "priority": 20, "flows": 30, "dead": 20, "predict": 50}
 
-// seeds is how many worlds are played unless somebody says.
-func seeds() int {
-	if race.Enabled {
-		return 40
-	}
-	return 300
-}
-
-// TestWorlds plays random worlds and judges them. THROTTLE_SEEDS is how many (300), THROTTLE_FIRST the first seed (1),
+// TestWorlds plays random worlds and judges them. THROTTLE_SEEDS is how many (50, or 300), THROTTLE_FIRST the first seed (1),
 // THROTTLE_PROPERTY the one property that counts, THROTTLE_LOG=1 prints the log, and THROTTLE_MODEL judges the model in
 // place of the library, with the planted fault of that name, or without one ("none").
 func TestWorlds(t *testing.T) {
-	n, first, only := number(t, "THROTTLE_SEEDS", seeds()), number(t, "THROTTLE_FIRST", 1), os.Getenv("THROTTLE_PROPERTY")
+	n, first, only := number(t, "THROTTLE_SEEDS", race.Pick(50, 300)), number(t, "THROTTLE_FIRST", 1), os.Getenv("THROTTLE_PROPERTY")
 	chosen := os.Getenv("THROTTLE_FIRST") != "" || only != ""
 	var count []string
 	switch {
