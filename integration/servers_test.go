@@ -76,10 +76,12 @@ frontend api
 `
 
 func TestNginx(t *testing.T) {
+	t.Parallel()
 	testServer(t, startNginx, "", throttle.NewBucket(serverLimit, nginxBurst/2))
 }
 
 func TestHAProxy(t *testing.T) {
+	t.Parallel()
 	testServer(t, startHAProxy, "1", throttle.NewLeaky(0.97*serverLimit))
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/race"
 )
 
 // These tests send the calls of servers_test.go through a Transport that knows no limit: it must
@@ -29,6 +30,7 @@ const (
 // TestUnknownExpress: a window of one second, advertised in four dialects. Each is spent at once, so the
 // fourth hundred goes after three windows; 60 ms are for its calls.
 func TestUnknownExpress(t *testing.T) {
+	race.Long(t)
 	t.Parallel()
 	dir := installExpress(t)
 	var all sync.WaitGroup
@@ -47,6 +49,7 @@ func TestUnknownExpress(t *testing.T) {
 }
 
 func TestUnknownNginx(t *testing.T) {
+	race.Long(t)
 	t.Parallel()
 	run := callUnknown(t, startNginx(t))
 	run.log(t, idealTime(nginxBurst+1), 1.3)
@@ -54,6 +57,7 @@ func TestUnknownNginx(t *testing.T) {
 }
 
 func TestUnknownHAProxy(t *testing.T) {
+	race.Long(t)
 	t.Parallel()
 	run := callUnknown(t, startHAProxy(t))
 	run.log(t, idealTime(serverLimit), 1.6)

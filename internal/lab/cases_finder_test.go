@@ -76,12 +76,10 @@ func TestRandomThrottlingHoldsNobodyBack(t *testing.T) {
 
 // Callers that come by themselves are served, too, where calls are throttled at random.
 func TestRandomThrottlingUnderOpenLoad(t *testing.T) {
+	race.Long(t)
 	for _, perSecond := range []int{300, 50} {
 		for _, share := range []float64{0.01, 0.05} {
 			t.Run(fmt.Sprintf("%d/%v", perSecond, share), func(t *testing.T) {
-				if perSecond > 50 || share > 0.01 {
-					race.Long(t)
-				}
 				d, seeds := 30*time.Minute, 5
 				if !simFull() {
 					d, seeds = 5*time.Minute, 1

@@ -245,7 +245,7 @@ func TestEstimateByTwoCounters(t *testing.T) {
 // count.
 func TestEstimateThatIsSeldomSaid(t *testing.T) {
 	for _, workers := range []int{1, 4, 16} {
-		overSeeds(t, 5, func(t *testing.T, seed uint64) result {
+		overSeeds(t, race.Pick(2, 5), func(t *testing.T, seed uint64) result {
 			s := newSim(shortTrip, seed, throttletest.Limit{Kind: throttletest.SlidingCounter, N: 10, Phase: time.Second / 3})
 			s.Advertise.Dialect, s.Advertise.Every, s.RetryAfter = throttletest.Draft08, 3, throttletest.Exact
 			s.run(t, time.Minute, workers, s.client(0))

@@ -256,7 +256,7 @@ func TestFinderShortRuns(t *testing.T) {
 		{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 100, Burst: 21}, retryAfter: 0, ideal: 3790 * time.Millisecond, most: 1.3},
 		{limit: throttletest.Limit{Kind: throttletest.Bucket, N: 20, Burst: 100}, retryAfter: time.Second, ideal: 15 * time.Second, most: 1.6},
 	} {
-		for _, seed := range simSeeds(5) {
+		for _, seed := range simSeeds(race.Pick(2, 5)) {
 			var took time.Duration
 			var sent int
 			synctest.Test(t, func(t *testing.T) { took, sent = c.run(t, seed) })
@@ -272,7 +272,7 @@ func TestFinderShortRuns(t *testing.T) {
 // one here if the success between them was sent before the first. Once in thirty runs the search is put aside for a while
 // after the change, as if calls were throttled at random: then there are many events without a cut.
 func TestOneCutPerEvent(t *testing.T) {
-	for _, retryAfter := range []int{0, 1} {
+	for _, retryAfter := range race.Pick([]int{1}, []int{0, 1}) {
 		synctest.Test(t, func(t *testing.T) {
 			limit := throttletest.Limit{Kind: throttletest.Fixed, N: 100, Changes: []throttletest.Change{{At: time.Minute, N: 50}}}
 			s := finderCell{limit: limit, trip: wildTrip, retryAfter: retryAfter}.sim(1)
