@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -34,7 +35,16 @@ type account struct {
 	used        float64
 	log         []stamp
 	back        bool    // failures give back what they held
-	slop        float64 // what was given back to a full bucket at the moment of starts: which came first is not known
+	slop        float64 // how much more there may be: what was given back to a full bucket at the moment of starts, see admits
+	moment      moment
+}
+
+// A moment is what happens to an account at one. In which order is not known.
+type moment struct {
+	at    int64
+	most  float64 // what there was before, at most
+	given float64
+	taken []*call
 }
 
 type stamp struct {
@@ -149,9 +159,43 @@ func (a *account) take(n float64, now int64) {
 }
 
 func (a *account) give(n float64, now int64) {
-	a.advance(now)
-	a.slop += max(0, a.level+n-a.burst)
+	a.begin(now)
+	a.moment.given += n
 	a.level = min(a.burst, a.level+n)
+}
+
+// begin notes what there is when a moment begins.
+func (a *account) begin(now int64) {
+	if most := min(a.burst, a.free(now)+a.slop); a.moment.at != now {
+		a.moment = moment{at: now, most: most}
+	}
+}
+
+// admits returns a call of those that start at this moment that could not, in whatever order they started, and what there was
+// then; nil: there is none. The best order has the smallest first, and gives units back when one lacks them.
+func (a *account) admits(now int64) (c *call, had float64) {
+	m := &a.moment
+	if m.at != now {
+		return nil, 0
+	}
+	give := func() {
+		n := min(m.given, a.burst-m.most)
+		m.most, m.given = m.most+n, m.given-n
+	}
+	slices.SortFunc(m.taken, func(x, y *call) int { return cmp.Compare(a.amount(x), a.amount(y)) })
+	for _, x := range m.taken {
+		n := a.amount(x)
+		if m.most < a.need(n)-eps {
+			give()
+		}
+		if m.most < a.need(n)-eps && c == nil {
+			c, had = x, m.most
+		}
+		m.most -= n
+	}
+	give()
+	a.slop = max(0, m.most-a.free(now))
+	return c, had
 }
 
 func (a *account) setRate(r float64, now int64) {

@@ -89,7 +89,7 @@ func (w *world) say(format string, args ...any) {
 func (w *world) String() string { return strings.Join(w.text, "; ") }
 
 func (w *world) add(a account) int {
-	a.level = a.burst
+	a.level, a.moment.at = a.burst, -1
 	w.accounts = append(w.accounts, &a)
 	return len(w.accounts) - 1
 }

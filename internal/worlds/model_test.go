@@ -451,7 +451,7 @@ func (m *model) RoundTrip(req *http.Request) (*http.Response, error) {
 		m.s.failures[k]++
 	}
 	if i := m.r.keys[k].meter; bad && i >= 0 && m.s.accounts[i].back {
-		m.s.accounts[i].give(float64(c.hold), m.now())
+		m.s.accounts[i].give(float64(c.hold)*(1+b2f(m.s.plant == "gives twice")), m.now())
 	}
 	if err != nil {
 		m.done(c)

@@ -145,6 +145,14 @@ func (o *oracle) instant(events []event) {
 			o.pending--
 		}
 	}
+	for _, a := range o.accounts {
+		if a.kind == slots {
+			continue
+		}
+		if c, had := a.admits(now); c != nil {
+			o.found("admit", "call %d of key %d takes %v of %s, which has %.6g", c.id, c.key, a.amount(c), a.name, had)
+		}
+	}
 	o.refusals(events)
 	if len(started) > 0 {
 		o.turn(started)
@@ -281,9 +289,11 @@ func (o *oracle) start(e event, dying bool) *waiter {
 		a := o.accounts[i]
 		n := a.amount(c.call)
 		o.claims["admit"]++
-		if f := a.free(o.now); f+a.slop < a.need(n)-eps && (a.kind != slots || f+float64(o.pending) < 1) {
-			o.found("admit", "call %d of key %d takes %v of %s, which has %.6g", c.id, e.key, n, a.name, f)
+		if a.kind == slots && a.level+float64(o.pending) < 1 {
+			o.found("admit", "call %d of key %d takes a slot of %s, which has %v", c.id, e.key, a.name, a.level)
 		}
+		a.begin(o.now)
+		a.moment.taken = append(a.moment.taken, c.call)
 		a.take(n, o.now)
 	}
 	o.flight[e.c] = true

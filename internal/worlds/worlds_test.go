@@ -159,6 +159,7 @@ func TestPlantedFaults(t *testing.T) {
 		{"no weights", "flows", []uint64{31, 3}},
 		{"calls count", "flows", []uint64{26, 3}},
 		{"optimist", "predict", []uint64{5, 6, 12}},
+		{"gives twice", "admit", []uint64{3, 185, 235}},
 	} {
 		t.Run(test.fault, func(t *testing.T) {
 			for _, seed := range test.seeds {
