@@ -161,3 +161,26 @@ func TestCostlyCallBesideAnotherRoute(t *testing.T) {
 		send(throttle.WithPriority(context.Background(), 1), 20, "a/y")
 	})
 }
+
+// The units of a limit that two hosts share are saved for the costly call whose turn has come, also from calls whose turns come at
+// another limit.
+func TestUnitsAreSavedFromTurnsElsewhere(t *testing.T) {
+	pair := throttle.NewBucket(10, 20)
+	tr := &throttle.Transport{Limiter: throttle.NewBucket(100, 1), LimiterFor: func(key string) throttle.Limiter {
+		if key == "crowded" {
+			return nil
+		}
+		return pair
+	}}
+	inTown(t, tr, healthy(100*time.Millisecond), func(w *town) {
+		w.work(w.ctx, 20, "crowded", time.Second)
+		for i := range 5 { // each of them comes anew
+			w.work(w.ctx, 1, fmt.Sprint("cheap", i), time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		if d := w.takes(throttle.WithCost(w.ctx, 20), "costly"); d > 2500*time.Millisecond {
+			t.Errorf("a call of 20 units of 10/s took %v", d)
+
+		}
+	})
+}

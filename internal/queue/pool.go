@@ -46,7 +46,7 @@ import (
 //	units come back, nobody waits   nothing
 //	a key dies, or lives again      its calls are put where they belong before anybody goes
 //	a pool's turn, another's units  the call is owed there. Of two calls for which pools are saved against each other
-//	                                the older one need not spare the other, see stake.spares
+//	                                the older one need not spare the other, see spares
 type pool struct {
 	line.Pool[waiter]
 	common *common
@@ -57,9 +57,8 @@ type pool struct {
 
 	inFlight, dead int // slots that are held, and those of them that dead keys hold
 
-	owed  *waiter   // whose turn has come at another pool, so it goes first here; nil: nobody's
-	saved *waiter   // for which units are saved, while it is owed elsewhere
-	until time.Time // when it can go there
+	owed  *waiter // whose turn has come at another pool, so it goes first here; nil: nobody's
+	saved *waiter // for which units are saved, while it is owed elsewhere
 
 	share float64 // units that dead keys may have, of what live ones have got since one waits
 
@@ -265,6 +264,23 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	return d
 }
 
+// spares reports whether the pool has enough units for n without delaying the call that is owed here, or for which it saves. Slots
+// are not saved: nobody knows when the next one comes back. Of two calls whose turns have come, the one that came first need not
+// spare the other: they would wait for each other for ever.
+func (s *stake) spares(w *waiter, n need, now time.Time) bool {
+	for _, of := range [...]*waiter{s.owed, s.saved} {
+		if of == nil || of == w || w.also().owed != nil && w.Seq < of.Seq {
+			continue
+		}
+		m, l := of.need(of.holds()), of.queue().line
+		_, d := l.stakeIn(of.extra.owed).free(m, now, now) // when it can go there
+		if d.verdict != block && s.limits.After(now, int64(s.amount(n)), l.stakeIn(s.pool).amount(m)).After(limit.Latest(d.until, now)) {
+			return false
+		}
+	}
+	return true
+}
+
 // count counts what live and dead keys get.
 func (p *pool) count(q *Queue, units float64) {
 	if q.dead() {
@@ -297,7 +313,7 @@ func (l *lineup) owe(w *waiter, s *stake, d decision, now time.Time) {
 	l.Hold(&w.Call)
 	for i := range l.stakes {
 		if other := l.stakes[i].pool; d.verdict == later && other != s.pool && other.saved == nil {
-			other.saved, other.until = w, d.until
+			other.saved = w
 		}
 	}
 }

@@ -57,18 +57,6 @@ func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
 	return at, decision{}
 }
 
-// spares reports whether the pool has enough units for n without delaying the call for which it saves. Slots are not saved:
-// nobody knows when the next one comes back. Of two calls whose turns have come, the one that came first need not spare the
-// other: they would wait for each other for ever.
-func (s *stake) spares(w *waiter, n need, now time.Time) bool {
-	of := s.saved
-	if of == nil || of == w || w.extra != nil && w.extra.owed != nil && w.Seq < of.Seq {
-		return true
-	}
-	theirs := of.queue().line.stakeIn(s.pool)
-	return !s.limits.After(now, int64(s.amount(n)), theirs.amount(of.need(of.holds()))).After(limit.Latest(s.until, now))
-}
-
 func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
 	if s.pool != s.common.all { // by limitsOf
 		return "", now
@@ -267,7 +255,7 @@ func (l *lineup) heldBy(w *waiter, at, now time.Time) *pool {
 	station := l.StationOf(&w.Call)
 	for i := range l.stakes {
 		s := &l.stakes[i]
-		if station.In() == &s.Pool || s.Live() > 0 || s.owed != nil || l.q.dead() && s.Dead() > 0 {
+		if station.In() == &s.Pool || s.Live() > 0 || s.owed != nil || s.saved != nil || l.q.dead() && s.Dead() > 0 {
 			return s.pool
 		}
 	}
