@@ -439,8 +439,19 @@ func (o *oracle) idleKey(k int, s *keyState, end int64, may []int64, need []floa
 	}
 }
 
+// largestWaits is the most that a call that waits takes of i.
+func (o *oracle) largestWaits(i int) (n float64) {
+	for _, k := range o.users[i] {
+		for _, c := range o.keys[k].waiting {
+			n = max(n, o.accounts[i].amount(c.call))
+		}
+	}
+	return n
+}
+
 // savedUntil is when a call that waits for another shared thing begins to need the units of i for the moment at
-// which it has that.
+// which it has that. Whose turn it is at i is not known: it may be the largest call that waits, and while that one would delay the
+// other, a smaller one does not overtake it, though it might delay neither. To find one would cost a look at each key.
 func (o *oracle) savedUntil(i int, most float64, end int64, may []int64, self *keyState) int64 {
 	until := end
 	for _, k := range o.users[i] {
@@ -455,11 +466,7 @@ func (o *oracle) savedUntil(i int, most float64, end int64, may []int64, self *k
 			if o.accounts[i].kind == slots { // nobody knows when one comes back, so none is kept for who waits for units
 				continue
 			}
-			n := most
-			for _, c := range self.waiting {
-				n = max(n, most+o.accounts[i].amount(c.call))
-			}
-			p := o.accounts[i].produce(n)
+			p := o.accounts[i].produce(most + o.largestWaits(i))
 			for _, c := range s.waiting {
 				a := o.accounts[j]
 				if ready := a.when(a.need(a.amount(c.call)), o.now); ready > o.now && ready < never {
