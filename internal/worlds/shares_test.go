@@ -266,7 +266,7 @@ func (o *oracle) liveWaits(i int) *waiter {
 			continue
 		}
 		for _, c := range s.waiting {
-			if c.at < o.now && o.lacks(i, c.call) && o.ownStill(s, c) && !o.lacksAnother(i, s, c) {
+			if c.at < o.now && o.lacks(i, c.call) && o.ownStill(s, c) && !o.lacksAnother(i, s) {
 				return c
 			}
 		}
@@ -274,8 +274,11 @@ func (o *oracle) liveWaits(i int) *waiter {
 	return nil
 }
 
-func (o *oracle) lacksAnother(i int, s *keyState, c *waiter) bool {
-	return slices.ContainsFunc(s.spec.shared, func(j int) bool { return j != i && o.lacks(j, c.call) })
+// lacksAnother reports whether a call of the key may wait for another account: those behind it wait for it too.
+func (o *oracle) lacksAnother(i int, s *keyState) bool {
+	return slices.ContainsFunc(s.spec.shared, func(j int) bool {
+		return j != i && o.accounts[j].free(o.now) < o.accounts[j].need(s.most[j])-eps
+	})
 }
 
 func (o *oracle) deadSlots(i int, started []*waiter, dying map[int]bool, waits *waiter) {
