@@ -274,11 +274,9 @@ func (o *oracle) liveWaits(i int) *waiter {
 	return nil
 }
 
-// lacksAnother reports whether a call of the key may wait for another account: those behind it wait for it too.
+// lacksAnother reports whether a call of the key may wait for another account, or for those of others who do.
 func (o *oracle) lacksAnother(i int, s *keyState) bool {
-	return slices.ContainsFunc(s.spec.shared, func(j int) bool {
-		return j != i && o.accounts[j].free(o.now) < o.accounts[j].need(s.most[j])-eps
-	})
+	return slices.ContainsFunc(s.spec.shared, func(j int) bool { return j != i && o.contended(j, 0) })
 }
 
 func (o *oracle) deadSlots(i int, started []*waiter, dying map[int]bool, waits *waiter) {

@@ -108,9 +108,8 @@ func (o *oracle) ownStill(s *keyState, c *waiter) bool {
 	return true
 }
 
-// contended reports whether units of an account may be saved for another call, or lack for this one.
-func (o *oracle) contended(j int, c *waiter) bool {
-	need := o.accounts[j].need(o.accounts[j].amount(c.call))
+// contended reports whether units of an account may be saved for another call, or lack for one that needs so many.
+func (o *oracle) contended(j int, need float64) bool {
 	for _, k := range o.users[j] {
 		need = max(need, o.keys[k].most[j])
 	}
@@ -120,7 +119,7 @@ func (o *oracle) contended(j int, c *waiter) bool {
 // lacksMore reports whether a call waits for something shared that a start of another key does not take.
 func (o *oracle) lacksMore(c *waiter, s, other *keyState) bool {
 	for _, j := range s.spec.shared {
-		if !slices.Contains(other.spec.shared, j) && o.contended(j, c) {
+		if !slices.Contains(other.spec.shared, j) && o.contended(j, o.accounts[j].need(o.accounts[j].amount(c.call))) {
 			return true
 		}
 	}
