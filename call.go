@@ -67,33 +67,12 @@ func (c *call) begin() error {
 	return nil
 }
 
-// wait stands in line until the attempt may be sent. If the table does not know the key, wait adds it
-// and starts again: LimiterFor is the user's, so it is called without the table's lock.
+// wait stands in line until the attempt may be sent, and notifies the hooks when that begins and when it is over.
 func (c *call) wait() error {
-	if c.t.Meters != nil && c.turn.Attempts() == 0 && c.turn.Metered() {
-		c.hold()
+	waits, err := c.turn.Arrive(c.req.Context(), c.hold)
+	if !waits {
+		return err
 	}
-	for {
-		waits, err := c.turn.Arrive(c.req.Context())
-		switch {
-		case waits:
-			return c.sleep()
-		case err == nil:
-			return nil
-		case err == queue.ErrNoKey:
-			if err := c.t.addKey(c.turn.Key()); err != nil {
-				return err
-			}
-		case err == queue.ErrNoHolds:
-			c.hold()
-		default:
-			return err
-		}
-	}
-}
-
-// sleep stands in line, and notifies the hooks when that begins and when it is over.
-func (c *call) sleep() error {
 	reason, predicted := c.turn.Held()
 	c.notify(onWaiting, Event{Wait: predicted, Reason: reason})
 	waited, err := c.turn.Sleep(c.req.Context())

@@ -16,15 +16,6 @@ import (
 
 const maxKeyLen = 256 // the most bytes of a key
 
-// addKey makes the queue of a key with the limiter from LimiterFor.
-func (t *Transport) addKey(key string) error {
-	l, err := t.limitsOf(key)
-	if err == nil {
-		t.table.Add(key, l)
-	}
-	return err
-}
-
 // limitsOf makes the limits of a key.
 func (t *Transport) limitsOf(key string) (l queue.Limits, err error) {
 	var lim Limiter

@@ -135,8 +135,8 @@ func metersOf(key string, meters []Meter, l queue.Limits) (*queue.Meters, error)
 }
 
 // hold says what the next attempt holds of the meters of its key. It asks the user's functions, so no lock is held.
-func (c *call) hold() {
-	m := c.turn.Ask().Owner().(*metered)
+func (c *call) hold(of *queue.Meters) {
+	m := of.Owner().(*metered)
 	for i := range m.meters {
 		n, given := 0, false
 		if c.says.holds != nil { // a look into a map that is not there would take longer than what follows

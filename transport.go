@@ -140,7 +140,7 @@ func (t *Transport) setup() {
 	t.retry = t.Retry.withDefaults()
 	t.shared = new(limit.Set)
 	c := config(t.Queue, t.retry.MaxPause)
-	c.MaxInFlight, c.Tell = t.MaxInFlight, t.Hooks.tell()
+	c.Limits, c.MaxInFlight, c.Tell = t.limitsOf, t.MaxInFlight, t.Hooks.tell()
 	c.Budget, c.WindowFactor, c.Failures = queue.Budget(t.retry.Budget), cmp.Or(t.WindowFactor, 4), t.retry.Failures
 	if t.Limiter != nil {
 		t.shared, _ = tryFlatten(t.Limiter) // fails only for a nil pointer, which t.err reports already
@@ -187,8 +187,8 @@ func (t *Transport) CloseIdleConnections() {
 // go on. Stats shows it, with the cause "paused".
 func (t *Transport) Pause(key string, d time.Duration) {
 	t.once.Do(t.setup)
-	if key = bounded(key); t.err == nil && !t.table.Pause(key, d) && t.addKey(key) == nil {
-		t.table.Pause(key, d)
+	if t.err == nil {
+		t.table.Pause(bounded(key), d)
 	}
 }
 
@@ -207,16 +207,7 @@ func (t *Transport) Predict(key string, n int) time.Duration {
 	if t.err != nil {
 		return -1
 	}
-	key = bounded(key)
-	q := t.table.Get(key)
-	if q == nil && n > 0 {
-		l, err := t.limitsOf(key)
-		if err != nil {
-			return -1
-		}
-		q = t.table.Unknown(key, l)
-	}
-	return foreseen(q.Predict(n))
+	return foreseen(t.table.Predict(bounded(key), n))
 }
 
 // KeyStats is a snapshot of one key of a Transport, for dashboards and logs.

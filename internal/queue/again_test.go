@@ -114,10 +114,14 @@ func TestAgainIsBounded(t *testing.T) {
 		})
 	})
 	synctest.Test(t, func(t *testing.T) {
-		table := NewTable(testConfig(Options{}))
-		refuse := func(key string) {
+		c := testConfig(Options{})
+		c.Limits = func(string) (Limits, error) {
 			own := setOf(bucket(0.001, 1))
-			table.Add(key, Limits{All: own, Own: own})
+			return Limits{All: own, Own: own}, nil
+		}
+		table := NewTable(c)
+		refuse := func(key string) {
+			table.add(key)
 			q := table.Get(key)
 			q.Wait(t.Context(), &Want{Cost: 1})
 			ctx, cancel := context.WithTimeout(t.Context(), 1)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"time"
 
@@ -33,13 +32,6 @@ func ClassOf(status int) int { return upstream.ClassOf(status) }
 
 // OutcomeOf is what an answer with that status and that hint says of the upstream, see there.
 func OutcomeOf(status int, h *hint.Hint) Outcome { return upstream.OutcomeOf(status, h) }
-
-// What Call.Arrive returns where something is to be done first that needs the user's functions, which are called without the
-// lock. Then it is to be called again.
-var (
-	ErrNoKey   = errors.New("throttle: no such key")     // the table has no such key: Add it
-	ErrNoHolds = errors.New("throttle: nothing is held") // the key has meters, and the attempt asks nothing of them: see Ask
-)
 
 // A Want is what calls want of the queue of their key. It must not be changed while they last.
 type Want struct {
@@ -134,33 +126,24 @@ func (c *Call) Under() bool { return c.under }
 // takes the call out of the line.
 //
 // It is the one critical section of a call that need not wait: it finds the key, pays the budget's share, and takes
-// slot and units.
-func (c *Call) Arrive(ctx context.Context) (waits bool, err error) {
+// slot and units. The lock is released only while the user's functions are asked, see comeLocked.
+func (c *Call) Arrive(ctx context.Context, hold func(*Meters)) (waits bool, err error) {
 	t := c.table
 	if ctx.Err() != nil {
 		return false, t.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
 	}
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
-	if t.common.drain != nil && !t.common.staysLocked(&c.order) {
-		return false, c.closedLocked()
+	e, err := c.comeLocked(hold)
+	if err != nil {
+		return false, err
 	}
 	since := time.Since(t.common.base)
-	e := c.entry
-	if e == nil {
-		if e = t.findLocked(c.key, since); e == nil {
-			return false, ErrNoKey
-		}
-		c.heed(e)
-	}
-	if c.meters != nil && c.lacksHolds() {
-		t.metered.Store(c.meters)
-		return false, ErrNoHolds
-	}
 	if c.entry == nil {
 		c.enterLocked(e, since)
+		t.usedLocked(e, since)
 	}
-	q, now := &c.entry.queue, t.common.base.Add(since)
+	q, now := &e.queue, t.common.base.Add(since)
 	trip := q.up.RoundTrip()
 	c.srtt, c.order.sample = trip.Smoothed, trip.Measure
 	c.order.Scope = q.up.Scope(c.order.url)

@@ -32,10 +32,14 @@ func newClient(c Config, answer func(ctx context.Context, key, path string, n in
 	if answer == nil {
 		answer = func(context.Context, string, string, int) Outcome { return Success }
 	}
-	return &client{table: NewTable(c), shared: c.Shared, answer: answer}
+	cl := &client{shared: c.Shared, answer: answer}
+	c.Limits = cl.limits
+	cl.table = NewTable(c)
+	return cl
 }
 
-func (c *client) add(key string) {
+// limits are those of a new key.
+func (c *client) limits(key string) (Limits, error) {
 	own, all := new(limit.Set), new(limit.Set)
 	if c.own != nil {
 		own = c.own(key)
@@ -48,14 +52,21 @@ func (c *client) add(key string) {
 	if c.meters != nil {
 		l.Meters = NewMeters(c.meters(key), nil, all, own)
 	}
-	c.table.Add(key, l)
+	return l, nil
+}
+
+// add makes the queue of a key.
+func (t *Table) add(key string) {
+	locked(&t.common, func() { t.makeLocked(key) })
 }
 
 // holds says what the next attempt of a call holds.
-func (c *client) holds(ctx context.Context, turn *Call) {
-	for i := range turn.Ask().each {
-		if turn.Hold(i, 1, false); c.hold != nil {
-			turn.Hold(i, c.hold(ctx)[i], false)
+func (c *client) holds(ctx context.Context, turn *Call) func(*Meters) {
+	return func(m *Meters) {
+		for i := range m.each {
+			if turn.Hold(i, 1, false); c.hold != nil {
+				turn.Hold(i, c.hold(ctx)[i], false)
+			}
 		}
 	}
 }
@@ -70,13 +81,7 @@ func (c *client) call(ctx context.Context, key, path string, w *Want, resend boo
 	turn.Init(c.table, key, &url.URL{Host: route.Host, Path: path}, w, w.Cost, resend)
 	defer turn.Done()
 	for {
-		if _, _, err := turn.Wait(ctx); err == ErrNoKey {
-			c.add(key)
-			continue
-		} else if err == ErrNoHolds {
-			c.holds(ctx, &turn)
-			continue
-		} else if err != nil {
+		if _, _, err := turn.Wait(ctx, c.holds(ctx, &turn)); err != nil {
 			return 0, err
 		}
 		turn.Sending()
@@ -133,7 +138,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 	type step = func(t *testing.T, ctx context.Context, c *Call)
 	route := Route{Host: "x"}
 	wait := func(t *testing.T, ctx context.Context, c *Call) {
-		if _, _, err := c.Wait(ctx); err != nil {
+		if _, _, err := c.Wait(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
 		c.Sending()
@@ -188,7 +193,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 		{"a ctx that has ended after the back-off", []step{wait, report(Neutral), retry, backOff, func(_ *testing.T, ctx context.Context, c *Call) {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
-			if _, _, err := c.Wait(ctx); !errors.Is(err, context.Canceled) {
+			if _, _, err := c.Wait(ctx, nil); !errors.Is(err, context.Canceled) {
 				panic(err)
 			}
 		}}},
@@ -201,7 +206,7 @@ func TestCallLeavesNothingBehind(t *testing.T) {
 				if !reopens {
 					cl.own = func(string) *limit.Set { return setOf(bucket(1000, 1000)) }
 				}
-				cl.add("x")
+				cl.table.add("x")
 				q := cl.table.Get("x")
 				if reopens { // one call in flight, and one more for each that has ended
 					q.Pause(sec)
@@ -263,8 +268,8 @@ func TestRetriesAreTakenOutOfTheBudget(t *testing.T) {
 
 // Wait is Arrive, and Sleep if that is due: it stands in line until the next attempt may be sent. It returns how long that was, and whether
 // the call has had to wait at all.
-func (c *Call) Wait(ctx context.Context) (waited time.Duration, stood bool, err error) {
-	if stood, err = c.Arrive(ctx); stood {
+func (c *Call) Wait(ctx context.Context, hold func(*Meters)) (waited time.Duration, stood bool, err error) {
+	if stood, err = c.Arrive(ctx, hold); stood {
 		waited, err = c.Sleep(ctx)
 	}
 	return waited, stood, err

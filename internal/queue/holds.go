@@ -239,23 +239,11 @@ func (h *Holds) undo() {
 	}
 }
 
-// Metered reports whether the call's key most likely has meters, at its beginning: the last key that had them was the same.
-// Then Ask may be called at once, which saves an Arrive in vain. If it is wrong, Arrive says so.
-func (c *Call) Metered() bool {
-	m := c.table.metered.Load()
-	if m == nil || m.key != c.key {
-		return false
-	}
-	c.meters = m
-	return true
-}
-
 // lacksHolds reports whether it is not known how much the next attempt is to hold of meters: each attempt holds its own.
 func (c *Call) lacksHolds() bool { return c.order.asks.attempt != c.order.attempts+1 }
 
-// Ask begins what the next attempt asks of its key's meters, which it returns, after Metered or after Arrive has returned ErrNoHolds.
-// Each of them is to be Hold before Arrive is called again.
-func (c *Call) Ask() *Meters {
+// ask begins what the next attempt asks of its key's meters, which it returns.
+func (c *Call) ask() *Meters {
 	o, m := &c.order, c.meters
 	o.holds, c.kept = nil, false
 	o.asks.attempt, o.asks.held, o.asks.amounts[0] = o.attempts+1, false, int(o.Cost)
@@ -265,7 +253,7 @@ func (c *Call) Ask() *Meters {
 	return m
 }
 
-// Hold says how much the next attempt is to hold of meter i, as Holds.Set does.
+// Hold says how much the next attempt is to hold of meter i, as Holds.Set does. It is called in the hold of Arrive.
 func (c *Call) Hold(i, n int, given bool) {
 	if h := c.order.holds; h != nil {
 		h.Set(i, n, given)

@@ -29,7 +29,6 @@ type Meter struct {
 type Meters struct {
 	each     []Meter
 	reasons  []string // what a call that waits for one of them is held by
-	key      string   // whose they are, in the table
 	owner    any
 	learners []*learner // of each meter; nil: it does not learn
 	learns   bool       // one of them does

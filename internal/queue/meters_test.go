@@ -272,9 +272,7 @@ func TestUnsentAttemptsCostNothing(t *testing.T) {
 				q := cl.table.Get("x")
 				return []int64{q.meters.takenLocked(0), q.countsLocked().units}
 			}
-			turn.Arrive(ctx)
-			cl.holds(ctx, &turn)
-			if waits, err := turn.Arrive(ctx); !waits || err != nil {
+			if waits, err := turn.Arrive(ctx, cl.holds(ctx, &turn)); !waits || err != nil {
 				t.Fatal(waits, err)
 			}
 			time.Sleep(2 * time.Second) // its turn comes, while its observer is at work

@@ -27,7 +27,7 @@ import (
 // The one lock of the table decides each of them.
 //
 //	Pause, and a new key       the key is in the table and is paused there, or finds common.pause when it is made
-//	Pause of a new key, twice  both find it missing and make it; Table.Add keeps the first, and both pause that one
+//	Pause of a new key, twice  both find it missing and make it; makeLocked keeps the first, and both pause that one
 //	Pause, and a grant         one comes first; a call that goes first was sent in the older epoch of its gate
 //	Resume, and the end        the gate is open already, and Resume finds nothing to do
 
@@ -37,23 +37,24 @@ type everyPause struct {
 	except map[string]bool // keys that somebody has resumed since
 }
 
-// Pause closes the gate of a key for at least d, or those of all keys if key is "". It reports false if there is no such
-// key: add it, and ask again.
-func (t *Table) Pause(key string, d time.Duration) (there bool) {
+// Pause closes the gate of a key for at least d, or those of all keys if key is "". A key that is not there is made, if it
+// can be.
+func (t *Table) Pause(key string, d time.Duration) {
 	if d <= 0 {
-		return true
+		return
 	}
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
-	now := time.Now()
 	if key != "" {
-		e := t.keys[key]
-		if e != nil {
-			e.queue.pauseLocked(d, now)
-			e.queue.advanceLocked(now)
+		if t.keys[key] == nil && t.makeLocked(key) != nil {
+			return
 		}
-		return e != nil
+		now, q := time.Now(), &t.keys[key].queue
+		q.pauseLocked(d, now)
+		q.advanceLocked(now)
+		return
 	}
+	now := time.Now()
 	// All are closed before one is advanced: a key that leaves a pool must not let another one's call go.
 	until := now.Add(min(d, 1<<62))
 	if p := t.common.pause; p != nil {
@@ -64,7 +65,6 @@ func (t *Table) Pause(key string, d time.Duration) (there bool) {
 		e.queue.pauseLocked(until.Sub(now), now)
 	}
 	t.advanceLocked(now)
-	return true
 }
 
 // Resume opens the gate of a key now, or those of all keys if key is "".

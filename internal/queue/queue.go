@@ -95,10 +95,11 @@ type Options struct {
 // A Config is what the queues that share a lock have in common.
 type Config struct {
 	Options     Options
-	MaxPause    time.Duration // for how long the upstream may serve nobody while calls wait for it; negative: no bound
-	Budget      Budget        // of each key
-	Shared      *limit.Set    // paid by the calls of all keys; nil: none
-	MaxInFlight int           // as Options.MaxInFlight, but of all keys together; 0: no bound
+	MaxPause    time.Duration                    // for how long the upstream may serve nobody while calls wait for it; negative: no bound
+	Budget      Budget                           // of each key
+	Limits      func(key string) (Limits, error) // makes what the calls of a new key pay; called without the lock
+	Shared      *limit.Set                       // paid by the calls of all keys; nil: none
+	MaxInFlight int                              // as Options.MaxInFlight, but of all keys together; 0: no bound
 	Errors      Errors
 	Failures    int  // in a row, that close a gate; 0: eight
 	Tell        Tell // what Call.Held says of waits; a bare queue has no observers

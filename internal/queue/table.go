@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/upstream"
@@ -32,9 +31,8 @@ type Table struct {
 	keys     map[string]*entry
 	order    []*entry // the same, for the hand to go round
 	hand     int
-	recent   *entry                 // that of the last call; nil if it was dropped
-	metered  atomic.Pointer[Meters] // the last ones that a call did not know of; their key may be gone, see Call.Metered
-	gone     counts                 // of keys that were dropped
+	recent   *entry // that of the last call; nil if it was dropped
+	gone     counts // of keys that were dropped
 	accesses uint
 	most     int // maxKeys, but in tests
 }
@@ -99,12 +97,11 @@ func (e *entry) worth(now time.Time) int {
 	return 1
 }
 
-// findLocked returns the entry of key, or nil. since is the moment of this use, counted from common.base. Nothing
-// but that moment is kept of a use: a list in the order of use would cost writes to other keys' entries.
+// findLocked returns the entry of key, or nil.
 //
 // recent saves the map for a program that calls one host: its 1,000 calls in a row find the key by one comparison of strings,
 // which is a twentieth of a RoundTrip's instructions.
-func (t *Table) findLocked(key string, since time.Duration) *entry {
+func (t *Table) findLocked(key string) *entry {
 	e := t.recent
 	if e == nil || e.queue.key != key {
 		if e = t.keys[key]; e == nil {
@@ -112,11 +109,16 @@ func (t *Table) findLocked(key string, since time.Duration) *entry {
 		}
 		t.recent = e
 	}
+	return e
+}
+
+// usedLocked notes that e is used at that moment, counted from common.base. Nothing but that moment is kept of a use: a list
+// in the order of use would cost writes to other keys' entries.
+func (t *Table) usedLocked(e *entry, since time.Duration) {
 	e.used = since
 	if t.accesses++; t.accesses%sweepEvery == 0 {
 		t.sweepLocked(t.common.base.Add(since))
 	}
-	return e
 }
 
 // nextLocked moves the hand to the next key, all the way round.
@@ -178,8 +180,21 @@ func (t *Table) dropLocked(place int) {
 	}
 }
 
-// Unknown returns a queue as Add would make it for a key, which nobody else will ever see: to predict with.
-func (t *Table) Unknown(key string, l Limits) *Queue {
+// Predict is Queue.Predict of a key. Of one that is not there, a queue is asked that nobody else will ever see.
+func (t *Table) Predict(key string, n int) (wait time.Duration, known bool) {
+	q := t.Get(key)
+	if q == nil && n > 0 {
+		l, err := t.common.Limits(key)
+		if err != nil {
+			return 0, false
+		}
+		q = t.unknown(key, l)
+	}
+	return q.Predict(n)
+}
+
+// unknown returns a queue as makeLocked does of a key.
+func (t *Table) unknown(key string, l Limits) *Queue {
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	now := t.common.now()
@@ -199,28 +214,30 @@ func (t *Table) Get(key string) *Queue {
 	return nil
 }
 
-// Add makes the queue of a key, whose calls pay l, unless there is one.
-//
-// The limits are made before, without the lock, because LimiterFor is the user's function. If two calls
+// makeLocked makes the queue of a key. Its limits are the user's to make, so the lock is released meanwhile. If two calls
 // meet a new key at once, both make limits. The first one's stay, and the other's are never paid.
-func (t *Table) Add(key string, l Limits) {
-	t.common.mu.Lock()
-	defer t.common.mu.Unlock()
-	now := t.common.now()
-	if t.keys[key] == nil { // another caller may have been faster
-		t.addLocked(key, l, now)
+func (t *Table) makeLocked(key string) (err error) {
+	var l Limits
+	t.common.unlocked(func() { l, err = t.common.Limits(key) })
+	if err == nil && t.keys[key] == nil { // another caller may have been faster
+		t.addLocked(key, l, t.common.now())
 	}
+	return err
 }
 
-// addLocked is Add with the lock, for a key that is not there. A new key of a full table begins with one call
+// unlocked calls f without the lock, which its caller holds.
+func (r *common) unlocked(f func()) {
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	f()
+}
+
+// addLocked adds a key, which is not there and whose calls pay l. A new key of a full table begins with one call
 // instead of its burst, and those behind it are paced by what they pay by cost; one without any limit begins with
 // a few calls until the first answer (State.FirstContact).
 func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 	e := &entry{used: now.Sub(t.common.base)}
 	e.queue.key = strings.Clone(key)
-	if l.Meters != nil {
-		l.Meters.key = e.queue.key
-	}
 	e.queue.init(&t.common, l, e.used)
 	t.sweepLocked(now)
 	full := len(t.keys) >= t.most

@@ -25,19 +25,40 @@ const (
 	TellWait                    // how long it will wait
 )
 
-// heed takes note of the meters of the call's key. Holds that were made for a key that is gone are not for this one.
+// comeLocked returns the entry of the call's key once all is there that the attempt needs: the key, made if it is missing, and
+// what is to be held of its meters, each of which hold is to Hold. While the user's functions are asked for that the lock is
+// released, and then all is looked at anew.
 //
-// An example of a key that has meters and is called for the first time: Arrive says ErrNoKey, and the key is added; then
-// ErrNoHolds, and the holds are computed, without the lock; then the call goes. If the key was dropped in between, which
-// takes a full table, it is ErrNoKey again.
-func (c *Call) heed(e *entry) {
-	if m := e.queue.meters; m != c.meters {
-		c.meters, c.order.holds, c.order.asks = m, nil, asks{}
+// An example of a key that has meters and is called for the first time: there is no such key, and it is made; then the holds
+// are computed; then the call goes. If the key was dropped in between, which takes a full table, it is made again, and
+// holds that were made for the one that is gone are not for this one.
+func (c *Call) comeLocked(hold func(*Meters)) (*entry, error) {
+	t := c.table
+	for {
+		if !t.common.staysLocked(&c.order) {
+			return nil, c.closedLocked()
+		}
+		e := c.entry
+		if e == nil {
+			if e = t.findLocked(c.key); e == nil {
+				if err := t.makeLocked(c.key); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			if m := e.queue.meters; m != c.meters {
+				c.meters, c.order.holds, c.order.asks = m, nil, asks{}
+			}
+		}
+		if c.meters == nil || !c.lacksHolds() {
+			return e, nil
+		}
+		t.common.unlocked(func() { hold(c.ask()) })
 	}
 }
 
-// enterLocked counts the call at its first arrival, once all is there that it needs. It pays the budget's share once: its
-// retries find entry set. since is when it came, counted from common.base.
+// enterLocked counts the call at its first arrival. It pays the budget's share once: its retries find entry set. since is when it
+// came, counted from common.base.
 func (c *Call) enterLocked(e *entry, since time.Duration) {
 	c.entry, c.order.moment = e, since
 	e.queue.begun++
