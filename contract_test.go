@@ -164,6 +164,12 @@ func TestEveryBodyIsClosedOnEveryPath(t *testing.T) {
 		{name: "Key panics", set: func(w *world) { w.tr.Key = func(*http.Request) string { panic("test") } }},
 		{name: "Cost panics", set: func(w *world) { w.tr.Cost = func(*http.Request) int { panic("test") } }},
 		{name: "LimiterFor panics", set: func(w *world) { w.tr.LimiterFor = func(string) throttle.Limiter { panic("test") } }},
+		{name: "Hold panics", set: func(w *world) {
+			hold := func(*http.Request) int { panic("test") }
+			w.tr.Meters = func(string) []throttle.Meter {
+				return []throttle.Meter{{Name: "tokens", Limiter: throttle.NewBucket(1, 1), Hold: hold}}
+			}
+		}},
 		{name: "limiter panics", set: func(w *world) { w.tr.Limiter = panicking{} }, err: errAny},
 		{name: "Check panics", set: func(w *world) {
 			codes(w, 200)

@@ -48,8 +48,7 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 }
 
 // admitLocked lets a call go, refuses it, or puts it into the line. If the call has to wait, it returns its
-// waiter, which may have been settled already, and the line that it was put into. If left is not nil, it is
-// called instead of waking a goroutine.
+// waiter, which may have been settled already.
 //
 // The ways of a call, from the cheapest: nothing hinders it and its units are there; nobody waits, and slot,
 // gate and limiters say yes; it would wait, and turnAwayLocked refuses it; it waits.
@@ -57,14 +56,14 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 // A retry comes here again with its first seq, so it stands before all that came after its first
 // attempt. An example: calls 1 to 9 arrive, 1 goes and is throttled, and comes back as 1: it is the
 // head.
-func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left func(*waiter, error)) (*lineup, *waiter, error) {
+func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*waiter, error) {
 	q.placeLocked(o, now)
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
 	o.wants &^= counted
 	if o.wants&(wantsSlot|meetsHost) == 0 && (q.soleLocked() || q.unhinderedLocked()) {
 		if q.meters == nil && q.payLocked(int(o.Cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
-			return nil, nil, nil
+			return nil, nil
 		}
 		o.known(q.meters)
 	} else if o.known(q.meters); q.line == nil {
@@ -74,26 +73,27 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time, left f
 		if q.unsharedLocked() {
 			switch d := q.tryLocked(o, now); d.verdict {
 			case grant:
-				return nil, nil, nil
+				return nil, nil
 			case deny:
-				return nil, nil, q.errorOf(o.attempts, 0, d.err)
+				return nil, q.errorOf(o.attempts, 0, d.err)
 			}
 		}
 	}
 	now = time.Now()                                                // with the wall clock, because deadlines are compared with it
 	if _, err := q.dues().ready(o.holds, now, o.Cost); err != nil { // its cost can never be paid: say so at once
-		return nil, nil, q.errorOf(o.attempts, 0, err)
+		return nil, q.errorOf(o.attempts, 0, err)
 	}
 	q.noteDeadline(ctx, o, now)
 	if err := q.turnAwayLocked(o, now); err != nil {
 		q.trouble().refused++
 		q.common.settle(now) // a prediction may have made pools
-		return nil, nil, err
+		return nil, err
 	}
 	q.noteWaitLocked(o, now)
 	// Only here is anything allocated: order, which holds a waiter of its own, is on the caller's stack.
-	w := o.newWaiter(left)
-	return q.joinLocked(w, o, now), w, nil
+	w := o.newWaiter()
+	q.joinLocked(w, o, now)
+	return w, nil
 }
 
 // placeLocked gives a call that is new its place in the order of arrival.
@@ -138,7 +138,7 @@ func (q *Queue) tryLocked(o *order, now time.Time) decision {
 
 // joinLocked puts w, which o wants, into the line. A retry may belong in front of those who
 // wait, so the line is looked at even if w is not the head.
-func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) *lineup {
+func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) {
 	if q.line == nil {
 		q.line = newLineup(q)
 		q.marks.set(crowded, q.up.Calm())
@@ -156,7 +156,6 @@ func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) *lineup {
 	} else {
 		q.common.settle(now)
 	}
-	return l
 }
 
 // turnAwayLocked decides whether a call that would have to wait is refused at once. The reasons are tried in a

@@ -71,8 +71,7 @@ type Call struct {
 	table   *Table
 	entry   *entry  // nil until the first Arrive
 	meters  *Meters // of its key; nil: it has none
-	line    *lineup // with waiter: where it waits; nil: it does not
-	waiter  *waiter
+	waiter  *waiter // while it waits
 	key     string
 	order   order
 	srtt    time.Duration // the smoothed round trip when it arrived
@@ -154,19 +153,14 @@ func (c *Call) Arrive(ctx context.Context, hold func(*Meters)) (waits bool, err 
 		q.meetLocked(c.order.url.Host, now)
 		c.order.wants |= meetsHost
 	}
-	l, w, err := q.admitLocked(ctx, &c.order, now, nil)
-	switch {
+	switch c.waiter, err = q.admitLocked(ctx, &c.order, now); {
 	case err != nil:
-		return false, err
-	case w == nil:
-		if c.begun() {
-			c.settleBudgetLocked()
-		}
-		return false, nil
+	case c.waiter != nil:
+		return true, nil
+	case c.begun():
+		c.settleBudgetLocked()
 	}
-	l.note(c.order.url.Host)
-	c.line, c.waiter = l, w
-	return true, nil
+	return false, err
 }
 
 // closedLocked is the error of a call that arrives after Shutdown.
@@ -272,7 +266,7 @@ func (c *Call) Done() {
 // release gives back what the call holds, and counts its end in e.
 func (c *Call) release(e *entry) {
 	if c.waiter != nil { // an observer has panicked
-		c.line.abandon(context.Background(), c.waiter)
+		c.entry.queue.abandon(context.Background(), c.waiter)
 		c.undoHolds()
 	}
 	if c.under { // what sent the request has panicked

@@ -20,7 +20,7 @@ import (
 // out, and nothing else happens. The limit becomes 20/s: the limiter calls wakeUp, and the timer moves to t+50 ms.
 //
 // The methods are called with the lock held, but for those that a waiter's goroutine or a callback runs and that take the
-// lock themselves: sleep, abandon, wakeUp.
+// lock themselves: Queue.sleep, Queue.abandon, wakeUp.
 //
 // The lock decides every race. Whoever holds it finds the waiter in one state, and takes it to the next:
 //
@@ -126,6 +126,9 @@ func (l *lineup) join(w *waiter, o *order) {
 		h.meters.waitLocked(h, 1)
 	}
 	l.noteDeadline(w)
+	if o.url != nil {
+		l.note(o.url.Host)
+	}
 	l.Push(&w.Call, o.want.Flow, cmp.Or(o.weight, 1))
 }
 
@@ -156,7 +159,7 @@ func (l *lineup) leave(w *waiter, s waitState, err error) {
 		w.wake <- struct{}{} // never blocks: a waiter is settled once
 		return
 	}
-	w.extra.left(w, err) // must not block
+	w.extra.task.settled(w, err) // must not block
 }
 
 // moveTo puts each call into the scope that its route falls under now.
@@ -207,7 +210,7 @@ func (l *lineup) goOn(now time.Time) {
 
 // sleep blocks w's goroutine until w may start (nil), is refused, or ctx ends. A grant and the end of ctx may race.
 // Whichever the select sees, a grant that cannot be used is undone.
-func (l *lineup) sleep(ctx context.Context, w *waiter) error {
+func (q *Queue) sleep(ctx context.Context, w *waiter) error {
 	select {
 	// wake is buffered, so whoever grants w under the lock never waits for this goroutine to run. A waiter that was
 	// settled has left the line: no lock is needed to read its state.
@@ -217,35 +220,33 @@ func (l *lineup) sleep(ctx context.Context, w *waiter) error {
 		}
 	case <-ctx.Done():
 	}
-	return l.abandon(ctx, w)
+	return q.abandon(ctx, w)
 }
 
 // abandon takes w, whose ctx has ended, out of the line, undoes its grant, or returns why it was refused. Foreign
 // limiters get their units back after the lock is released.
-func (l *lineup) abandon(ctx context.Context, w *waiter) error {
-	back, err := l.abandonLocked(ctx, w)
+func (q *Queue) abandon(ctx context.Context, w *waiter) error {
+	back, err := q.abandonLocked(ctx, w)
 	if back {
-		l.q.refund(int(w.Cost))
+		q.refund(int(w.Cost))
 	}
 	return err
 }
 
 // abandonLocked also returns whether units have come back.
-func (l *lineup) abandonLocked(ctx context.Context, w *waiter) (back bool, err error) {
-	l.q.common.mu.Lock()
-	defer l.q.common.mu.Unlock()
-	now := time.Now()
-	switch w.state {
-	case refused:
+func (q *Queue) abandonLocked(ctx context.Context, w *waiter) (back bool, err error) {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	if w.state == refused {
 		return false, w.extra.err
-	case granted: // it won the race for the lock, but came too late for w
-		err = l.q.gaveUpLocked(w, endOf(ctx), now)
-		l.q.undoLocked(w, now) // l itself may be gone by now
+	}
+	now := time.Now()
+	err = q.gaveUpLocked(w, endOf(ctx), now)
+	if w.state == granted { // it won the race for the lock, but came too late for w
+		q.undoLocked(w, now) // its line may be gone by now
 		return true, err
 	}
-	err = l.q.gaveUpLocked(w, endOf(ctx), now)
-	l.remove(w)
-	l.q.common.stir(l.q)
-	l.goOn(now)
+	q.line.leave(w, refused, err)
+	q.line.goOn(now)
 	return false, err
 }

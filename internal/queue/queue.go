@@ -186,11 +186,11 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 			w.Of, w.Cost, w.Prio = w, units(want.Cost), want.Priority
 			now = time.Now()
 		}
-		switch l, ok := q.quick(ctx, w, want.Cost, now); {
+		switch waits, ok := q.quick(ctx, w, want.Cost, now); {
 		case ok:
 			return nil
-		case l != nil:
-			err := l.sleep(ctx, w)
+		case waits:
+			err := q.sleep(ctx, w)
 			if err == nil && q.up.Alert() {
 				q.finish(w.epoch)
 			}
@@ -207,33 +207,34 @@ func (q *Queue) Wait(ctx context.Context, want *Want) error {
 // do a share of the garbage collector's work, and all others would wait for it. And quick is kept flat:
 // a goroutine that sleeps in a call chain this short needs no more stack than it was born with, which is
 // half the cost of a waiter.
-func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (l *lineup, ok bool) {
+func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (waits, ok bool) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
 	if q.common.drain != nil {
-		return nil, false // waitInLine says so
+		return false, false // waitInLine says so
 	}
 	if q.soleLocked() || q.unhinderedLocked() {
-		return nil, q.payLocked(cost, q.common.now())
+		return false, q.payLocked(cost, q.common.now())
 	}
 	opts := &q.common.Options
-	if l = q.line; w == nil || l == nil || !q.up.Calm() || cost != 1 || w.Prio > l.Top() || !l.Plain() ||
+	l := q.line
+	if w == nil || l == nil || !q.up.Calm() || cost != 1 || w.Prio > l.Top() || !l.Plain() ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
-		return nil, false // the long way: waitInLine
+		return false, false // the long way: waitInLine
 	}
 	q.common.arrivals++
 	w.Seq, w.moment = q.common.arrivals, now.Sub(q.common.base)
 	if d, ok := ctx.Deadline(); ok {
 		ahead, _ := l.Ahead(&line.Newcomer{Prio: w.Prio, Seq: w.Seq})
 		if q.asker != nil || !q.own.Plain(ahead == int64(l.Len())) || q.own.After(now, ahead, cost).After(d) {
-			return nil, false
+			return false, false
 		}
 		w.deadline = max(1, d.Sub(q.common.base))
 		l.noteDeadline(w)
 	}
 	l.Push(&w.Call, "", 1)
 	q.joinedLocked(w)
-	return l, false
+	return true, false
 }
 
 // waitInLine is Wait in all other cases.
@@ -321,24 +322,29 @@ func (q *Queue) enter(ctx context.Context, o *order) (err error) {
 	if ctx.Err() != nil {
 		return q.errorOf(o.attempts, 0, endOf(ctx))
 	}
-	l, w, err := q.arrive(ctx, o)
+	w, err := q.arrive(ctx, o)
 	if err != nil || w == nil {
 		return err
 	}
-	if err := o.sleep(ctx, l, w); err != nil {
+	if err := o.sleep(ctx, q, w); err != nil {
 		return err
 	}
 	o.fill(w)
 	return nil
 }
 
-// arrive is admitLocked with the lock.
-func (q *Queue) arrive(ctx context.Context, o *order) (*lineup, *waiter, error) {
+// arrive is arriveLocked with the lock.
+func (q *Queue) arrive(ctx context.Context, o *order) (*waiter, error) {
 	q.common.mu.Lock()
 	defer q.common.mu.Unlock()
+	return q.arriveLocked(ctx, o)
+}
+
+// arriveLocked is admitLocked of a call that comes now, unless Shutdown was called.
+func (q *Queue) arriveLocked(ctx context.Context, o *order) (*waiter, error) {
 	if !q.common.staysLocked(o) {
 		q.trouble().refused++
-		return nil, nil, q.errorOf(0, 0, q.common.Errors.Closed)
+		return nil, q.errorOf(0, 0, q.common.Errors.Closed)
 	}
-	return q.admitLocked(ctx, o, q.common.now(), nil)
+	return q.admitLocked(ctx, o, q.common.now())
 }

@@ -7,46 +7,47 @@ import (
 )
 
 // Tasks are calls of a queue that wait in its line without a goroutine each. Where another waiter has a
-// channel, a task has a function (extra.left, here settledLocked), and the line's timer starts its goroutine.
+// channel, a task's has the task (extra.task), and the line's timer starts its goroutine.
 //
-// A task leaves the line in one of these ways, each under the lock, and is then no longer in waiting:
+// A task leaves the line in one of these ways, each under the lock:
 //
 //	settled, granted   its goroutine starts; if a ctx has ended meanwhile, it gives the grant back
-//	settled, refused   its error is the error of all
-//	leave              its ctx has ended, or that of all tasks
+//	settled, refused   its error is the error of all; so it is if its ctx ends, or that of all tasks
+//
+// The end of a ctx and the task's turn may come at the same time. Whoever has the lock first settles the task. If that is
+// its turn, leave finds that it does not wait any more, and start sees the end of the ctx.
 type Tasks struct {
-	q     *Queue
-	ctx   context.Context
-	spawn func(func() error) // starts a goroutine and collects its error
-
-	left    sync.WaitGroup // tasks that wait or run
+	q       *Queue
+	ctx     context.Context
+	spawn   func(func() error) // starts a goroutine and collects its error
+	left    sync.WaitGroup     // tasks that wait or run
 	failed  sync.Once
 	unwatch func() bool
-	waiting map[*waiter]*task // guarded by the lock of q
 }
 
 // A task is one call of Go.
 type task struct {
+	of    *Tasks
 	order order
 	ctx   context.Context
 	fn    func(context.Context) error
-	line  *lineup         // where it waits
-	waits context.Context // while it waits: ctx, or less
-	stop  func()          // ends waits, and the watch on it
+	stop  func() // ends the watch on its ctx
 }
 
 // NewTasks returns Tasks that end with ctx. spawn must start a goroutine that runs its argument, and
 // must not block.
 func NewTasks(ctx context.Context, q *Queue, spawn func(func() error)) *Tasks {
-	g := &Tasks{q: q, ctx: ctx, spawn: spawn, waiting: map[*waiter]*task{}}
-	g.unwatch = context.AfterFunc(ctx, g.leaveAll)
+	g := &Tasks{q: q, ctx: ctx, spawn: spawn}
+	g.unwatch = context.AfterFunc(ctx, func() { g.leave(ctx, nil) })
 	return g
 }
 
 // Go puts a task into the line and returns at once.
 func (g *Tasks) Go(ctx context.Context, want *Want, fn func(context.Context) error) {
 	g.left.Add(1)
-	g.join(&task{order: g.q.order(want, wantsSlot|takesTime), ctx: ctx, fn: fn})
+	t := &task{of: g, order: g.q.order(want, wantsSlot|takesTime), ctx: ctx, fn: fn}
+	t.order.task = t
+	t.join()
 }
 
 // Wait blocks until all tasks have ended, or have been refused.
@@ -55,77 +56,70 @@ func (g *Tasks) Wait() {
 	g.unwatch()
 }
 
-// join starts the task, refuses it, or puts it into the line.
+// join starts the task, refuses it, or puts it into the line. There it is watched: it leaves when its ctx ends, or when it has
+// waited for as long as it may. Tasks with the group's own ctx need no watch each.
 //
 // An example: 10,000 tasks at 100/s. Each waits as two small values and no goroutine; every 10 ms the
 // line's timer has the next one's goroutine started. Only the tasks that run have stacks.
-func (g *Tasks) join(t *task) {
-	g.q.common.mu.Lock()
-	defer g.q.common.mu.Unlock()
-	for _, ctx := range []context.Context{t.ctx, g.ctx} {
-		if ctx.Err() != nil {
-			g.fail(g.q.errorOf(0, 0, endOf(ctx)))
-			return
-		}
-	}
-	if !g.q.common.staysLocked(&t.order) {
-		g.q.trouble().refused++
-		g.fail(g.q.errorOf(0, 0, g.q.common.Errors.Closed))
+func (t *task) join() {
+	g, q := t.of, t.of.q
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	waits, cancel := t.order.bound(t.ctx, q)
+	t.stop = cancel
+	if ctx := t.ended(); ctx != nil {
+		t.settled(nil, q.errorOf(0, 0, endOf(ctx)))
 		return
 	}
-	t.waits, t.stop = t.order.bound(t.ctx, g.q)
-	l, w, err := g.q.admitLocked(t.ctx, &t.order, time.Now(), func(w *waiter, err error) { g.settledLocked(t, w, err) })
-	switch {
-	case err != nil:
-		t.stop()
-		g.fail(err)
+	switch w, err := q.arriveLocked(t.ctx, &t.order); {
 	case w == nil:
-		t.stop()
-		g.start(t, nil)
-	case w.state == waiting: // otherwise settledLocked has dealt with it already
-		t.line = l
-		g.waiting[w] = t
-		g.watch(t, w)
+		t.settled(nil, err)
+	case w.state == waiting && waits.Done() != nil && waits.Done() != g.ctx.Done():
+		unwatch := context.AfterFunc(waits, func() { g.leave(waits, w) })
+		t.stop = func() { unwatch(); cancel() }
 	}
 }
 
-// watch takes w out of the line when its ctx ends, or when it has waited for as long as it may. Tasks with the
-// group's own ctx need no watch each: leaveAll is one for all of them.
-func (g *Tasks) watch(t *task, w *waiter) {
-	if own := t.waits.Done(); own != nil && own != g.ctx.Done() {
-		stop, cancel := context.AfterFunc(t.waits, func() { g.leave(w, endOf(t.waits)) }), t.stop
-		t.stop = func() { stop(); cancel() }
+// ended is the ctx of the task, or of all, if it has ended.
+func (t *task) ended() context.Context {
+	for _, ctx := range []context.Context{t.ctx, t.of.ctx} {
+		if ctx.Err() != nil {
+			return ctx
+		}
 	}
+	return nil
 }
 
-// settledLocked is what the line calls, under the lock, when it is the task's turn or the task must leave.
+// settled is called under the lock when it is the task's turn, or the task is refused because of err. w is nil if it has not
+// waited. Only the first error counts, so a goroutine reports that one alone.
 //
-// It must not block and takes no lock. g.spawn may be errgroup's Go without a limit: starting a
+// It must not block and takes no lock. spawn may be errgroup's Go without a limit: starting a
 // goroutine is all it does.
-func (g *Tasks) settledLocked(t *task, w *waiter, err error) {
-	t.line = g.q.line
-	delete(g.waiting, w)
+func (t *task) settled(w *waiter, err error) {
+	g := t.of
 	t.stop()
-	if w.state == refused {
-		g.fail(err)
+	if err == nil {
+		g.spawn(func() error { return t.run(w) })
 		return
 	}
-	t.order.fill(w)
-	g.start(t, w)
+	g.failed.Do(func() { g.spawn(func() error { return err }) })
+	g.left.Done()
 }
 
-// start runs a task that has been granted. w is nil if the task did not wait.
-func (g *Tasks) start(t *task, w *waiter) {
-	g.spawn(func() error {
-		defer g.left.Done()
-		if w != nil && (t.ctx.Err() != nil || g.ctx.Err() != nil) {
-			return g.giveUp(t, w)
+// run runs a task that has been granted. A grant that came when a ctx had ended is undone.
+func (t *task) run(w *waiter) error {
+	g := t.of
+	defer g.left.Done()
+	if w != nil {
+		if ctx := t.ended(); ctx != nil {
+			return g.q.abandon(ctx, w)
 		}
-		defer g.q.finishTask(t.ctx, &t.order)
-		ctx, cancel := g.bound(t.ctx)
-		defer cancel()
-		return t.fn(ctx)
-	})
+		t.order.fill(w)
+	}
+	defer g.q.finishTask(t.ctx, &t.order)
+	ctx, cancel := g.bound(t.ctx)
+	defer cancel()
+	return t.fn(ctx)
 }
 
 // bound returns ctx, cancelled also with the group's.
@@ -138,58 +132,23 @@ func (g *Tasks) bound(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// giveUp returns a grant that came when the task's ctx had ended.
-// It is abandon of a waiter that was granted: slot and units go back, and the next in line is looked
-// at.
-func (g *Tasks) giveUp(t *task, w *waiter) error {
-	ctx := t.ctx
-	if ctx.Err() == nil {
-		ctx = g.ctx
-	}
-	return t.line.abandon(ctx, w)
-}
-
-// fail ends a task that did not run. Only the first error counts, so a goroutine reports that one alone.
-func (g *Tasks) fail(err error) {
-	g.failed.Do(func() { g.spawn(func() error { return err }) })
-	g.left.Done()
-}
-
-// leave takes one task, whose ctx has ended, out of the line.
-//
-// The end of ctx and the task's turn may come at the same time. Whoever has the lock first takes the
-// task out of waiting, and the other one finds it gone: leave does nothing then, and start sees the end
-// of ctx.
-func (g *Tasks) leave(w *waiter, err error) {
+// leave takes w, whose ctx has ended, out of the line if it waits there; nil: all tasks. The line goes on once, after all have
+// left, so no task of the group is granted and then given up in between.
+func (g *Tasks) leave(ctx context.Context, w *waiter) {
 	g.q.common.mu.Lock()
 	defer g.q.common.mu.Unlock()
-	if t := g.waiting[w]; t != nil && g.leaveLocked(w, t, err) {
-		t.line.goOn(time.Now())
+	l := g.q.line
+	if l == nil {
+		return
 	}
-}
-
-// leaveAll takes all out that wait when the group's context ends.
-// The line goes on once, after all have left, so no task of the group is granted and then given up in
-// between.
-func (g *Tasks) leaveAll() {
-	g.q.common.mu.Lock()
-	defer g.q.common.mu.Unlock()
-	var l *lineup
-	for w, t := range g.waiting {
-		if g.leaveLocked(w, t, endOf(g.ctx)) {
-			l = t.line
+	leave, now := []*waiter{w}, time.Now()
+	if w == nil {
+		leave = l.waiters()
+	}
+	for _, w := range leave {
+		if t := w.also().task; w.state == waiting && t != nil && t.of == g {
+			l.leave(w, refused, g.q.gaveUpLocked(w, endOf(ctx), now))
 		}
 	}
-	if l != nil {
-		l.goOn(time.Now())
-	}
-}
-
-// leaveLocked takes t out of the line if it waits there, and reports whether it did.
-func (g *Tasks) leaveLocked(w *waiter, t *task, err error) bool {
-	if w.state != waiting {
-		return false
-	}
-	t.line.leave(w, refused, g.q.gaveUpLocked(w, err, time.Now()))
-	return true
+	l.goOn(now)
 }

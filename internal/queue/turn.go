@@ -67,9 +67,9 @@ func (c *Call) enterLocked(e *entry, since time.Duration) {
 
 // Sleep stands in line until the next attempt may be sent, and returns how long that was.
 func (c *Call) Sleep(ctx context.Context) (waited time.Duration, err error) {
-	l, w, start := c.line, c.waiter, c.order.now
-	c.line, c.waiter = nil, nil // sleep takes it out of the line, whatever comes
-	if err := c.order.sleep(ctx, l, w); err != nil {
+	w, start := c.waiter, c.order.now
+	c.waiter = nil // sleep takes it out of the line, whatever comes
+	if err := c.order.sleep(ctx, &c.entry.queue, w); err != nil {
 		c.undoHolds()
 		return 0, err
 	}

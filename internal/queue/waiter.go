@@ -17,7 +17,7 @@ type waitState uint8
 //	waiting -> granted   its turn came, and it has its units
 //	waiting -> refused   the gate or a quota holds it back for longer than it may wait, or it can never go
 //
-// A waiter whose ctx ends leaves from any of them, see lineup.abandon.
+// A waiter whose ctx ends leaves from any of them, see Queue.abandon.
 const (
 	waiting waitState = iota // in the line
 	granted                  // left the line: it may start
@@ -31,7 +31,7 @@ const (
 // lock share instead of a time.Time of 24 bytes, and what those lack that wait in a Queue's Wait is in extra.
 type waiter struct {
 	line.Call[waiter]
-	wake     chan struct{} // buffered by one; nil: a task, see extra.left
+	wake     chan struct{} // buffered by one; nil: a task waits, see extra.task
 	extra    *extra        // nil: nothing of it
 	moment   time.Duration // when its call came, as that of Seq; once granted: that for which its units were taken
 	deadline time.Duration // its ctx's; 0: none
@@ -43,12 +43,12 @@ type waiter struct {
 
 // An extra is what not all waiters have.
 type extra struct {
-	holds   *Holds               // of meters
-	left    func(*waiter, error) // of a task: called under the lock when it is settled
-	err     error                // why it was refused
-	owed    *pool                // where it goes before all others, because its turn has come; nil: nowhere
-	route   upstream.Route       // of its request
-	reserve uint32               // see order
+	holds   *Holds         // of meters
+	task    *task          // that waits; nil: a goroutine does
+	err     error          // why it was refused
+	owed    *pool          // where it goes before all others, because its turn has come; nil: nowhere
+	route   upstream.Route // of its request
+	reserve uint32         // see order
 }
 
 // more is w.extra, made if it is missing.
@@ -102,6 +102,7 @@ type order struct {
 	now      time.Time // when it was granted
 	holds    *Holds    // of the meters of its key; nil: it has none, or asks are all that there is
 	asks     asks      // of the same
+	task     *task     // whose it is; nil: a goroutine waits for it
 	begins   *begins   // of its wait, if Config.Tell asks for that; nil: it has not waited
 	attempts int       // sent before
 	reserve  uint32    // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
@@ -124,17 +125,17 @@ func (q *Queue) order(w *Want, wishes wish) order {
 	return o
 }
 
-// newWaiter is what stands in line for o; left: see extra.
-func (o *order) newWaiter(left func(*waiter, error)) *waiter {
+// newWaiter is what stands in line for o.
+func (o *order) newWaiter() *waiter {
 	both := new(struct {
 		waiter
 		more extra
 	})
 	w := &both.waiter
-	*w, both.more = o.waiter, extra{holds: o.holds, left: left, route: o.route(), reserve: o.reserve}
+	*w, both.more = o.waiter, extra{holds: o.holds, task: o.task, route: o.route(), reserve: o.reserve}
 	w.Of, w.extra = w, &both.more
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
-	if left == nil {
+	if o.task == nil {
 		w.wake = make(chan struct{}, 1)
 	}
 	return w
@@ -183,15 +184,15 @@ func (o *order) fill(w *waiter) {
 	o.moment = came
 }
 
-// sleep is lineup.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
+// sleep is Queue.sleep of w, which o wants. It ends with Errors.TooLong if w has waited for as long as it may, although
 // less was predicted.
-func (o *order) sleep(ctx context.Context, l *lineup, w *waiter) error {
+func (o *order) sleep(ctx context.Context, q *Queue, w *waiter) error {
 	if o.want.MaxWait == 0 {
-		return l.sleep(ctx, w)
+		return q.sleep(ctx, w)
 	}
-	ctx, cancel := o.bound(ctx, l.q)
+	ctx, cancel := o.bound(ctx, q)
 	defer cancel()
-	return l.sleep(ctx, w)
+	return q.sleep(ctx, w)
 }
 
 // bound returns ctx, which ends also when the call has waited for as long as it may. One nanosecond more lets a grant
