@@ -180,7 +180,55 @@ func TestUnitsAreSavedFromTurnsElsewhere(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if d := w.takes(throttle.WithCost(w.ctx, 20), "costly"); d > 2500*time.Millisecond {
 			t.Errorf("a call of 20 units of 10/s took %v", d)
-
 		}
 	})
+}
+
+// Two flows get the same of what they share, although each of their calls needs two shared limits, whichever of these holds them
+// at the moment, and a third flow needs the first limit alone.
+func TestFlowsAreEvenWithTwoSharedLimits(t *testing.T) {
+	for _, c := range []struct {
+		all, allBurst, some, someBurst int
+		trip                           time.Duration
+	}{
+		{15, 3, 8, 2, 155 * time.Millisecond},
+		{19, 9, 10, 9, 52 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%d and %d a second", c.all, c.some), func(t *testing.T) {
+			some := throttle.NewBucket(rate.Limit(c.some), c.someBurst)
+			tr := &throttle.Transport{
+				Limiter: throttle.NewBucket(rate.Limit(c.all), c.allBurst),
+				LimiterFor: func(key string) throttle.Limiter {
+					if key == "other" {
+						return nil
+					}
+					return some
+				},
+			}
+			inTown(t, tr, func(string, int) (time.Duration, bool) { return c.trip, true }, func(w *town) {
+				var a, b atomic.Int64
+				flow := func(name, host string, served *atomic.Int64) {
+					ctx := throttle.WithFlow(w.ctx, name)
+					for range 8 {
+						w.wg.Go(func() {
+							for w.call(ctx, host) {
+								served.Add(1)
+							}
+						})
+					}
+				}
+				flow("a", "one", &a)
+				flow("a", "two", &a)
+				flow("b", "two", &b)
+				flow("c", "other", new(atomic.Int64))
+				time.Sleep(time.Second) // the burst is spent
+				a.Store(0)
+				b.Store(0)
+				time.Sleep(50 * time.Second)
+				if a, b := a.Load(), b.Load(); max(a-b, b-a) > 8 {
+					t.Errorf("in 50 s one flow gets %d calls, the other %d", a, b)
+				}
+			})
+		})
+	}
 }

@@ -94,7 +94,7 @@ func (t turns[W]) join(prio int32, id ID) *flow[W] {
 	}
 	if f.parts == 0 {
 		c.idle.take(f)
-		f.catchUp()
+		f.start = max(f.start, c.now)
 	}
 	f.parts++
 	c.parts++
@@ -123,20 +123,21 @@ func (t turns[W]) leave(f *flow[W]) {
 	}
 }
 
-// catchUp gives up turns of a time in which the flow did not wait for any.
-func (f *flow[W]) catchUp() { f.start = max(f.start, f.class.now) }
-
 // share is what a call of that cost is charged. One without units is charged too: it takes a turn.
 func (f *flow[W]) share(cost int64) float64 { return float64(max(1, cost)) / f.weight }
 
 // charge notes that a call is granted. inTurn: because its flow was next; then virtual time moves on. When a call
 // out of turn is granted, as each eighth is, now stays: otherwise newcomers would start as far ahead as that flow is.
+//
+// A flow that could not go for a while is behind now, and gives up what it has missed but for one call. That one it would
+// lose each time in which it waits at another pool, and a flow that does so more often would get less for ever.
 func (f *flow[W]) charge(cost int64, inTurn bool) {
-	f.catchUp()
+	share := f.share(cost)
+	f.start = max(f.start, f.class.now-share)
 	if inTurn {
-		f.class.now = f.start
+		f.class.now = max(f.class.now, f.start)
 	}
-	f.start += f.share(cost)
+	f.start += share
 }
 
 // isAhead reports whether the flow has had its turn already: its oldest call, even if it is the oldest of all, must not go

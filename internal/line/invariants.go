@@ -245,7 +245,7 @@ func (p *Pool[W]) Check(lines []*Line[W]) {
 		next, _ := p.Next()
 		checkTurn(next, has.live, p.served, func(part *part[W]) (float64, bool) {
 			f := part.tickets[slices.Index(part.lane.station.line.pools, p)].flow
-			return max(f.start, f.class.now), f.isAhead()
+			return f.start, f.isAhead()
 		})
 	}
 }

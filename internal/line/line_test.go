@@ -111,7 +111,7 @@ func (p *plain) grant(j *job) {
 	p.turns++
 	if s := p.start[j.Prio]; s != nil {
 		its := slices.DeleteFunc(slices.Clone(p.wait), func(o *job) bool { return o.Prio != j.Prio || o.Scope != j.Scope })
-		s[j.flow] = max(s[j.flow], p.now[j.Prio])
+		s[j.flow] = max(s[j.flow], p.now[j.Prio]-p.share(j))
 		if slices.MinFunc(its, p.byFlow) == j {
 			p.now[j.Prio] = max(p.now[j.Prio], s[j.flow])
 		}

@@ -254,9 +254,6 @@ func (c *class[W]) next() *Call[W] {
 		case !t.seat.in:
 			t.back()
 			t.keep()
-		case f.start < c.now:
-			f.catchUp()
-			c.turns.put(f)
 		default:
 			return t.part.first()
 		}
@@ -273,11 +270,6 @@ func (f *flow[W]) isBefore(t *ticket[W], start float64) bool {
 // is next of those with tickets out.
 func (s *seat[W]) consider(f *flow[W]) {
 	t := s.kept[0]
-	if t.flow.start < t.flow.class.now {
-		if t.flow.catchUp(); len(t.flow.tickets) > 0 {
-			t.flow.class.turns.put(t.flow)
-		}
-	}
 	if t.start < t.flow.start && f != nil && f.isBefore(t, t.flow.start) {
 		t.start = t.flow.start
 		t.keep()

@@ -38,6 +38,11 @@ func (p *plainPool) join(j *job, k *key) {
 	if p.start[j.Prio] == nil {
 		p.now[j.Prio], p.start[j.Prio] = 0, map[ID]float64{}
 	}
+	for o := range p.wait {
+		if o != j && o.Prio == j.Prio && p.id(o) == p.id(j) {
+			return
+		}
+	}
 	p.start[j.Prio][p.id(j)] = max(p.start[j.Prio][p.id(j)], p.now[j.Prio])
 }
 
@@ -53,7 +58,7 @@ func (p *plainPool) leave(j *job) {
 }
 
 // at is when a call's flow starts.
-func (p *plainPool) at(j *job) float64 { return max(p.start[j.Prio][p.id(j)], p.now[j.Prio]) }
+func (p *plainPool) at(j *job) float64 { return p.start[j.Prio][p.id(j)] }
 
 // first is the first of those that may go and that fit.
 func (p *plainPool) first(order func(a, b *job) int, fits func(*job, *key) bool) (best *job) {
@@ -84,12 +89,13 @@ func (p *plainPool) next() (j *job, inTurn bool) {
 }
 
 func (p *plainPool) grant(j *job, inTurn bool) {
-	at := p.at(j)
+	share := float64(max(1, j.Cost)) / p.weight[j.flow]
+	at := max(p.at(j), p.now[j.Prio]-share)
 	p.served++
 	if inTurn {
-		p.now[j.Prio] = at
+		p.now[j.Prio] = max(p.now[j.Prio], at)
 	}
-	p.start[j.Prio][p.id(j)] = at + float64(max(1, j.Cost))/p.weight[j.flow]
+	p.start[j.Prio][p.id(j)] = at + share
 	p.leave(j)
 }
 

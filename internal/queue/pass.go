@@ -132,8 +132,8 @@ func (l *lineup) granted(w *waiter, p *pool, inTurn bool) {
 		switch s := &l.stakes[i]; {
 		case s.pool == p:
 			p.Granted(&w.Call, inTurn)
-		case s.Live() > 0:
-			s.Charge(&w.Call, false)
+		default:
+			s.Charge(&w.Call, s.Live() == 0) // where nobody stands it was its turn
 		}
 	}
 	l.Granted(&w.Call)
