@@ -76,7 +76,7 @@ var faults = []fault{
 	{"a flow that counts a call that has left", "ticket.add",
 		`t.flow.all.add(n, int(sign))`, `if !PLANTED || sign > 0 { RIGHT }`},
 	{"flows that are not charged", "flow.charge",
-		`f.start += f.share(cost)`, `if !PLANTED { RIGHT }`},
+		`f.start += share`, `if !PLANTED { RIGHT }`},
 	{"one flow that is not charged", "flow.share",
 		`float64(max(1, cost)) / f.weight`, `func() float64 { if PLANTED && f.id.Name == "y" { return 0 }; return RIGHT }()`},
 	{"what other limiters gave, kept when nobody waits", "asker.close",
