@@ -59,7 +59,7 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*waiter, error) {
 	q.placeLocked(o, now)
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
-	o.now, o.epoch, o.waited = now, q.up.Epoch(), false
+	o.now, o.epoch = now, q.up.Epoch()
 	o.wants &^= counted
 	if o.wants&(wantsSlot|meetsHost) == 0 && (q.soleLocked() || q.unhinderedLocked()) {
 		if q.meters == nil && q.payLocked(int(o.Cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
@@ -151,7 +151,7 @@ func (q *Queue) joinLocked(w *waiter, o *order, now time.Time) {
 		l.stakes[i].joined()
 	}
 	// Behind the head nothing changes for the others of its line: their timer is set for the head already.
-	if o.retry || len(l.stakes) > 0 && q.up.Scopes() > 1 || q.headLocked(now) == w {
+	if o.retry() || len(l.stakes) > 0 && q.up.Scopes() > 1 || q.headLocked(now) == w {
 		q.advanceLocked(now)
 	} else {
 		q.common.settle(now)
@@ -169,7 +169,7 @@ func (q *Queue) turnAwayLocked(o *order, now time.Time) error {
 	opts := &q.common.Options
 	// A retry is let in beyond MaxWaiting: its call has been admitted once, and has cost the upstream
 	// an attempt that would be lost.
-	if opts.MaxWaiting > 0 && !o.retry && q.line != nil && q.line.Len() >= opts.MaxWaiting {
+	if opts.MaxWaiting > 0 && !o.retry() && q.line != nil && q.line.Len() >= opts.MaxWaiting {
 		return q.turnedAwayLocked(o, q.predictLocked(o, now), q.common.Errors.Full, now)
 	}
 	if wait, yes := q.up.Patience(q.common.MaxPause, o.Scope, q.line == nil || q.line.Len() == 0, now); yes {

@@ -66,25 +66,25 @@ func (b *balance) withdraw(of *Budget, now time.Duration, erring bool) bool {
 // refund puts one retry back that was not made.
 func (b *balance) refund() { b.spent = max(0, b.spent-1) }
 
-// settleBudgetLocked counts a planned retry that goes. What it took out of the budget goes back if it was not
+// settleBudgetLocked counts a planned retry that is sent, or will not be. What it took out of the budget goes back if it is not
 // sent, or if the gate has closed since it was decided: then the gate has bounded it.
 //
 // paidAt recognizes a closing: Closing.Count was 3 when the budget paid and is 4 now, so the gate has
 // closed once since. While it is closed only probes go, and the key needs no second bound.
-func (c *Call) settleBudgetLocked() {
+func (c *Call) settleBudgetLocked(sent bool) {
 	q := &c.entry.queue
-	if c.under {
+	if sent {
 		q.trouble().retried++
 	}
-	if c.charged && (!c.under || q.up.Closing(q.common.now()).Count != c.paidAt) {
+	if c.stage == paidFor && (!sent || q.up.Closing(q.common.now()).Count != c.paidAt) {
 		c.entry.balance.refund()
 	}
-	c.charged, c.planned = false, false
+	c.stage = noAttempt
 }
 
 // settleBudget is settleBudgetLocked with the lock.
-func (c *Call) settleBudget() {
+func (c *Call) settleBudget(sent bool) {
 	c.table.common.mu.Lock()
 	defer c.table.common.mu.Unlock()
-	c.settleBudgetLocked()
+	c.settleBudgetLocked(sent)
 }

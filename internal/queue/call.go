@@ -58,32 +58,39 @@ type Route struct{ Host, Path string }
 //
 // What it holds in each state, and who gives it back:
 //
-//	attempt under way   under; held if there is MaxInFlight    Report ends under
+//	attempt under way   underway; held if there is MaxInFlight Report ends it
 //	attempt reported    held as before                         Done, or KeepSlot's func when the body is closed
 //	both                order.holds or asks, if it has meters  Done, or who has them by KeepHolds
-//	retry decided       held; planned; charged after a failure BackOff ends held, the next Arrive ends planned
-//	resting             planned and charged alone              the next Arrive, or Done if the ctx ends first
-//	in line             planned and charged alone              Sleep's error, then Done
+//	retry decided       held; planned; paidFor after a failure BackOff ends held, the next Arrive the rest
+//	resting             planned or paidFor alone               the next Arrive, or Done if the ctx ends first
+//	in line             planned or paidFor alone               Sleep's error, then Done
 //
 // An example: attempt 1 fails with 503, Retry takes 1 from the budget, and BackOff frees the slot for
-// 400 ms. The caller's ctx ends meanwhile. Done finds planned but not under, and puts the 1 back.
+// 400 ms. The caller's ctx ends meanwhile. Done finds it paidFor, and puts the 1 back.
 type Call struct {
-	table   *Table
-	entry   *entry  // nil until the first Arrive
-	meters  *Meters // of its key; nil: it has none
-	waiter  *waiter // while it waits
-	key     string
-	order   order
-	srtt    time.Duration // the smoothed round trip when it arrived
-	under   bool          // an attempt is under way
-	held    bool          // and has a slot
-	planned bool          // a retry has been decided and is not sent yet
-	kept    bool          // what the attempt holds of meters is settled by others, see KeepHolds
-	charged bool          // it was taken out of the budget
-	paidAt  uint32        // what Closing.Count was then
-	tried   tried         // how long it has been sent again
-	delay   time.Duration // of its own, before the retry that is planned
+	table  *Table
+	entry  *entry  // nil until the first Arrive
+	meters *Meters // of its key; nil: it has none
+	waiter *waiter // while it waits
+	key    string
+	order  order
+	srtt   time.Duration // the smoothed round trip when it arrived
+	stage  stage
+	held   bool          // the attempt, or its answer, has a slot
+	paidAt uint32        // with paidFor: what Closing.Count was then
+	tried  tried         // how long it has been sent again
+	delay  time.Duration // of its own, before the retry that is planned
 }
+
+// A stage is how far a call is with its attempts.
+type stage uint8
+
+const (
+	noAttempt stage = iota // it is new, or its last attempt has ended
+	planned                // a retry has been decided and is not sent yet
+	paidFor                // the same, and it was taken out of the budget
+	underway               // an attempt is under way
+)
 
 // Init begins a call of key, whose request has that URL. It costs that many units, whatever w says, and may be sent
 // again if resend: such a call is good for a probe.
@@ -118,7 +125,7 @@ func (c *Call) Started() time.Time { return c.order.now }
 func (c *Call) RoundTrip() time.Duration { return c.srtt }
 
 // Under reports whether an attempt is under way.
-func (c *Call) Under() bool { return c.under }
+func (c *Call) Under() bool { return c.stage == underway }
 
 // Arrive takes the turn for the next attempt if it is there. Otherwise it puts the call into the line and
 // reports that: then Sleep is due. Between the two its observers may run, without the lock. If they panic, Done
@@ -146,21 +153,21 @@ func (c *Call) Arrive(ctx context.Context, hold func(*Meters)) (waits bool, err 
 	trip := q.up.RoundTrip()
 	c.srtt, c.order.sample = trip.Smoothed, trip.Measure
 	c.order.Scope = q.up.Scope(c.order.url)
-	if c.order.retry {
+	if c.order.retry() {
 		c.tried.held(q, c.order.Scope, now)
 	}
 	if t.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
 		c.order.wants |= meetsHost
 	}
-	switch c.waiter, err = q.admitLocked(ctx, &c.order, now); {
-	case err != nil:
-	case c.waiter != nil:
-		return true, nil
-	case c.begun():
-		c.settleBudgetLocked()
+	if c.waiter, err = q.admitLocked(ctx, &c.order, now); err != nil || c.waiter != nil {
+		return err == nil, err
 	}
-	return false, err
+	if c.stage != noAttempt {
+		c.settleBudgetLocked(true)
+	}
+	c.begun()
+	return false, nil
 }
 
 // closedLocked is the error of a call that arrives after Shutdown.
@@ -189,7 +196,7 @@ type Result struct {
 func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned) {
 	c.table.common.mu.Lock()
 	defer c.table.common.mu.Unlock()
-	c.under = false
+	c.stage = noAttempt
 	q, o := &c.entry.queue, &c.order
 	a := upstream.Answer{
 		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Dated: r.Dated, Trip: r.At.Sub(o.now), Sent: o.now, Late: r.Late,
@@ -254,7 +261,7 @@ func (c *Call) Done() {
 	if e == nil {
 		return
 	}
-	if !c.under && !c.planned && !c.held && c.waiter == nil && (c.order.asks.attempt == 0 || c.kept) {
+	if c.stage == noAttempt && !c.held && c.waiter == nil && c.order.asks.attempt == 0 {
 		if e.queue.ended.Add(1); !c.table.common.drains.Load() { // in this order, see shutdown.go
 			return
 		}
@@ -269,13 +276,13 @@ func (c *Call) release(e *entry) {
 		c.entry.queue.abandon(context.Background(), c.waiter)
 		c.undoHolds()
 	}
-	if c.under { // what sent the request has panicked
+	switch c.stage {
+	case underway: // what sent the request has panicked
 		c.Report(&Result{Outcome: Cancelled, At: time.Now()})
+	case planned, paidFor:
+		c.settleBudget(false)
 	}
-	if c.planned {
-		c.settleBudget()
-	}
-	if c.order.asks.attempt > 0 && !c.kept {
+	if c.order.asks.attempt > 0 {
 		c.Holds().Fail()
 	}
 	c.freeSlot()

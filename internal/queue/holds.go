@@ -73,7 +73,7 @@ type amounts [1 + fewMeters]int
 // units as settled. If the answer has a body that is read, Holds takes over what is held, and held is false again. If sending
 // panics, Done makes a Holds too, and lets it Fail.
 type asks struct {
-	attempt int // that they are of, counted from 1; 0: none. Holds in their place are of that attempt, too
+	attempt int // that they are of, counted from 1; 0: none, or others settle them. Holds in their place are of that attempt, too
 	amounts amounts
 	held    bool // the units were taken, and are not settled
 }
@@ -245,7 +245,7 @@ func (c *Call) lacksHolds() bool { return c.order.asks.attempt != c.order.attemp
 // ask begins what the next attempt asks of its key's meters, which it returns.
 func (c *Call) ask() *Meters {
 	o, m := &c.order, c.meters
-	o.holds, c.kept = nil, false
+	o.holds = nil
 	o.asks.attempt, o.asks.held, o.asks.amounts[0] = o.attempts+1, false, int(o.Cost)
 	if m.learns || len(m.each) > fewMeters {
 		o.holds = m.newHolds(int(o.Cost))
@@ -285,7 +285,7 @@ func (o *order) known(m *Meters) {
 }
 
 // KeepHolds leaves it to the caller to settle what the attempt holds. Otherwise Done does, as a failure.
-func (c *Call) KeepHolds() { c.kept = true }
+func (c *Call) KeepHolds() { c.order.asks.attempt = 0 }
 
 // SettleAsHeld settles what the attempt holds as what it held.
 func (c *Call) SettleAsHeld() {

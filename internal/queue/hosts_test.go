@@ -164,7 +164,7 @@ func TestClosingOfAHostGrows(t *testing.T) {
 		var turn Call // was under way all the time
 		turn.Init(w.table, "late", &url.URL{Host: "x"}, &Want{Cost: 1}, 1, false)
 		w.table.add("late")
-		locked(&w.table.common, func() { turn.entry = w.table.keys["late"]; turn.entry.queue.begun++; turn.under = true })
+		locked(&w.table.common, func() { turn.entry = w.table.keys["late"]; turn.entry.queue.begun++; turn.stage = underway })
 		r := Result{Outcome: Throttled, Status: 429, Route: Route{Host: "x"}, At: time.Now()}
 		r.Hint.Throttled, r.Hint.Global, r.Hint.RetryAfter = true, true, 10*time.Second
 		turn.Report(&r)

@@ -151,7 +151,7 @@ type backlog struct {
 
 // beforeLocked counts what goes before a newcomer.
 func (q *Queue) beforeLocked(o *order, more int64) *backlog {
-	b := &backlog{more: more, old: o.retry, holds: o.holds, key: q.key}
+	b := &backlog{more: more, old: o.retry(), holds: o.holds, key: q.key}
 	b.of = line.Newcomer{Flow: o.want.Flow, Weight: o.weight, Prio: o.Prio, Seq: o.Seq, Scope: o.Scope, More: more}
 	if q.line != nil {
 		b.all, b.scope = q.line.Ahead(&b.of)

@@ -10,7 +10,7 @@ import "time"
 func (c *Call) Quiet() bool { return !c.order.sample && !c.entry.queue.up.Alert() }
 
 // End ends a Quiet attempt.
-func (c *Call) End() { c.under = false }
+func (c *Call) End() { c.stage = noAttempt }
 
 // EndWell ends an attempt that is a success without a hint, if Report would change nothing but the round trip.
 // Otherwise it does nothing, and the attempt is to be reported.
@@ -18,7 +18,7 @@ func (c *Call) EndWell() bool {
 	if !c.Quiet() && !c.measure() {
 		return false
 	}
-	c.under = false
+	c.stage = noAttempt
 	return true
 }
 

@@ -157,14 +157,12 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	if q.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
 	}
-	// A copy is asked: the call itself changes only when the retry is decided.
-	again := c.order
-	again.retry = true
-	if !q.common.staysLocked(&again) {
-		return 0, q.errorOf(again.attempts, 0, q.common.Errors.Closed)
+	o := &c.order
+	if !q.common.staysLocked(o) {
+		return 0, q.errorOf(o.attempts, 0, q.common.Errors.Closed)
 	}
-	q.noteDeadline(ctx, &again, now)
-	if err := q.turnAwayLocked(&again, now); err != nil {
+	q.noteDeadline(ctx, o, now)
+	if err := q.turnAwayLocked(o, now); err != nil {
 		return 0, err
 	}
 	if p.Delay = c.restsFor(&p, now); p.Delay < 0 {
@@ -172,20 +170,21 @@ func (c *Call) Retry(ctx context.Context, p Plan) (wait time.Duration, err error
 	}
 	needs := p.Delay
 	if q.line != nil { // somebody else has a use for its units
-		needs += q.answerTimeLocked(again.wants, again.reserve)
+		needs += q.answerTimeLocked(o.wants, o.reserve)
 	}
-	if again.deadline != 0 && now.Sub(q.common.base)+needs > again.deadline {
+	if o.deadline != 0 && now.Sub(q.common.base)+needs > o.deadline {
 		return 0, q.common.Errors.Deadline
 	}
 	gate, at := q.up.Closing(now), now.Sub(q.common.base)
-	c.tried.held(q, c.order.Scope, now)
+	c.tried.held(q, o.Scope, now)
+	as := planned
 	if p.Failed && p.Most >= 0 && (gate.Cause == upstream.Open || gate.Over || gate.Brief) {
 		if !c.entry.balance.withdraw(&q.common.Budget, at, gate.Erring) {
 			return 0, q.common.Errors.Budget
 		}
-		c.charged, c.paidAt = true, gate.Count
+		as, c.paidAt = paidFor, gate.Count
 	}
+	c.stage, c.delay = as, p.Delay
 	c.tried.rests(at, p.Delay, gate.Probing)
-	c.order.retry, c.planned, c.delay = true, true, p.Delay
-	return max(p.Delay, q.predictLocked(&again, now)), nil
+	return max(p.Delay, q.predictLocked(o, now)), nil
 }

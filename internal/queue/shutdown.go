@@ -172,7 +172,7 @@ func (q *Queue) look() {
 }
 
 // staysLocked reports whether a call may go on: a new one while nobody has called Shutdown, a retry until the time is over.
-func (r *common) staysLocked(o *order) bool { return r.drain == nil || o.retry && !r.drain.over }
+func (r *common) staysLocked(o *order) bool { return r.drain == nil || o.retry() && !r.drain.over }
 
 // overLocked reports whether nobody may wait any more.
 func (r *common) overLocked() bool { return r.drain != nil && r.drain.over }

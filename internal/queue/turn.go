@@ -76,9 +76,10 @@ func (c *Call) Sleep(ctx context.Context) (waited time.Duration, err error) {
 	// From here on w is read only: it has left the line.
 	c.order.fill(w)
 	c.order.sample = true // the lock was taken already, and what calls take decides who may wait
-	if c.begun() {
-		c.settleBudget()
+	if c.stage != noAttempt {
+		c.settleBudget(true)
 	}
+	c.begun()
 	return c.order.now.Sub(start), nil
 }
 
@@ -91,8 +92,5 @@ func (c *Call) Held() (by string, wait time.Duration) {
 	return "", 0
 }
 
-// begun notes that an attempt is under way, and reports whether it was planned, so that the budget is to be settled.
-func (c *Call) begun() (planned bool) {
-	c.under, c.held = true, c.order.slot()
-	return c.planned
-}
+// begun notes that an attempt is under way.
+func (c *Call) begun() { c.stage, c.held = underway, c.order.slot() }

@@ -106,9 +106,7 @@ type order struct {
 	begins   *begins   // of its wait, if Config.Tell asks for that; nil: it has not waited
 	attempts int       // sent before
 	reserve  uint32    // the most of its time that is kept for its answer, in microseconds, see answerTimeLocked
-	retry    bool      // it is not the first attempt, so MaxWaiting does not refuse it
 	sample   bool      // its round trip is to be measured
-	waited   bool      // it has stood in the line
 }
 
 // A begins is how a wait begins: what holds the call, and for how long.
@@ -116,6 +114,9 @@ type begins struct {
 	by   string
 	wait time.Duration
 }
+
+// retry reports whether it is not the first attempt, so MaxWaiting does not refuse it.
+func (o *order) retry() bool { return o.attempts > 0 }
 
 // order is what a caller wants that has that and wishes. It asks for the flow's weight.
 func (q *Queue) order(w *Want, wishes wish) order {
@@ -180,7 +181,7 @@ func units(cost int) int32 { return int32(min(max(cost, math.MinInt32), math.Max
 // The moment of the grant is read here, once the goroutine runs: a round trip is counted from there.
 func (o *order) fill(w *waiter) {
 	came := o.moment
-	o.waiter, o.now, o.waited = *w, time.Now(), true
+	o.waiter, o.now = *w, time.Now()
 	o.moment = came
 }
 
