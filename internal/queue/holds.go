@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/go-throttle/throttle/internal/meter"
 )
 
 // This file is what becomes of the units that an attempt holds of its key's meters.
@@ -55,8 +57,8 @@ type Holds struct {
 	waits   bool // it is counted among those that wait; the queue's lock guards it
 
 	// Meters.mu guards these.
-	open uint64 // the meters whose hold is not settled, in bits; none too until they are taken
-	read length // of the body, for learn.go
+	open uint64       // the meters whose hold is not settled, in bits; none too until they are taken
+	read meter.Length // of the body, for learn.go
 
 	claims []claim // of each meter; nil: none learns
 
@@ -103,9 +105,9 @@ func (h *Holds) Meters() *Meters { return h.meters }
 // is learned, unless it was given by the caller. It is called before the attempt asks for its turn.
 func (h *Holds) Set(i, n int, given bool) {
 	n = max(0, int(units(n)))
-	if l := h.meters.learners[i]; l != nil {
+	if h.meters.learners[i] != nil {
 		if h.claims[i] = (claim{limit: n, given: given}); !given {
-			n = l.hold(n, h.meters.each[i].Streams)
+			n = h.meters.learned(i, n)
 		}
 	}
 	h.amounts[1+i] = n
@@ -166,7 +168,8 @@ func (h *Holds) Settle(i, n int) {
 	case n < 0:
 		n = h.Held(i)
 	case h.meters.learners[i] != nil:
-		h.meters.learners[i].note(h.claims[i].limit, int(units(n)), time.Since(h.taken), read)
+		took := time.Since(h.taken)
+		h.meters.count(func() { h.meters.learners[i].Note(h.claims[i].limit, int(units(n)), took, read) })
 	}
 	h.correct(i, charged, n)
 }
@@ -179,7 +182,7 @@ func (h *Holds) Cut(i, n int) {
 }
 
 // endOne is end of meter i. charged is what was charged for it until then, and read how much of the body was read.
-func (h *Holds) endOne(i int) (charged int, read length, ok bool) {
+func (h *Holds) endOne(i int) (charged int, read meter.Length, ok bool) {
 	h.meters.mu.Lock()
 	defer h.meters.mu.Unlock()
 	if charged, ok = h.Held(i), h.endLocked(1<<i) != 0; h.claims != nil {

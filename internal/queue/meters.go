@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/meter"
 )
 
 // This file is the meters of a key: limits in units of their own, beside the one that is paid by cost. A call takes its cost
@@ -27,21 +28,21 @@ type Meter struct {
 
 // Meters are those of a key. They are made with it, and only what is counted in them changes. What the key's calls pay by cost is part of them, because all of it is paid in one step.
 type Meters struct {
-	each     []Meter
-	reasons  []string // what a call that waits for one of them is held by
-	owner    any
-	learners []*learner // of each meter; nil: it does not learn
-	learns   bool       // one of them does
-	all      *limit.Set // what a call pays: its cost, then each meter
-	own      *limit.Set // the same without what all keys share
-	mirrors  []mirror   // of each meter, for the advertised quotas that mirror it
-	base     time.Time  // when they were made
+	each    []Meter
+	reasons []string // what a call that waits for one of them is held by
+	owner   any
+	learns  bool       // one of them does
+	all     *limit.Set // what a call pays: its cost, then each meter
+	own     *limit.Set // the same without what all keys share
+	mirrors []mirror   // of each meter, for the advertised quotas that mirror it
+	base    time.Time  // when they were made
 
-	// mu guards what was settled. It is taken after the queue's lock, or without it, and held for sums alone.
-	mu     sync.Mutex
-	ended  []ended // of each meter, what holds that were settled come to
-	done   int64   // attempts that have settled all
-	unsent int64   // those of them that were not sent
+	// mu guards what was settled, and learned. It is taken after the queue's lock, or without it, and held for sums alone.
+	mu       sync.Mutex
+	learners []*meter.Learner // of each meter; nil: it does not learn
+	ended    []ended          // of each meter, what holds that were settled come to
+	done     int64            // attempts that have settled all
+	unsent   int64            // those of them that were not sent
 
 	// The queue's lock guards these. What is held is what was held in all, less what was settled: so a start takes no other lock.
 	held    []int64   // of each meter, the units of holds in all
@@ -80,7 +81,7 @@ func (m *Meters) settled(i int) (e ended, calls int64) {
 // whatever their user wants to find them by.
 func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
 	m := &Meters{each: each, owner: owner, ended: make([]ended, len(each)), base: time.Now()}
-	m.learners = make([]*learner, len(each))
+	m.learners = make([]*meter.Learner, len(each))
 	m.mirrors = make([]mirror, len(each))
 	for i := range m.mirrors {
 		m.mirrors[i].m, m.mirrors[i].i = m, i
@@ -93,7 +94,7 @@ func NewMeters(each []Meter, owner any, all, own *limit.Set) *Meters {
 	}
 	for i, one := range each {
 		if m.reasons = append(m.reasons, heldByMeter+one.Name); one.Learn {
-			m.learners[i], m.learns = new(learner), true
+			m.learners[i], m.learns = new(meter.Learner), true
 		}
 	}
 	return m

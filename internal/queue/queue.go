@@ -13,7 +13,7 @@
 //	pool.go, stake.go          what several keys share: whose turn it is, and what a key has to do with it
 //	slots.go, asker.go         calls in flight; limiters of other kinds
 //	meters.go, holds.go        limits in units of their own, and what an attempt holds of them
-//	learn.go, mirror.go        what calls usually hold; advertised quotas that mirror a meter
+//	learn.go, mirror.go        what is learned, and charged meanwhile; advertised quotas that mirror a meter
 //	predict.go, expel.go       when a call would start, and who waits for too long
 //	errors.go, again.go        the errors of calls that are ended on this side, and when those are worth calling again
 //	reason.go, stats.go        what holds a call that waits, and the rest that observers see of a queue:
