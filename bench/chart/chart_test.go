@@ -28,7 +28,7 @@ func outage(name string, during, after int) report.Run {
 	r := rand.New(rand.NewPCG(1, 2))
 	t := &report.Traffic{Bin: 100 * time.Millisecond}
 	for i := range 400 {
-		accepted, refused, failed, limit := 0, 0, 0, 10.0
+		accepted, throttled, failed, limit := 0, 0, 0, 10.0
 		switch {
 		case i < 50:
 			accepted = 5 + r.IntN(3)
@@ -36,11 +36,11 @@ func outage(name string, during, after int) report.Run {
 			failed, limit = during*r.IntN(3)/2, 0
 		case i < 250:
 			accepted = min(after, 10)
-			refused = max(after-10, 0) * r.IntN(3)
+			throttled = max(after-10, 0) * r.IntN(3)
 		default:
 			accepted = r.IntN(3)
 		}
-		t.Accepted, t.Refused = append(t.Accepted, accepted), append(t.Refused, refused)
+		t.Accepted, t.Throttled = append(t.Accepted, accepted), append(t.Throttled, throttled)
 		t.Failed, t.Limit = append(t.Failed, failed), append(t.Limit, limit)
 	}
 	return report.Run{Client: name, Mode: report.Real, Rep: 1, Traffic: t}
@@ -88,7 +88,7 @@ func TestSVG(t *testing.T) {
 	if a.Len() > 100<<10 {
 		t.Errorf("%d bytes", a.Len())
 	}
-	check(t, a.String(), "An outage of ten seconds", "throttle: limit known", "retry &amp; &lt;hope&gt;", "time, s", "refused by the limit", "per 100 ms")
+	check(t, a.String(), "An outage of ten seconds", "throttle: limit known", "retry &amp; &lt;hope&gt;", "time, s", "throttled by the limit", "per 100 ms")
 }
 
 // check parses the picture and looks for texts in it.
@@ -230,7 +230,7 @@ func TestExplains(t *testing.T) {
 func TestOddTraffic(t *testing.T) {
 	for name, traffic := range map[string]*report.Traffic{
 		"nothing came":   {Bin: time.Second, Accepted: []int{0}},
-		"rows of unlike": {Bin: time.Second, Accepted: []int{1}, Refused: []int{0, 3}, Limit: []float64{1, 1, 1}},
+		"rows of unlike": {Bin: time.Second, Accepted: []int{1}, Throttled: []int{0, 3}, Limit: []float64{1, 1, 1}},
 		"no limit":       {Bin: time.Millisecond, Failed: []int{1000000}},
 	} {
 		s := &report.Scenario{Title: name, Runs: []report.Run{{Client: "c", Mode: report.Virtual, Traffic: traffic}}}

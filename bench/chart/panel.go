@@ -23,7 +23,7 @@ type layer struct {
 // The colours are of Okabe and Ito's palette, which colour-blind readers can tell apart.
 var layers = []layer{
 	{"accepted", "accepted", color.RGBA{0x00, 0x72, 0xB2, 0xFF}, func(t *report.Traffic) []int { return t.Accepted }},
-	{"refused by the limit", "refused", color.RGBA{0xE6, 0x9F, 0x00, 0xFF}, func(t *report.Traffic) []int { return t.Refused }},
+	{"throttled by the limit", "throttled", color.RGBA{0xE6, 0x9F, 0x00, 0xFF}, func(t *report.Traffic) []int { return t.Throttled }},
 	{"failed: the upstream is down", "failed", color.RGBA{0x8C, 0x8C, 0x8C, 0xFF}, func(t *report.Traffic) []int { return t.Failed }},
 }
 

@@ -21,7 +21,7 @@ type Job struct {
 	Workers  int               // callers at once
 
 	// Gate is called by Start, by a client that can tell whether it holds all calls back because the
-	// upstream refuses or fails, with a func that tells. Nil: nobody wants to know.
+	// upstream throttles or fails, with a func that tells. Nil: nobody wants to know.
 	Gate func(closed func() bool)
 }
 
@@ -45,7 +45,7 @@ type Doer interface {
 type Client struct {
 	Name    string // as shown in tables: "failsafe-go: retry and limiter"
 	Limits  bool   // it waits for its turn if Job.Limits is set
-	Retries bool   // it sends a refused or failed call again
+	Retries bool   // it sends a throttled or failed call again
 	Bubble  bool   // it can live in a testing/synctest bubble
 	Told    bool   // without a limit it is the same as another client
 	Metered bool   // it is given Job.Meter, and runs in scenarios of meters alone

@@ -9,10 +9,13 @@ import (
 	"github.com/go-throttle/throttle/bench/scenario"
 )
 
+// pageWidth is where lines of text break on pages.
+const pageWidth = 120
+
 // Markdown prints all tables as a page.
 func (f *File) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Side by side\n\n%s\n\n%s\n", f.where(), Rule)
+	fmt.Fprintf(&b, "# Side by side\n\n%s\n\n%s\n", Wrap(f.where(), pageWidth), Wrap(Rule, pageWidth))
 	if f.Command != "" {
 		fmt.Fprintf(&b, "\nMade by `%s`.\n", f.Command)
 	}
@@ -145,6 +148,6 @@ func (f *File) Summary(columns []Column) (string, error) {
 		}
 		return cells
 	})
-	fmt.Fprintf(&b, "\n%s %s\n", f.where(), Rule)
+	fmt.Fprintf(&b, "\n%s\n", Wrap(f.where()+" "+Rule, pageWidth))
 	return b.String(), nil
 }

@@ -29,21 +29,21 @@ func sample() *File {
 		},
 	}
 	backfill := scenario.Scenario{
-		Name: "backfill", Title: "Backfill, limit known", About: "An upstream of 100/s. Right is to use all of it and to be refused nothing.",
+		Name: "backfill", Title: "Backfill, limit known", About: "An upstream of 100/s. Right is to use all of it and never to be throttled.",
 		Metrics: []scenario.Metric{
 			{Name: "used", Title: "quota used", Unit: "%", Better: 1, Digits: 1},
-			{Name: "refused", Title: "refused by the upstream", Better: -1},
+			{Name: "throttled", Title: "throttled by the upstream", Better: -1},
 			{Name: "sent", Title: "sent", Digits: 0},
 			{Name: "delivered", Title: "delivered", Unit: "%", Better: 1},
 			{Name: "never", Title: "never measured"},
 		},
 	}
-	add := func(client string, used, refused, sent float64, rep int) {
+	add := func(client string, used, throttled, sent float64, rep int) {
 		done := 100.0
 		if client == "bare" {
 			done = 98
 		}
-		f.Add(backfill, Run{Client: client, Mode: Virtual, Rep: rep, Values: map[string]float64{"used": used, "refused": refused, "sent": sent, "delivered": done}})
+		f.Add(backfill, Run{Client: client, Mode: Virtual, Rep: rep, Values: map[string]float64{"used": used, "throttled": throttled, "sent": sent, "delivered": done}})
 	}
 	for rep, d := range []float64{0, 0.2, -0.4} {
 		add("bare", 101, 12345+100*d, 1234567, rep+1)
@@ -58,7 +58,7 @@ func sample() *File {
 	}
 	f.Add(cost, Run{Client: "x/time/rate", Mode: Real, Rep: 1, Values: map[string]float64{"ns": 131.4, "allocs": 0}})
 	f.Add(cost, Run{Client: "throttle", Mode: Real, Rep: 1, Values: map[string]float64{"ns": 300.6, "allocs": 0}, Traffic: &Traffic{
-		Bin: 100 * time.Millisecond, Accepted: []int{1, 2, 0, 0}, Refused: []int{0, 0, 0, 0}, Failed: []int{0, 4, 5, 6}, Limit: []float64{10, 10, 0, 10},
+		Bin: 100 * time.Millisecond, Accepted: []int{1, 2, 0, 0}, Throttled: []int{0, 0, 0, 0}, Failed: []int{0, 4, 5, 6}, Limit: []float64{10, 10, 0, 10},
 	}})
 	return f
 }

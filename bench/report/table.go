@@ -9,9 +9,9 @@ import (
 )
 
 // Rule says how figures are to be read; it stands below the tables.
-const Rule = "Medians over the repetitions, ± the farthest of them from it. Marked are the best of each column and all that are " +
-	"within noise of it: their ranges overlap, they are the same as shown, or, run once in real time, differ by 2 %. Who delivers less than 99 % of what the best does is " +
-	"marked nowhere else. The oracle knows everything, and is no rival."
+const Rule = "Each figure is the median of the repetitions, ± how far off the farthest is. Marked are the best of each column and those that are " +
+	"not clearly behind it: the ranges overlap, the same figures are shown, or single runs in real time differ by 2 % at most. Who delivers " +
+	"less than 99 % of the best is marked in no other column. The oracle knows everything, and is no rival."
 
 // noise of a single run in real time.
 const noise = 0.02

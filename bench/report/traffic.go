@@ -13,23 +13,23 @@ type Traffic scenario.Traffic
 
 // traffic is how it stands in a file.
 type traffic struct {
-	Bin      string       `json:"bin"`
-	Bins     int          `json:"bins"`
-	Accepted []int        `json:"accepted,omitempty"`
-	Refused  []int        `json:"refused,omitempty"`
-	Failed   []int        `json:"failed,omitempty"`
-	Limit    [][2]float64 `json:"limit,omitempty"` // from which bin on, how much
+	Bin       string       `json:"bin"`
+	Bins      int          `json:"bins"`
+	Accepted  []int        `json:"accepted,omitempty"`
+	Throttled []int        `json:"throttled,omitempty"`
+	Failed    []int        `json:"failed,omitempty"`
+	Limit     [][2]float64 `json:"limit,omitempty"` // from which bin on, how much
 }
 
 // Bins is the length of the longest row.
 func (t *Traffic) Bins() int {
-	return max(len(t.Accepted), len(t.Refused), len(t.Failed), len(t.Limit))
+	return max(len(t.Accepted), len(t.Throttled), len(t.Failed), len(t.Limit))
 }
 
 // Total is all that came, whatever became of it, in each bin.
 func (t *Traffic) Total() []int {
 	total := make([]int, t.Bins())
-	for _, row := range [][]int{t.Accepted, t.Refused, t.Failed} {
+	for _, row := range [][]int{t.Accepted, t.Throttled, t.Failed} {
 		for i, n := range row {
 			total[i] += n
 		}
@@ -41,7 +41,7 @@ func (t *Traffic) Total() []int {
 func (t *Traffic) Coarse(n int) *Traffic {
 	return &Traffic{
 		Bin: t.Bin * time.Duration(n), Limit: join(t.Limit, n),
-		Accepted: join(t.Accepted, n), Refused: join(t.Refused, n), Failed: join(t.Failed, n),
+		Accepted: join(t.Accepted, n), Throttled: join(t.Throttled, n), Failed: join(t.Failed, n),
 	}
 }
 
@@ -57,7 +57,7 @@ func join[T int | float64](row []T, n int) []T {
 func (t *Traffic) MarshalJSON() ([]byte, error) {
 	out := traffic{
 		Bin: t.Bin.String(), Bins: t.Bins(),
-		Accepted: trim(t.Accepted), Refused: trim(t.Refused), Failed: trim(t.Failed),
+		Accepted: trim(t.Accepted), Throttled: trim(t.Throttled), Failed: trim(t.Failed),
 	}
 	for i, l := range t.Limit {
 		if i == 0 || l != t.Limit[i-1] {
@@ -77,7 +77,7 @@ func (t *Traffic) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*t = Traffic{Bin: bin, Accepted: fill(in.Accepted, in.Bins), Refused: fill(in.Refused, in.Bins), Failed: fill(in.Failed, in.Bins)}
+	*t = Traffic{Bin: bin, Accepted: fill(in.Accepted, in.Bins), Throttled: fill(in.Throttled, in.Bins), Failed: fill(in.Failed, in.Bins)}
 	if len(in.Limit) == 0 {
 		return nil
 	}

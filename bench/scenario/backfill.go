@@ -43,7 +43,7 @@ func backfills() (all []Scenario) {
 			"The upstream counts 100 in each second of its own clock, and the client is configured with 100 in any second.",
 			fixed100, window100, nil, 0, steady},
 		{"backfill-known-sliding", "Backfill, limit known: sliding window",
-			"The upstream admits 100 in any second, and what it refuses counts too. The client is configured with 100 in any second.",
+			"The upstream admits 100 in any second, and what it throttles counts too. The client is configured with 100 in any second.",
 			sliding100, window100, nil, 0, steady},
 		{"backfill-unknown", "Backfill, limit not known, no hint",
 			"The upstream is a token bucket of 100/s with a burst of 10 and answers 429 without a word more.",
@@ -61,7 +61,7 @@ func backfills() (all []Scenario) {
 		s := Scenario{
 			Name: b.name, Title: b.title,
 			About:   "400 calls by 32 workers, 20 s at most. " + b.about,
-			Metrics: []Metric{times, quotaUsed, refused, attempts, delivered},
+			Metrics: []Metric{times, quotaUsed, throttled, attempts, delivered},
 			Takes:   6 * second, Virtual: true, Fits: knows, Run: b.run,
 		}
 		if b.known == nil {
@@ -90,7 +90,7 @@ func (b backfill) run(ctx context.Context, c client.Client, o Options) (r Result
 
 	done := len(firstAdmitted(l))
 	r.Values = map[string]float64{
-		"refused":   float64(l.Tally().Throttled),
+		"throttled": float64(l.Tally().Throttled),
 		"attempts":  perCall(l, calls),
 		"delivered": percent(done, calls),
 	}

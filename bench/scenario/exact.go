@@ -11,7 +11,7 @@ import (
 )
 
 // A match is a limit that the client knows exactly, or nearly so, before an upstream without any slack. The network delays each
-// request by another time: calls that leave evenly arrive unevenly, so even the exact limit is refused now and then.
+// request by another time: calls that leave evenly arrive unevenly, so even the exact limit is throttled now and then.
 type match struct {
 	limit   throttletest.Limit
 	known   client.Limit
@@ -40,7 +40,7 @@ func matches() (all []Scenario) {
 	} {
 		all = append(all, Scenario{
 			Name: e.name, Title: e.title, About: e.about(),
-			Metrics: []Metric{quotaUsed, {"first", "quota used, first minute", "%", +1, 1}, {"refused_share", "refused, share", "%", -1, 2}, delivered},
+			Metrics: []Metric{quotaUsed, {"first", "quota used, first minute", "%", +1, 1}, {"throttled_share", "throttled, share", "%", -1, 2}, delivered},
 			Takes:   61 * second, Virtual: e.latency != here, Fits: e.fits, Run: e.run,
 		})
 	}
@@ -94,9 +94,9 @@ func (m match) run(ctx context.Context, c client.Client, o Options) (r Result, e
 	}
 	counted := l.Between(from, length).Tally()
 	r.Values = map[string]float64{
-		"quota_used":    used(from, length),
-		"refused_share": percent(counted.Throttled, counted.Total()),
-		"delivered":     served(l, matchWorkers),
+		"quota_used":      used(from, length),
+		"throttled_share": percent(counted.Throttled, counted.Total()),
+		"delivered":       served(l, matchWorkers),
 	}
 	if from > 0 {
 		r.Values["first"] = used(0, time.Minute)

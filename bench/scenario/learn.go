@@ -31,7 +31,7 @@ func learning() (all []Scenario) {
 			Name: u.name, Title: u.title,
 			About: "32 workers never stop asking for a minute (real time: 10 s); an answer takes 50 ms, and a 429 says nothing but that. " +
 				u.about + " Used is what was served of what could have been, from 5 s on.",
-			Metrics: []Metric{quotaUsed, {"refused_share", "refused, share", "%", -1, 1}},
+			Metrics: []Metric{quotaUsed, {"throttled_share", "throttled, share", "%", -1, 1}},
 			Takes:   10 * second, Virtual: true, Fits: resends, Run: u.run,
 		})
 	}
@@ -58,8 +58,8 @@ func (u unlike) run(ctx context.Context, c client.Client, o Options) (r Result, 
 	later := l.Between(from, to)
 	tally := later.Tally()
 	r.Values = map[string]float64{
-		"quota_used":    percent(tally.Admitted, could),
-		"refused_share": percent(tally.Throttled, len(later)),
+		"quota_used":      percent(tally.Admitted, could),
+		"throttled_share": percent(tally.Throttled, len(later)),
 	}
 	r.Traffic = traffic(u.config, l, to)
 	return r, nil

@@ -78,7 +78,7 @@ func newOracle(server *throttletest.Server, config config, base http.RoundTrippe
 	return o
 }
 
-// Do sends when it is time, again and again until an answer is no refusal and no 503.
+// Do sends when it is time, again and again until an answer is neither a 429 nor a 503.
 func (o *oracle) Do(req *http.Request) (*http.Response, error) {
 	for {
 		if err := o.wait(req.Context()); err != nil {

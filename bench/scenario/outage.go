@@ -15,15 +15,15 @@ func outages() []Scenario {
 		{"attempts_in", "attempts per call of the outage", "", -1, 3},
 		attempts,
 		{"peak", "peak second after / capacity", "", -1, 2},
-		{"refused_after", "refused after the return", "", -1, 0},
-		{"refused_share", "refused after, share", "%", -1, 1},
+		{"throttled_after", "throttled after the return", "", -1, 0},
+		{"throttled_share", "throttled after, share", "%", -1, 1},
 		{"backlog", "backlog done after", "s", -1, 1},
 		{"backlog_ideal", "backlog / ideal", "", -1, 2},
 		delivered,
 	}
 	about := "60 calls a second for 25 s by 200 senders, 45 s at most; 503 to all from 5 s to 15 s; a token bucket of 100/s with a burst " +
 		"of 10 at all times. Right is not to knock at the closed door, and to come back no faster and no slower than the limit. "
-	brown := []Metric{attempts, {"closings", "closings of the gate", "", -1, 0}, refused, delivered}
+	brown := []Metric{attempts, {"closings", "closings of the gate", "", -1, 0}, throttled, delivered}
 	return []Scenario{
 		{
 			Name: "outage-known", Title: "Outage and retry storm, limit known", About: about + "The client knows the limit.",
@@ -87,12 +87,12 @@ func (o outage) run(ctx context.Context, c client.Client, opts Options) (r Resul
 	after := l.Between(up, end)
 	rejected := after.Tally().Throttled
 	r.Values = map[string]float64{
-		"attempts_in":   perCall(l.Where(in), calls),
-		"attempts":      perCall(l, len(due)),
-		"peak":          float64(after.Peak(second)) / config.rateAt(up),
-		"refused_after": float64(rejected),
-		"refused_share": percent(rejected, len(after)),
-		"delivered":     percent(len(firstAdmitted(l)), len(due)),
+		"attempts_in":     perCall(l.Where(in), calls),
+		"attempts":        perCall(l, len(due)),
+		"peak":            float64(after.Peak(second)) / config.rateAt(up),
+		"throttled_after": float64(rejected),
+		"throttled_share": percent(rejected, len(after)),
+		"delivered":       percent(len(firstAdmitted(l)), len(due)),
 	}
 	if len(firstAdmitted(l)) == len(due) {
 		var at []time.Duration
@@ -149,7 +149,7 @@ func brownOut(ctx context.Context, c client.Client, o Options) (r Result, err er
 	l := s.end()
 	r.Values = map[string]float64{
 		"attempts":  perCall(l, len(due)),
-		"refused":   float64(l.Tally().Throttled),
+		"throttled": float64(l.Tally().Throttled),
 		"delivered": percent(len(firstAdmitted(l)), len(due)),
 	}
 	if closed != nil {

@@ -33,7 +33,7 @@ func rates() (all []Scenario) {
 				Title: fmt.Sprintf("%d a second, known, %s", rate, what),
 				About: fmt.Sprintf("64 workers never stop asking for %d calls a second with %s. The upstream allows for 20 ms of timers' "+
 					"lateness. Quota used counts from half a second on; what is lost to late timers is missing in it.", rate, what),
-				Metrics: []Metric{quotaUsed, refused, spacing, fairness},
+				Metrics: []Metric{quotaUsed, throttled, spacing, fairness},
 				Takes:   p.length(Options{}) + second/2, Alone: true, Virtual: rate < 1000, Fits: limits, Run: p.run,
 			})
 		}
@@ -67,7 +67,7 @@ func (p pace) run(ctx context.Context, c client.Client, o Options) (r Result, er
 	admitted := l.Between(from, length).Only(throttletest.Admitted)
 	r.Values = map[string]float64{
 		"quota_used": percent(len(admitted), config.could(from, length)),
-		"refused":    float64(l.Tally().Throttled),
+		"throttled":  float64(l.Tally().Throttled),
 		"spacing":    evenness(admitted),
 		"fairness":   jain(l, 64),
 	}

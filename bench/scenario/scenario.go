@@ -51,11 +51,11 @@ type Result struct {
 
 // Traffic is what came to the upstream, in bins of Bin.
 type Traffic struct {
-	Bin      time.Duration `json:"bin"`
-	Accepted []int         `json:"accepted"`
-	Refused  []int         `json:"refused"` // by the limit
-	Failed   []int         `json:"failed"`  // 503, hang or reset while the upstream was down
-	Limit    []float64     `json:"limit"`   // units per bin that the upstream admits then
+	Bin       time.Duration `json:"bin"`
+	Accepted  []int         `json:"accepted"`
+	Throttled []int         `json:"throttled"` // by the limit
+	Failed    []int         `json:"failed"`    // 503, hang or reset while the upstream was down
+	Limit     []float64     `json:"limit"`     // units per bin that the upstream admits then
 }
 
 // All are the scenarios, in the order of the tables.

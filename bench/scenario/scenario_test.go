@@ -37,39 +37,39 @@ type bound struct{ least, most float64 }
 func TestVirtual(t *testing.T) {
 	none, full := bound{0, 0}, bound{99.4, 100.01}
 	most := func(x float64) bound { return bound{0, x} }
-	onTime := bounds{"time": {0.99, 1.03}, "quota_used": {97, 101}, "refused": none, "delivered": full, "attempts": {1, 1}}
-	steady := bounds{"quota_used": full, "refused": none, "spacing": {0, 0.01}, "fairness": {0.98, 1}}
+	onTime := bounds{"time": {0.99, 1.03}, "quota_used": {97, 101}, "throttled": none, "delivered": full, "attempts": {1, 1}}
+	steady := bounds{"quota_used": full, "throttled": none, "spacing": {0, 0.01}, "fairness": {0.98, 1}}
 	tests := map[string]map[string]bounds{
-		"backfill-known-bucket":        {known: onTime, OracleName: onTime, plain: {"refused": {90, 120}, "delivered": {1, 20}}},
-		"backfill-known-fixed":         {known: {"refused": none, "delivered": full, "time": {1, 2.8}}, OracleName: onTime, plain: {"refused": {1, 20}}},
-		"backfill-known-sliding":       {known: {"refused": none, "delivered": full, "time": {1, 1.02}}, OracleName: onTime, plain: {"refused": {1, 20}}},
-		"backfill-unknown":             {finds: {"delivered": full, "time": {1, 2}, "refused": {1, 32}}, plain: {"refused": {90, 120}}},
-		"backfill-unknown-retry-after": {finds: {"delivered": full, "time": {1, 4}, "refused": {1, 32}}},
-		"backfill-unknown-draft-8":     {finds: {"delivered": full, "refused": most(10)}},
-		"backfill-unknown-x-ratelimit": {finds: {"delivered": full, "refused": most(10)}},
+		"backfill-known-bucket":        {known: onTime, OracleName: onTime, plain: {"throttled": {90, 120}, "delivered": {1, 20}}},
+		"backfill-known-fixed":         {known: {"throttled": none, "delivered": full, "time": {1, 2.8}}, OracleName: onTime, plain: {"throttled": {1, 20}}},
+		"backfill-known-sliding":       {known: {"throttled": none, "delivered": full, "time": {1, 1.02}}, OracleName: onTime, plain: {"throttled": {1, 20}}},
+		"backfill-unknown":             {finds: {"delivered": full, "time": {1, 2}, "throttled": {1, 32}}, plain: {"throttled": {90, 120}}},
+		"backfill-unknown-retry-after": {finds: {"delivered": full, "time": {1, 4}, "throttled": {1, 32}}},
+		"backfill-unknown-draft-8":     {finds: {"delivered": full, "throttled": most(10)}},
+		"backfill-unknown-x-ratelimit": {finds: {"delivered": full, "throttled": most(10)}},
 		"rate-200-burst1":              {known: steady, OracleName: steady},
 		"rate-200-burst10":             {known: steady, OracleName: steady},
 		"rate-200-even":                {known: steady, OracleName: steady},
-		"exact-sliding":                {known: {"quota_used": {90, 101}, "refused_share": most(1), "delivered": full}, OracleName: {"quota_used": {98, 101}, "refused_share": none}},
-		"exact-sliding-burst5":         {known: {"quota_used": {90, 101}, "refused_share": most(1), "delivered": full}},
-		"exact-gcra":                   {known: {"quota_used": {70, 101}, "refused_share": most(1), "delivered": full}}, // 82 to 88
-		"lower-sliding":                {known: {"quota_used": {90, 96}, "refused_share": most(1), "delivered": full}},
-		"twice-sliding":                {known: {"quota_used": {80, 101}, "refused_share": most(1), "delivered": full}},
+		"exact-sliding":                {known: {"quota_used": {90, 101}, "throttled_share": most(1), "delivered": full}, OracleName: {"quota_used": {98, 101}, "throttled_share": none}},
+		"exact-sliding-burst5":         {known: {"quota_used": {90, 101}, "throttled_share": most(1), "delivered": full}},
+		"exact-gcra":                   {known: {"quota_used": {70, 101}, "throttled_share": most(1), "delivered": full}}, // 82 to 88
+		"lower-sliding":                {known: {"quota_used": {90, 96}, "throttled_share": most(1), "delivered": full}},
+		"twice-sliding":                {known: {"quota_used": {80, 101}, "throttled_share": most(1), "delivered": full}},
 		"outage-known": {
-			known:      {"attempts_in": {1, 1.25}, "peak": most(1.1), "refused_after": none, "delivered": full, "backlog_ideal": {1, 1.2}},
-			OracleName: {"attempts_in": {1, 1}, "attempts": {1, 1}, "refused_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}},
+			known:      {"attempts_in": {1, 1.25}, "peak": most(1.1), "throttled_after": none, "delivered": full, "backlog_ideal": {1, 1.2}},
+			OracleName: {"attempts_in": {1, 1}, "attempts": {1, 1}, "throttled_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}},
 			plain:      {"attempts_in": {1, 1}, "delivered": {50, 60}},
 		},
-		"outage-unknown":             {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "refused_share": most(2)}},
-		"outage-unknown-retry-after": {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "refused_share": most(2)}},
-		"outage-weaker":              {known: {"delivered": full}, OracleName: {"refused_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}}},
-		"steady-unknown":             {finds: {"quota_used": {90, 101}, "refused_share": most(4)}, plain: {"refused_share": {60, 90}}},
-		"random-429":                 {finds: {"quota_used": {30, 100}, "refused_share": most(2)}, plain: {"quota_used": {97, 100}}},
+		"outage-unknown":             {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "throttled_share": most(2)}},
+		"outage-unknown-retry-after": {finds: {"attempts_in": {1, 1.35}, "peak": most(1.2), "delivered": full, "throttled_share": most(2)}},
+		"outage-weaker":              {known: {"delivered": full}, OracleName: {"throttled_after": none, "delivered": full, "backlog_ideal": {0.99, 1.01}}},
+		"steady-unknown":             {finds: {"quota_used": {90, 101}, "throttled_share": most(4)}, plain: {"throttled_share": {60, 90}}},
+		"random-429":                 {finds: {"quota_used": {30, 100}, "throttled_share": most(2)}, plain: {"quota_used": {97, 100}}},
 		"brown-out":                  {known: {"closings": most(1), "delivered": full, "attempts": {1.2, 1.5}}, plain: {"delivered": {60, 90}, "attempts": {1, 1}}},
-		"fan-out":                    {known: {"spacing": most(0.01), "displaced": none, "quota_used": full, "refused": none}},
-		"waiters-cancel":             {known: {"quota_used": full, "refused": none}},
-		"priority":                   {known: {"wait": most(30), "wait_worst": most(60), "quota_used": full, "refused": none}, OracleName: {"wait": most(20)}},
-		"multi-limit":                {known: {"quota_used": {99, 101}, "refused": none}, OracleName: {"quota_used": {99, 101}, "refused": none}},
+		"fan-out":                    {known: {"spacing": most(0.01), "displaced": none, "quota_used": full, "throttled": none}},
+		"waiters-cancel":             {known: {"quota_used": full, "throttled": none}},
+		"priority":                   {known: {"wait": most(30), "wait_worst": most(60), "quota_used": full, "throttled": none}, OracleName: {"wait": most(20)}},
+		"multi-limit":                {known: {"quota_used": {99, 101}, "throttled": none}, OracleName: {"quota_used": {99, 101}, "throttled": none}},
 	}
 	// In a short run some 480 calls are measured. They are the same each time, but their mean is not quite the true one.
 	const bounded, average, meters = "x/time/rate: bound", "x/time/rate: average known", "throttle: meters"

@@ -21,7 +21,7 @@ func shared() []Scenario {
 				"a call arrives from its place among the callers, on average.",
 			Metrics: []Metric{
 				{"spacing_ratio", "CV / CV of sleepers", "", -1, 2}, spacing, {"spacing_sleepers", "CV of sleepers", "", 0, 3},
-				{"displaced", "out of order by", "", -1, 1}, quotaUsed, refused,
+				{"displaced", "out of order by", "", -1, 1}, quotaUsed, throttled,
 			},
 			Takes: 6 * second, Alone: true, Virtual: true, Fits: limits, Run: fanOut,
 		},
@@ -29,14 +29,14 @@ func shared() []Scenario {
 			Name: "waiters-cancel", Title: "10,000 waiters, half of whom give up",
 			About: "10,000 callers wait for 1,000 a second, a burst of 10. At 1 s every second one of them cancels. Quota used is that of the two and a half " +
 				"seconds after, by those who are left: slots booked for who has gone are lost.",
-			Metrics: []Metric{quotaUsed, refused}, Takes: 4 * second, Alone: true, Virtual: true, Fits: limits, Run: waitersCancel,
+			Metrics: []Metric{quotaUsed, throttled}, Takes: 4 * second, Alone: true, Virtual: true, Fits: limits, Run: waitersCancel,
 		},
 		{
 			Name: "priority", Title: "Interactive calls among a backlog",
 			About: "300 workers keep a backlog before a token bucket of 100/s with a burst of 10, known. Every quarter of a second a call comes that a " +
 				"person waits for. Its wait is from then to its arrival at the upstream.",
 			Metrics: []Metric{
-				{"wait", "interactive wait, median", "ms", -1, 0}, {"wait_worst", "interactive wait, longest", "ms", -1, 0}, quotaUsed, refused,
+				{"wait", "interactive wait, median", "ms", -1, 0}, {"wait_worst", "interactive wait, longest", "ms", -1, 0}, quotaUsed, throttled,
 			},
 			Takes: 12 * second, Virtual: true, Fits: limits, Run: priority,
 		},
@@ -44,7 +44,7 @@ func shared() []Scenario {
 			Name: "multi-limit", Title: "An API with three limits",
 			About: "10 in any second, 300 in any minute and 5 in flight, known; calls take 300 to 700 ms. 16 workers never stop asking, for three " +
 				"minutes of virtual or one of real time.",
-			Metrics: []Metric{quotaUsed, refused, attempts}, Takes: 62 * second, Virtual: true, Fits: limits, Run: multiLimit,
+			Metrics: []Metric{quotaUsed, throttled, attempts}, Takes: 62 * second, Virtual: true, Fits: limits, Run: multiLimit,
 		},
 	}
 }
@@ -88,7 +88,7 @@ func fanOut(ctx context.Context, c client.Client, o Options) (r Result, err erro
 		"spacing": evenness(l.Between(from, to)), "spacing_sleepers": evenness(even.Between(from, to)),
 		"displaced":  displaced(l),
 		"quota_used": percent(len(l.Between(from, to)), config.could(from, to)),
-		"refused":    float64(s.server.Ledger().Tally().Throttled),
+		"throttled":  float64(s.server.Ledger().Tally().Throttled),
 	}
 	if cv := r.Values["spacing_sleepers"]; cv > 1e-6 { // in virtual time both are 0
 		r.Values["spacing_ratio"] = r.Values["spacing"] / cv
@@ -137,7 +137,7 @@ func waitersCancel(ctx context.Context, c client.Client, o Options) (r Result, e
 	l := s.end().Between(from, to)
 	r.Values = map[string]float64{
 		"quota_used": percent(l.Tally().Admitted, config.could(from, to)),
-		"refused":    float64(l.Tally().Throttled),
+		"throttled":  float64(l.Tally().Throttled),
 	}
 	return r, nil
 }
@@ -183,7 +183,7 @@ func priority(ctx context.Context, c client.Client, o Options) (r Result, err er
 		"wait":       waits[len(waits)/2].Seconds() * 1000,
 		"wait_worst": waits[len(waits)-1].Seconds() * 1000,
 		"quota_used": percent(all.Tally().Admitted, config.could(second, length)),
-		"refused":    float64(l.Tally().Throttled),
+		"throttled":  float64(l.Tally().Throttled),
 	}
 	return r, nil
 }
@@ -213,7 +213,7 @@ func multiLimit(ctx context.Context, c client.Client, o Options) (r Result, err 
 	l := s.end().Between(0, length)
 	r.Values = map[string]float64{
 		"quota_used": percent(l.Tally().Admitted, config.could(0, length)),
-		"refused":    float64(l.Tally().Throttled),
+		"throttled":  float64(l.Tally().Throttled),
 		"attempts":   perCall(l, max(1, len(firstAdmitted(l)))),
 	}
 	r.Traffic = traffic(config, l, length)

@@ -155,7 +155,7 @@ func traffic(config config, l throttletest.Ledger, until time.Duration) *Traffic
 		from := time.Duration(i) * bin
 		tally := l.Between(from, from+bin).Tally()
 		t.Accepted = append(t.Accepted, tally.Admitted)
-		t.Refused = append(t.Refused, tally.Throttled)
+		t.Throttled = append(t.Throttled, tally.Throttled)
 		t.Failed = append(t.Failed, tally.Failed)
 		if len(config.limits) > 0 {
 			t.Limit = append(t.Limit, config.rateAt(from+bin/2)*bin.Seconds())
@@ -167,7 +167,7 @@ func traffic(config config, l throttletest.Ledger, until time.Duration) *Traffic
 // Metrics that many scenarios have.
 var (
 	quotaUsed = Metric{"quota_used", "quota used", "%", +1, 1}
-	refused   = Metric{"refused", "refused", "", -1, 0}
+	throttled = Metric{"throttled", "throttled", "", -1, 0}
 	attempts  = Metric{"attempts", "attempts per call", "", -1, 3}
 	delivered = Metric{"delivered", "delivered", "%", +1, 1}
 	times     = Metric{"time", "time / ideal", "", -1, 2}
