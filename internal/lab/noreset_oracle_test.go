@@ -127,7 +127,7 @@ func (w *quotaWorld) run(t *testing.T) (v quotaVerdict) {
 // wait, and next to nothing is throttled, hardly more than one call for each time that somebody asks. Without a reset that holds for all. Two
 // counters that estimate a window throttle a tenth of a small limit.
 func TestQuotaWorlds(t *testing.T) {
-	n, from := race.Pick(4, 300), 1
+	n, from := race.Pick(4, 100), 1
 	fmt.Sscan(os.Getenv("THROTTLE_SEEDS"), &n)
 	fmt.Sscan(os.Getenv("THROTTLE_FROM"), &from)
 	for seed := from; seed < from+n; seed++ {

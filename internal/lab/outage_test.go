@@ -63,7 +63,7 @@ func TestOutageWithRetryAfter(t *testing.T) {
 		for _, c.trip = range []trip{{5 * time.Millisecond, 25 * time.Millisecond}, {10 * time.Millisecond, 10 * time.Millisecond}}[:race.Pick(1, 2)] {
 			t.Run(fmt.Sprintf("%s/%v", c.name, c.trip), func(t *testing.T) {
 				var runs []outageFigures
-				for _, seed := range simSeeds(race.Pick(1, 20)) {
+				for _, seed := range simSeeds(race.Pick(1, 8)) {
 					synctest.Test(t, func(t *testing.T) { runs = append(runs, c.run(t, seed)) })
 				}
 				c.judge(t, runs)
