@@ -11,20 +11,25 @@ import (
 // unhinderedLocked reports whether nothing but own limiters can hold a call back that needs no slot: nobody
 // waits, the gate was never closed, nothing was learned. Then the cheapest way is taken, see payLocked.
 func (q *Queue) unhinderedLocked() bool {
-	return q.line == nil && q.up.Calm() && q.unsharedLocked()
+	return q.line == nil && q.common.hosts == nil && q.up.Calm() && q.unsharedLocked()
 }
 
 // soleLocked is unhinderedLocked where keys share nothing for which anybody waits. The compiler inlines it.
 func (q *Queue) soleLocked() bool {
-	return q.line == nil && q.asker == nil && q.common.all == nil && len(q.common.payers) == 0 && q.up.Calm()
+	return q.line == nil && q.asker == nil && q.common.all == nil && q.common.hosts == nil && len(q.common.payers) == 0 && q.up.Calm()
 }
 
 // unsharedLocked reports whether a call depends on nobody else: no limiter of another kind has to be asked, and nobody waits
 // for what its key shares with others.
 func (q *Queue) unsharedLocked() bool {
 	r := q.common
-	if q.asker != nil || r.all != nil && (r.all.asker != nil || !r.all.idle()) {
+	if q.asker != nil {
 		return false
+	}
+	for _, s := range q.stakesLocked() {
+		if s.asker != nil || !s.idle() {
+			return false
+		}
 	}
 	if len(r.payers) == 0 {
 		return true
@@ -61,7 +66,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*wait
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch = now, q.up.Epoch()
 	o.wants &^= counted
-	if o.wants&(wantsSlot|meetsHost) == 0 && (q.soleLocked() || q.unhinderedLocked()) {
+	if o.wants&wantsSlot == 0 && (q.soleLocked() || q.unhinderedLocked()) {
 		if q.meters == nil && q.payLocked(int(o.Cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
 			return nil, nil
 		}
@@ -119,11 +124,11 @@ func (q *Queue) tryLocked(o *order, now time.Time) decision {
 	if d.verdict != grant {
 		return d
 	}
-	stakes := q.common.stakes[:]
-	if q.common.all == nil {
-		stakes = nil
-	} else if _, d := stakes[0].ready(n, at, now); d.verdict != grant {
-		return d
+	stakes := q.stakesLocked()
+	for i := range stakes {
+		if _, d := stakes[i].ready(n, at, now); d.verdict != grant {
+			return d
+		}
 	}
 	switch m, err := q.dues().take(o.holds, at, now, o.Cost); {
 	case err != nil:

@@ -158,7 +158,6 @@ func (c *Call) Arrive(ctx context.Context, hold func(*Meters)) (waits bool, err 
 	}
 	if t.common.hosts != nil {
 		q.meetLocked(c.order.url.Host, now)
-		c.order.wants |= meetsHost
 	}
 	if c.waiter, err = q.admitLocked(ctx, &c.order, now); err != nil || c.waiter != nil {
 		return err == nil, err
@@ -218,7 +217,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 	seen, now := q.up.Observe(&a, r.At), r.At.Add(r.Late)
 	gate = turned(before, q.up.Closing(r.At))
 	if seen.Moved && q.line != nil {
-		q.line.moveTo(q.up.ScopeOf)
+		q.line.moveTo(q.up.Scope)
 	}
 	c.tried.answered(q, r, &seen, now)
 	if seen.Stopped {

@@ -16,7 +16,6 @@ import (
 //	slotsOf    in-flight slots of the key
 //	upOf       the gate, advertised quotas, and a limit that is searched for
 //	limitsOf   limiters and meters that no other key waits for
-//	hostOf     the pace of a host that was closed as a whole
 //	foreignOf  limiters of other kinds
 //	stake      what several keys share, see pool
 //
@@ -47,10 +46,10 @@ type need struct {
 func (w *waiter) need(h *Holds) need { return need{h, w.Cost, w.Scope, w.wants, w.epoch} }
 
 // The list of what a key's calls must pass alone, from the cheapest to ask to the dearest.
-type constraints [5]constraint
+type constraints [4]constraint
 
 func (q *Queue) constraints() constraints {
-	return constraints{(*slotsOf)(q), (*upOf)(q), (*limitsOf)(q), (*hostOf)(q), (*foreignOf)(q)}
+	return constraints{(*slotsOf)(q), (*upOf)(q), (*limitsOf)(q), (*foreignOf)(q)}
 }
 
 // ready asks all of them: the first that says no decides.
@@ -76,7 +75,6 @@ type (
 	slotsOf   Queue
 	upOf      Queue
 	limitsOf  Queue
-	hostOf    Queue
 	foreignOf Queue
 )
 
@@ -183,35 +181,6 @@ func (q *limitsOf) after(b *backlog, n need, from, _ time.Time) (at, latest time
 	return at, at
 }
 
-func (q *hostOf) ready(n need, at, now time.Time) (time.Time, decision) {
-	if q.common.hosts == nil {
-		return at, decision{}
-	}
-	return at, until((*Queue)(q).hostTurnLocked(n.holds, n.cost, now), now, true)
-}
-
-func (q *hostOf) start(need, time.Time, time.Time) wish {
-	if q.common.hosts != nil {
-		(*Queue)(q).countLocked()
-	}
-	return 0
-}
-
-func (q *hostOf) undo(need, time.Time, time.Time) {}
-
-func (q *hostOf) held(_ need, now time.Time) (by string, until time.Time) {
-	for _, c := range q.common.hosts {
-		if m := c.booked[(*Queue)(q)]; m.After(until) {
-			by, until = upstream.HeldByReopening, m
-		}
-	}
-	return by, until
-}
-
-func (q *hostOf) after(_ *backlog, _ need, from, _ time.Time) (at, latest time.Time) {
-	return from, from
-}
-
 func (q *foreignOf) ready(n need, at, now time.Time) (time.Time, decision) {
 	if q.asker == nil {
 		return at, decision{}
@@ -235,6 +204,54 @@ func (q *foreignOf) held(_ need, now time.Time) (string, time.Time) {
 func (q *foreignOf) after(b *backlog, _ need, from, _ time.Time) (at, latest time.Time) {
 	return q.asker.after(b.all+b.more, from)
 }
+
+// A stake's ready is in stake.go: it is what a pool is about.
+
+func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
+	switch {
+	case s.pace != nil && s.pace.next.After(now):
+		return upstream.HeldByReopening, s.pace.next
+	case s.pool != s.common.all: // by limitsOf
+		return "", now
+	}
+	if _, d := s.free(n, now, now); d.verdict == block {
+		return heldBySlot, time.Time{}
+	}
+	if s.asker != nil {
+		return s.asker.held(heldByShared, now)
+	}
+	return heldByLimitOf(s.limits, heldByShared, s.amount(n), now)
+}
+
+// after counts those of other keys, too.
+func (s *stake) after(b *backlog, n need, from, _ time.Time) (at, latest time.Time) {
+	each := s.amount(n) // what comes before it is taken to be like it
+	least, most := s.Units(), s.Units()
+	if !b.last {
+		least, most = s.Ahead(b.key, &b.of, b.more*int64(each)/int64(max(1, n.cost)), b.old)
+	}
+	at, latest = s.limits.After(from, least, each), s.limits.After(from, most, each)
+	if s.pace != nil {
+		at, latest = s.pace.after(least, from), s.pace.after(most, from)
+	}
+	if s.Dead() > 0 {
+		latest = never
+	}
+	m, until := s.asker.after(least, from)
+	return limit.Latest(at, m), limit.Latest(latest, until)
+}
+
+func (s *stake) start(n need, at, now time.Time) wish {
+	if s.asker != nil {
+		s.asker.use(s.amount(n), now)
+	}
+	if s.pace != nil {
+		s.pace.start(at, now)
+	}
+	return 0
+}
+
+func (p *pool) undo(need, time.Time, time.Time) { p.common.stirPool(p) }
 
 // dues are what a call pays: by its cost, and by what it holds of meters, each a part of its own if the key has some.
 type dues struct{ *limit.Set }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,16 +18,13 @@ import (
 //	none     common.hosts has no such host, and is nil if it has none at all
 //	closed   until a moment that the upstream has advertised; a later refusal may make it later
 //	open     that moment has passed; the calls of the host are counted, and paced from the second closing on
-//	over     ten seconds after it opened, or after a call has last had to wait for the pace; whoever looks at it next
-//	         drops it
+//	over     ten seconds after it opened, or after a call has last had to wait for the pace, when nobody stands in its
+//	         pool; whoever looks at it next drops it
 //
 // A closing has no gate of its own. A key that has to do with the host puts it on its own gate (State.HoldUntil). So
 // predictions, MaxPause, deadlines, the reopening and Stats see it as they see a Retry-After to the key itself. A
-// key looks at it
-//
-//   - when it begins, if calls of the key wait for the host: who may not wait that long leaves at once;
-//   - when a call arrives, first or again, by the host of that call;
-//   - before the head of its line goes, by the hosts that calls in it wait for: it may have grown since.
+// key has to do with the host from the first call on that meets it there, or that waits for it when the closing begins.
+// It looks at the closing then, when a call arrives, and before the head of its line goes: it may have grown since.
 //
 // Example: keys a and b are channels of discord.com. At 0 s a call of a is asked to wait for 5 s, with the scope
 // global. The calls that wait in b's line stay there; those with deadlines within 5 s leave. At 3 s a first call of
@@ -34,10 +32,9 @@ import (
 //
 // # Pace
 //
-// When many keys open at once, each lets a first call go, and that alone may be too much for the host. So its calls are
-// counted from one opening to the next: what was accepted between them is what the host serves. From then on the
-// calls of all keys start that far apart; after ten seconds without a closing twice as fast each ten seconds.
-// Each key books one moment for its head when nothing else holds that call. A moment that was not used lapses.
+// When many keys open at once, each lets a first call go, and that alone may be too much for the host. So its keys share
+// a pool, which counts what starts: what was accepted between two openings is what the host serves. From the second one on
+// its calls start that far apart; after ten seconds without a closing twice as fast each ten seconds.
 //
 // Example: at 0 s 200 calls of 40 keys are too many for 50/s; the host is closed until 1 s. The 40 gates open, 50
 // calls are accepted, the others throttled; it is closed until 2 s. 50 calls from 1 s to 2 s are 50/s: from 2 s on a
@@ -53,8 +50,7 @@ import (
 //	b asks a foreign limiter         its waiter is in line: the gate is closed when the answer is looked at
 //	b is dropped and made anew       its first call looks
 //	Resume(b) in the closing         b goes on, the others do not; a later moment that is advertised holds b again
-//	a closing, and a booked moment   the moment is void; after the closing the key books anew
-//	its head leaves, booked          the next head of that key has the moment
+//	it closes, and a call's turn     the call's gate is closed, so it leaves the pool; the pace begins anew
 
 // maxHosts is how many closings of hosts are kept. Of others the key of the call is held alone.
 const maxHosts = 1024
@@ -67,146 +63,108 @@ const paceHeld = 10 * time.Second
 type hostClosing struct {
 	until   time.Time
 	status  uint16          // of the answer that said so
+	keys    map[*Queue]bool // that have to do with it
 	resumed map[*Queue]bool // keys for which somebody has ended it by hand
 
-	opened   time.Time            // when it had opened before the closing that began last; zero: never
-	closed   time.Time            // when that closing began
-	measured time.Time            // the opening up to which calls have been counted
-	accepted int                  // calls since then, less those throttled
-	rate     float64              // of all its calls, a second; 0: not known
-	next     time.Time            // the first moment that nobody has booked
-	waited   time.Time            // when a call last had to wait for its moment
-	booked   map[*Queue]time.Time // by the keys that have to do with it; zero: none
+	opened  time.Time // when it had opened before the closing that began last; zero: never
+	closed  time.Time // when that closing began
+	served  int       // calls that were accepted between the two
+	started int       // calls since then
+	next    time.Time // the first start that the pace allows
+	waited  time.Time // when a call has last had to wait for that
+	pool    *pool     // of its keys
 }
 
-// begin begins a closing of c, which is open or new. A moment that was booked is void.
-func (c *hostClosing) begin(now time.Time) {
-	c.measure()
-	c.opened, c.closed = c.until, now
-	for q := range c.booked {
-		c.booked[q] = time.Time{}
-	}
-}
-
-// measure finds the rate from what was accepted between the last two openings, once after the second, and begins to
-// count anew.
+// gap is how far apart its calls start, in nanoseconds; 0: it has not opened twice.
 //
 // The calls in the time that the host was open may be a burst, which is too much. With the closing counted in they are
 // too little, because a Retry-After in whole seconds is up to a second too long. The rate is the geometric mean of
 // both. An example: 50 calls in 0.87 s, then closed for 1 s. 57/s and 27/s make 39/s. Where it is still too much, each
 // closing brings it nearer: 500/s and 50/s make 158/s, then 158/s and 50/s make 89/s.
-func (c *hostClosing) measure() {
-	if c.measured.Equal(c.until) {
-		return
+func (c *hostClosing) gap(now time.Time) float64 {
+	if c.opened.IsZero() {
+		return 0
 	}
-	if !c.opened.IsZero() {
-		open, all := c.closed.Sub(c.opened).Seconds(), c.until.Sub(c.opened).Seconds()
-		c.rate = float64(max(1, c.accepted)) / math.Sqrt(max(open, 0.001)*all)
+	open, all := c.closed.Sub(c.opened), c.until.Sub(c.opened)
+	gap := math.Sqrt(float64(max(open, time.Millisecond))*float64(all)) / float64(max(1, c.served))
+	return gap * math.Exp2(min(0, 1-float64(now.Sub(c.until))/float64(paceHeld)))
+}
+
+// start counts a call that starts as of at.
+func (c *hostClosing) start(at, now time.Time) {
+	if c.started++; !c.next.Before(at) {
+		c.waited = now
 	}
-	c.measured, c.accepted, c.next = c.until, 0, c.until
+	c.next = limit.Latest(c.next, at).Add(time.Duration(c.gap(now)))
+}
+
+// after is when a call starts behind so many others.
+func (c *hostClosing) after(ahead int64, from time.Time) time.Time {
+	return limit.Latest(from, c.next).Add(time.Duration(min(float64(ahead)*c.gap(from), float64(limit.Forever/2))))
 }
 
 // join makes q one of the keys whose calls are counted and paced.
 func (c *hostClosing) join(q *Queue) {
-	if _, ours := c.booked[q]; !ours {
-		c.booked[q] = time.Time{}
+	c.keys[q] = true
+	if l := q.line; l != nil && !slices.ContainsFunc(l.stakes, func(s stake) bool { return s.pool == c.pool }) {
+		l.take(stake{pool: c.pool})
+		q.common.stirLine(l)
 	}
 }
 
 // over reports whether c has nothing to say any more.
 func (c *hostClosing) over(now time.Time) bool {
-	return now.Sub(limit.Latest(c.until, c.waited)) > paceHeld
-}
-
-// turn is the moment booked for the head of q; zero: it need not wait for one.
-func (c *hostClosing) turn(q *Queue, now time.Time) time.Time {
-	at, ours := c.booked[q]
-	if !ours || c.until.After(now) {
-		return time.Time{}
-	}
-	if c.measure(); c.rate == 0 {
-		return time.Time{}
-	}
-	gap := time.Duration(1e9 / c.rate * math.Exp2(min(0, 1-now.Sub(c.until).Seconds()/paceHeld.Seconds())))
-	if at.Before(now.Add(-gap - limit.MaxLate)) {
-		at = limit.Latest(c.next, now)
-		c.next, c.booked[q] = at.Add(gap), at
-	}
-	if at.After(now) {
-		c.waited = now
-	}
-	return at
-}
-
-// hostTurnLocked is the moment at which the host of q lets its head go, which nothing else holds; zero: at once.
-//
-// A key whose Bucket is empty books nothing: its moment would pass unused, and another key could have had it. The
-// limiters are asked first, and take nothing.
-func (q *Queue) hostTurnLocked(h *Holds, cost int32, now time.Time) (at time.Time) {
-	if q.common.hosts == nil {
-		return at
-	}
-	if m, err := q.dues().ready(h, now, cost); err != nil || m.After(now) {
-		return at // it would book a moment that it cannot use
-	}
-	for _, c := range q.common.hosts {
-		at = limit.Latest(at, c.turn(q, now))
-	}
-	return at
-}
-
-// countLocked counts a call of q that starts, at its hosts. Its moment is used up, and the next head books another.
-func (q *Queue) countLocked() {
-	for _, c := range q.common.hosts {
-		if _, ours := c.booked[q]; ours {
-			c.accepted++
-			c.booked[q] = time.Time{}
-		}
-	}
+	return c.pool.lines == 0 && now.Sub(limit.Latest(c.until, c.waited)) > paceHeld
 }
 
 // closeHostLocked takes in that the host wants no calls until then, and lets the keys whose calls wait for it see a new
 // closing. A moment that has passed since the answer came holds nobody. An answer to a call that was sent before the
 // host opened last makes it close again, but belongs to the event before: nothing is measured from it.
 func (t *Table) closeHostLocked(host string, sent, until time.Time, status uint16, now time.Time) {
-	if !until.After(now) {
+	c := t.common.hostLocked(host, now)
+	if c == nil || !until.After(now) {
 		return
 	}
-	r := &t.common
-	name := hostName(host)
-	c := r.hosts[name]
-	isNew := c == nil || !c.until.After(now)
-	if isNew {
-		r.dropHostsLocked(now)
-		if c = r.hosts[name]; c == nil && len(r.hosts) >= maxHosts {
-			return
-		}
-		if r.hosts == nil {
-			r.hosts = map[string]*hostClosing{}
-		}
-		if c == nil {
-			c = &hostClosing{booked: map[*Queue]time.Time{}}
-			r.hosts[name] = c
-		}
-		if !sent.Before(c.until) {
-			c.accepted--
-			c.begin(now)
-		} else if c.measured.Equal(c.until) {
-			c.measured = until
-		}
+	isNew := !c.until.After(now)
+	switch {
+	case !isNew:
+		c.served--
+	case sent.Before(c.until):
+		longer := until.Sub(c.until)
+		c.opened, c.closed = c.opened.Add(longer), c.closed.Add(longer)
+	default:
+		c.opened, c.closed, c.served, c.started, c.next = c.until, now, c.started-1, 0, time.Time{}
 	}
 	if until.After(c.until) {
 		c.until, c.status, c.resumed = until, status, nil
 	}
 	if !isNew {
-		c.accepted--
 		return // each key looks before it lets a call go
 	}
 	for _, e := range t.order {
-		if q := &e.queue; q.line != nil && q.line.waitsFor(name) {
+		if q := &e.queue; q.line != nil && (c.keys[q] || q.line.waitsFor(hostName(host))) {
+			c.join(q)
 			q.advanceLocked(now)
 		}
 	}
+}
+
+// hostLocked is the closing of a host, made if there is none; nil: too many are kept.
+func (r *common) hostLocked(host string, now time.Time) *hostClosing {
+	name := hostName(host)
+	if c := r.hosts[name]; c != nil && !c.over(now) {
+		return c
+	}
+	r.dropHostsLocked(now)
+	if len(r.hosts) >= maxHosts {
+		return nil
+	}
+	if r.hosts == nil {
+		r.hosts = map[string]*hostClosing{}
+	}
+	c := &hostClosing{keys: map[*Queue]bool{}, pool: r.newPool(nil, 0)}
+	c.pool.pace, r.hosts[name] = c, c
+	return c
 }
 
 // dropHostsLocked forgets the closings that are over.
@@ -224,39 +182,25 @@ func (r *common) dropHostsLocked(now time.Time) {
 // meetLocked puts the closing of a host, if there is one, on the gate of q. A call of q is about to ask for its turn
 // there. It is called only if some host is closed.
 func (q *Queue) meetLocked(host string, now time.Time) {
-	name := hostName(host)
-	c := q.common.hosts[name]
-	if c == nil {
-		return
-	}
-	c.join(q)
-	if q.holdLocked(c, now) {
-		q.expelLocked(now)
+	if c := q.common.hosts[hostName(host)]; c != nil {
+		c.join(q)
+		q.lookLocked(now)
 	}
 }
 
-// lookLocked does the same for all calls that wait in the line of q.
+// lookLocked does the same with all closings that q has to do with.
 func (q *Queue) lookLocked(now time.Time) {
 	held := false
-	for name, c := range q.common.hosts {
-		if !q.line.waitsFor(name) {
-			continue
+	for _, c := range q.common.hosts {
+		if c.over(now) {
+			q.common.dropHostsLocked(now)
+		} else if c.keys[q] && !c.resumed[q] {
+			held = q.up.HoldUntil(c.until, c.status, now) || held
 		}
-		c.join(q)
-		held = q.holdLocked(c, now) || held
 	}
 	if held {
 		q.expelLocked(now)
 	}
-}
-
-// holdLocked closes the gate of q for c, and reports whether the gate did not know that yet.
-func (q *Queue) holdLocked(c *hostClosing, now time.Time) bool {
-	if !c.until.After(now) {
-		q.common.dropHostsLocked(now)
-		return false
-	}
-	return !c.resumed[q] && q.up.HoldUntil(c.until, c.status, now)
 }
 
 // resumeHostsLocked ends the closings of hosts for q alone.
@@ -269,33 +213,10 @@ func (q *Queue) resumeHostsLocked() {
 	}
 }
 
-// A waitedFor is the hosts that calls in a line wait for: mostly one, which is a string to compare. A host that
-// was waited for stays until the line ends.
-type waitedFor struct {
-	host string
-	more map[string]bool // further ones, of a Key that joins hosts
-}
-
-// note adds a host.
-func (f *waitedFor) note(host string) {
-	switch {
-	case f.host == host:
-	case f.host == "":
-		f.host = host
-	case f.more == nil:
-		f.more = map[string]bool{host: true}
-	default:
-		f.more[host] = true
-	}
-}
-
-// waitsFor reports whether the host of that name is one of them.
-func (f *waitedFor) waitsFor(name string) bool {
-	if hostName(f.host) == name {
-		return true
-	}
-	for host := range f.more {
-		if hostName(host) == name {
+// waitsFor reports whether a call in the line is for the host of that name.
+func (l *lineup) waitsFor(name string) bool {
+	for c := range l.All() {
+		if url := c.Of.also().url; url != nil && hostName(url.Host) == name {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -246,6 +247,55 @@ func TestClosingsOfHostsAreBounded(t *testing.T) {
 		locked(&w.table.common, func() { w.table.closeHostLocked("x", time.Now(), time.Now().Add(time.Hour), 429, time.Now()) })
 		if n := len(w.table.common.hosts); n != 1 {
 			t.Errorf("%d closings of hosts are kept", n)
+		}
+	})
+}
+
+// From the second closing of a host on, the calls of all keys start as far apart as the host has shown to bear: 50 were
+// accepted in the second for which it was open, or in the two with the closing after it. A call says so while it waits.
+func TestPaceOfAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostWorld(t, testConfig(Options{}))
+		closes := func() {
+			now := time.Now()
+			locked(&w.table.common, func() { w.table.closeHostLocked("x", now, now.Add(sec), 429, now) })
+		}
+		closes()
+		for i := range 51 { // the last is throttled
+			w.calls(1100*ms+time.Duration(i)*ms, 1, fmt.Sprintf("a%04d", i), "/", 0, nil)
+		}
+		time.Sleep(2 * sec)
+		closes()
+		const calls, gap = 20, 28284 * time.Microsecond // sqrt(1 s * 2 s) / 50
+		for i := range calls {
+			w.calls(2100*ms, 1, fmt.Sprintf("b%04d", i), "/", 0, nil)
+		}
+		time.Sleep(3100*ms - time.Since(w.start))
+		var starts []time.Duration
+		held, q := 0, w.table.Get("b0000")
+		for i := range calls {
+			if w.table.Get(fmt.Sprintf("b%04d", i)).Stats().Reason == "gate:reopening" {
+				held++
+			}
+		}
+		wait, _ := q.Predict(1) // a slow start makes it unsure
+		w.wg.Wait()
+		for key, sent := range w.sent {
+			if key[0] == 'b' {
+				starts = append(starts, sent...)
+			}
+		}
+		slices.Sort(starts)
+		for i, at := range starts[1:] {
+			if d := at - starts[i]; d < gap || d > gap+ms {
+				t.Errorf("call %d starts %v after the one before it, want %v", i+1, d, gap)
+			}
+		}
+		if len(starts) != calls || held < calls/2 {
+			t.Errorf("%d calls went; %d were held by the reopening", len(starts), held)
+		}
+		if last := starts[calls-1] + gap - 3100*ms; wait < last-gap || wait > last+gap {
+			t.Errorf("one more call is foretold in %v, want %v", wait, last)
 		}
 	})
 }

@@ -175,11 +175,6 @@ func (l *lineup) checkWaiters() {
 // passes reports whether nothing that its key has alone holds w back. A wrong false hides a bug, a wrong true invents one: what is not
 // certain is false.
 func (q *Queue) passes(w *waiter, now time.Time) bool {
-	for _, c := range q.common.hosts {
-		if c.booked[q].After(now) {
-			return false
-		}
-	}
 	_, d := (*slotsOf)(q).ready(w.need(nil), now, now)
 	m, err := q.aloneLocked().ready(w.holds(), now, w.Cost)
 	return q.up.MayStart(now) && d.verdict == grant && err == nil && !m.After(now) && q.asker.moves(now)

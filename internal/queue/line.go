@@ -3,11 +3,11 @@ package queue
 import (
 	"cmp"
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/line"
-	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 // A lineup is the calls of one queue that wait. It exists only while somebody does, and has one timer, for what holds its
@@ -29,7 +29,6 @@ import (
 //	refusal, then ctx the waiter is out already; it returns the reason for the refusal
 type lineup struct {
 	line.Line[waiter]
-	waitedFor
 	q        *Queue        // whose it is
 	stakes   []stake       // what its calls share with those of other keys
 	alone    dues          // what they pay beside that
@@ -126,9 +125,6 @@ func (l *lineup) join(w *waiter, o *order) {
 		h.meters.waitLocked(h, 1)
 	}
 	l.noteDeadline(w)
-	if o.url != nil {
-		l.note(o.url.Host)
-	}
 	l.Push(&w.Call, o.want.Flow, cmp.Or(o.weight, 1))
 }
 
@@ -162,10 +158,10 @@ func (l *lineup) leave(w *waiter, s waitState, err error) {
 	w.extra.task.settled(w, err) // must not block
 }
 
-// moveTo puts each call into the scope that its route falls under now.
-func (l *lineup) moveTo(scopeOf func(upstream.Route) uint8) {
+// moveTo puts each call into the scope that its URL falls under now.
+func (l *lineup) moveTo(scopeOf func(*url.URL) uint8) {
 	for _, w := range l.waiters() {
-		if scope := scopeOf(w.also().route); scope != w.Scope {
+		if scope := scopeOf(w.also().url); scope != w.Scope {
 			l.Move(&w.Call, scope)
 		}
 	}

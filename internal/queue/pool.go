@@ -8,7 +8,8 @@ import (
 )
 
 // A pool is something that the calls of several keys take: Transport.Limiter with the slots of Transport.MaxInFlight, a
-// limiter that LimiterFor has returned for several keys, or that of a meter. One rule holds for all of them.
+// limiter that LimiterFor has returned for several keys, or that of a meter; or the pace of a host that was closed as a
+// whole. One rule holds for all of them.
 //
 // # Who stands in a pool
 //
@@ -50,10 +51,11 @@ import (
 type pool struct {
 	line.Pool[waiter]
 	common *common
-	limits *limit.Set // nil: slots alone
-	asker  *asker     // of its limiters of other kinds; nil: there are none
-	most   int        // slots; 0: there is no bound
-	lines  int        // that may stand in it
+	limits *limit.Set   // nil: slots alone
+	asker  *asker       // of its limiters of other kinds; nil: there are none
+	most   int          // slots; 0: there is no bound
+	pace   *hostClosing // of a host; nil: it is not one's
+	lines  int          // that may stand in it
 
 	inFlight, dead int // slots that are held, and those of them that dead keys hold
 

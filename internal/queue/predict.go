@@ -184,8 +184,8 @@ func (q *Queue) foreseeLocked(b *backlog, n need, steps int, now time.Time) (p p
 	return p
 }
 
-// sharedLocked are the constraints that several keys share. A key in whose line nobody waits has none but what all keys
-// share, until somebody waits for what it pays.
+// sharedLocked are the constraints that several keys share. A key in whose line nobody waits has none but stakesLocked, until
+// somebody waits for what it pays.
 func (q *Queue) sharedLocked() (all []constraint) {
 	r := q.common
 	if q.line != nil {
@@ -194,8 +194,9 @@ func (q *Queue) sharedLocked() (all []constraint) {
 		}
 		return all
 	}
-	if r.all != nil {
-		all = append(all, &r.stakes[0])
+	stakes := q.stakesLocked()
+	for i := range stakes {
+		all = append(all, &stakes[i])
 	}
 	if len(r.payers) > 0 {
 		for a, s := range q.accounts() {

@@ -130,7 +130,7 @@ type common struct {
 	arrivals uint64                   // of calls so far, the source of Call.Seq
 	keyed    bool                     // they are those of a Table
 	all      *pool                    // what all of them share; nil: nothing
-	stakes   [1]stake                 // theirs in it
+	stakes   []stake                  // theirs in it
 	payers   map[limit.Account]payer  // who waits for what else keys may share
 	dirty    []*pool                  // to be looked at, see settle
 	stirred  []*lineup                // the same

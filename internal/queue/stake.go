@@ -18,6 +18,9 @@ type stake struct {
 
 // amount is how much of the pool n takes.
 func (s *stake) amount(n need) (units int) {
+	if s.pace != nil {
+		return 1
+	}
 	if s.byCost {
 		units = int(n.cost)
 	}
@@ -47,6 +50,9 @@ func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
 	if n.wants&wantsSlot != 0 && s.most > 0 && s.inFlight >= s.most {
 		return at, decision{verdict: block}
 	}
+	if s.pace != nil {
+		return at, until(s.pace.next, now, true)
+	}
 	m, err := s.limits.Ready(at, s.amount(n))
 	switch {
 	case err != nil:
@@ -57,43 +63,6 @@ func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
 	return at, decision{}
 }
 
-func (s *stake) held(n need, now time.Time) (by string, until time.Time) {
-	if s.pool != s.common.all { // by limitsOf
-		return "", now
-	}
-	if _, d := s.free(n, now, now); d.verdict == block {
-		return heldBySlot, time.Time{}
-	}
-	if s.asker != nil {
-		return s.asker.held(heldByShared, now)
-	}
-	return heldByLimitOf(s.limits, heldByShared, s.amount(n), now)
-}
-
-// after counts those of other keys, too.
-func (s *stake) after(b *backlog, n need, from, _ time.Time) (at, latest time.Time) {
-	each := s.amount(n) // what comes before it is taken to be like it
-	least, most := s.Units(), s.Units()
-	if !b.last {
-		least, most = s.Ahead(b.key, &b.of, b.more*int64(each)/int64(max(1, n.cost)), b.old)
-	}
-	at, latest = s.limits.After(from, least, each), s.limits.After(from, most, each)
-	if s.Dead() > 0 {
-		latest = never
-	}
-	m, until := s.asker.after(least, from)
-	return limit.Latest(at, m), limit.Latest(latest, until)
-}
-
-func (s *stake) start(n need, _, now time.Time) wish {
-	if s.asker != nil {
-		s.asker.use(s.amount(n), now)
-	}
-	return 0
-}
-
-func (p *pool) undo(need, time.Time, time.Time) { p.common.stirPool(p) }
-
 // share finds what the key's calls share with those of other keys that wait: whatever two of them pay.
 func (l *lineup) share() {
 	q, r := l.q, l.q.common
@@ -101,8 +70,8 @@ func (l *lineup) share() {
 	if !r.keyed {
 		return
 	}
-	if r.all != nil {
-		l.take(stake{pool: r.all, byCost: true})
+	for _, s := range q.stakesLocked() {
+		l.take(s)
 	}
 	for a, s := range q.accounts() {
 		if of, waited := r.payers[a]; waited {
@@ -115,6 +84,17 @@ func (l *lineup) share() {
 		}
 		r.payers[a] = payer{sole: l}
 	}
+}
+
+// stakesLocked are those in what the key shares whoever waits: with all keys, and with those of its hosts that were closed.
+func (q *Queue) stakesLocked() []stake {
+	stakes := slices.Clip(q.common.stakes)
+	for _, c := range q.common.hosts {
+		if c.keys[q] {
+			stakes = append(stakes, stake{pool: c.pool})
+		}
+	}
+	return stakes
 }
 
 // poolOf is the pool of an account that a line waits for, made if only that one has done so.
@@ -195,7 +175,7 @@ func (l *lineup) withoutPools() (d dues) {
 	shared := func(s *limit.Set) *limit.Set {
 		return limit.SetOf(slices.DeleteFunc(slices.Clone(s.Accounts()), func(a limit.Account) bool {
 			return slices.ContainsFunc(l.stakes, func(s stake) bool {
-				return s.pool != l.q.common.all && s.limits.Accounts()[0] == a
+				return s.pool != l.q.common.all && slices.Contains(s.limits.Accounts(), a)
 			})
 		})...)
 	}

@@ -50,7 +50,7 @@ func NewTable(c Config) *Table {
 	t.common.Config, t.common.base, t.common.keyed = c, time.Now(), true
 	if c.Shared != nil || c.MaxInFlight > 0 {
 		t.common.all = t.common.newPool(c.Shared, c.MaxInFlight)
-		t.common.stakes[0] = stake{pool: t.common.all, byCost: true}
+		t.common.stakes = []stake{{pool: t.common.all, byCost: true}}
 	}
 	guardTable(t)
 	return t

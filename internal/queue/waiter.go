@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/line"
-	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 type waitState uint8
@@ -43,12 +42,12 @@ type waiter struct {
 
 // An extra is what not all waiters have.
 type extra struct {
-	holds   *Holds         // of meters
-	task    *task          // that waits; nil: a goroutine does
-	err     error          // why it was refused
-	owed    *pool          // where it goes before all others, because its turn has come; nil: nowhere
-	route   upstream.Route // of its request
-	reserve uint32         // see order
+	holds   *Holds   // of meters
+	task    *task    // that waits; nil: a goroutine does
+	err     error    // why it was refused
+	owed    *pool    // where it goes before all others, because its turn has come; nil: nowhere
+	url     *url.URL // its request's, see order
+	reserve uint32   // see order
 }
 
 // more is w.extra, made if it is missing.
@@ -83,7 +82,6 @@ const (
 	canResend                  // its request can be sent again, so it makes a good probe
 	counted                    // its start was counted by the quotas of its scope
 	takesTime                  // work follows its start, which must be done before its deadline
-	meetsHost                  // some host was closed as a whole, or paced, when it arrived: the cheapest way is barred
 )
 
 // slot reports whether w takes an in-flight slot.
@@ -133,21 +131,13 @@ func (o *order) newWaiter() *waiter {
 		more extra
 	})
 	w := &both.waiter
-	*w, both.more = o.waiter, extra{holds: o.holds, task: o.task, route: o.route(), reserve: o.reserve}
+	*w, both.more = o.waiter, extra{holds: o.holds, task: o.task, url: o.url, reserve: o.reserve}
 	w.Of, w.extra = w, &both.more
 	w.state, w.tries = waiting, uint8(min(o.attempts, 255))
 	if o.task == nil {
 		w.wake = make(chan struct{}, 1)
 	}
 	return w
-}
-
-// route is what decides which advertised quotas o falls under.
-func (o *order) route() upstream.Route {
-	if o.url == nil {
-		return upstream.RouteOf("", "")
-	}
-	return upstream.RouteOf(o.url.Host, o.url.Path)
 }
 
 // weighFlow asks for the weight of a call's flow, once a call and without the lock: it is the user's function.

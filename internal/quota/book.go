@@ -53,9 +53,9 @@ func New() *Book {
 	return &Book{scopes: scopes{{}}}
 }
 
-// Scope is ScopeOf the route of url.
+// Scope is ScopeOf the route of url; nil: it has none.
 func (l *Book) Scope(url *url.URL) uint8 {
-	if l == nil || len(l.routes.known) == 0 {
+	if l == nil || url == nil || len(l.routes.known) == 0 {
 		return 0
 	}
 	return l.ScopeOf(RouteOf(url.Host, url.Path))

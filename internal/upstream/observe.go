@@ -203,7 +203,7 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 		return false
 	}
 	s.startLearning()
-	id, alone, forget := s.quotas.CloseRoute(RouteOf(a.Host, a.Path), s.search.On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
+	id, alone, forget := s.quotas.CloseRoute(quota.RouteOf(a.Host, a.Path), s.search.On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
 	if forget {
 		s.search.End()
 	}

@@ -116,15 +116,6 @@ func (s *State) Scope(url *url.URL) uint8 {
 	return s.quotas.Scope(url)
 }
 
-// A Route tells calls of different scopes apart.
-type Route = quota.Route
-
-// RouteOf returns the route of a call.
-func RouteOf(host, path string) Route { return quota.RouteOf(host, path) }
-
-// ScopeOf is Scope of a route that a call has kept while it waits.
-func (s *State) ScopeOf(r Route) uint8 { return s.quotas.ScopeOf(r) }
-
 // MaxScopes is how many scopes a key has at most. A line looks at the first call of each at every turn.
 const MaxScopes = quota.MaxScopes
 
