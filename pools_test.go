@@ -232,3 +232,19 @@ func TestFlowsAreEvenWithTwoSharedLimits(t *testing.T) {
 		})
 	}
 }
+
+// What is foretold behind higher priorities comes true, or is said to be unknown: eighth turns may come sooner.
+func TestPredictionBehindHigherPriorities(t *testing.T) {
+	for name, others := range map[string]int{"nobody else": 0, "older ones of its priority": 20} {
+		tr := &throttle.Transport{Limiter: throttle.NewBucket(10, 1)}
+		inTown(t, tr, healthy(time.Millisecond), func(w *town) {
+			w.crowd(w.ctx, others, "old")
+			w.crowd(throttle.WithPriority(w.ctx, 1), 80, "high")
+			p := tr.Predict("new", 1)
+			d := w.takes(w.ctx, "new")
+			if off := (p - d).Abs(); p >= 0 && off > max(100*time.Millisecond, d/20) || p < 0 && others == 0 {
+				t.Errorf("%s: foretold %v, took %v", name, p, d)
+			}
+		})
+	}
+}

@@ -130,23 +130,29 @@ func (l *Line[W]) Plain() bool { return l.turns == nil && len(l.pools) == 0 }
 // calls that nothing else holds and those that stand first, the other all that wait. more is what comes before it of its
 // own flow; old: it comes back to an older place, and what goes before it is not known.
 func (p *Pool[W]) Ahead(key string, n *Newcomer, more int64, old bool) (least, most int64) {
-	var lower int64
+	var higher, equal, lower int64
 	least, most = more, more
 	for prio, c := range p.turns {
 		switch {
 		case prio > n.Prio:
-			least, most = least+c.sure, most+c.all
+			higher, most = higher+c.sure, most+c.all
 		case prio < n.Prio:
 			lower += c.all
 		default:
 			a, b := c.ahead(key, n, more, old)
-			least, most = least+a, most+b
+			least, most, equal = least+a, most+b, c.all
 		}
 	}
+	if equal > 0 { // each eighth turn may be of its priority
+		higher = min(higher, least*(fairEvery-1))
+	}
+	least += higher
 	if p.mixed { // whose turn comes before depends on which call costs what
 		most += p.largest
 	}
-	return least, most + min(lower, most/(fairEvery-1))
+	each := max(1, p.largest)
+	eighths := (int64(p.served%fairEvery) + most/each) / (fairEvery - 1)
+	return least, most + min(lower, eighths*each)
 }
 
 // ahead is Ahead within the priority, without more. Of many flows some stand for the others, see mostFlows.
