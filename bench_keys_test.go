@@ -26,20 +26,24 @@ type benchMix struct {
 	name  string
 	calls int // for each of n
 	own   bool
+	prios bool // each call has a priority of its own
 	of    func(i, n int) (host, flow string)
 }
 
 var (
-	inKeys    = benchMix{"keys", 1, false, func(i, _ int) (string, string) { return benchName("h", i), "" }}
-	inFlows   = benchMix{"flows", 1, false, func(i, _ int) (string, string) { return "h", benchName("f", i) }}
-	inOneLine = benchMix{"waiters", 1, false, func(int, int) (string, string) { return "h", "" }}
+	inKeys    = benchMix{"keys", 1, false, false, func(i, _ int) (string, string) { return benchName("h", i), "" }}
+	inFlows   = benchMix{"flows", 1, false, false, func(i, _ int) (string, string) { return "h", benchName("f", i) }}
+	inOneLine = benchMix{"waiters", 1, false, false, func(int, int) (string, string) { return "h", "" }}
 
 	// each key has the same two flows; each of two keys, with limits of their own, the same n/2; each its own one
-	inTwoFlows = benchMix{"keys-2flows", 2, false, func(i, _ int) (string, string) { return benchName("h", i/2), benchName("f", i%2) }}
-	inTwoKeys  = benchMix{"2keys-flows", 1, true, func(i, _ int) (string, string) { return benchName("h", i%2), benchName("f", i/2) }}
-	inOwnFlows = benchMix{"keys-ownflow", 1, false, func(i, _ int) (string, string) { return benchName("h", i), benchName("f", i) }}
+	inTwoFlows = benchMix{"keys-2flows", 2, false, false, func(i, _ int) (string, string) { return benchName("h", i/2), benchName("f", i%2) }}
+	inTwoKeys  = benchMix{"2keys-flows", 1, true, false, func(i, _ int) (string, string) { return benchName("h", i%2), benchName("f", i/2) }}
+	inOwnFlows = benchMix{"keys-ownflow", 1, false, false, func(i, _ int) (string, string) { return benchName("h", i), benchName("f", i) }}
 
-	benchMixes = []benchMix{inKeys, inFlows, inOneLine, inTwoFlows, inTwoKeys, inOwnFlows}
+	// one key, with a limit of its own, in which each call has another priority
+	inPriorities = benchMix{"priorities", 1, true, true, func(int, int) (string, string) { return "h", "" }}
+
+	benchMixes = []benchMix{inKeys, inFlows, inOneLine, inTwoFlows, inTwoKeys, inOwnFlows, inPriorities}
 	benchSizes = []int{1000, 2000, 4000, 8000}
 )
 
@@ -98,6 +102,9 @@ func (c *benchCrowd) gather(b *testing.B, mix benchMix, n int) {
 		ctx := c.ctx
 		if flow != "" {
 			ctx = throttle.WithFlow(ctx, flow)
+		}
+		if mix.prios {
+			ctx = throttle.WithPriority(ctx, i*7919%n)
 		}
 		req := request(ctx, http.MethodGet, "https://"+host+"/")
 		c.wg.Go(func() {
@@ -244,7 +251,7 @@ const (
 // BenchmarkCrowd429: 200 calls of a host are throttled at once, while n more wait for it. "stall" is the longest call to
 // another host meanwhile, which is how long the lock is held; "done" is when all 200 are back in line.
 func BenchmarkCrowd429(b *testing.B) {
-	half := benchMix{"half-flows", 1, false, func(i, n int) (string, string) { return "h", benchName("f", i%(n/2)) }}
+	half := benchMix{"half-flows", 1, false, false, func(i, n int) (string, string) { return "h", benchName("f", i%(n/2)) }}
 	benchEvents(b, []benchMix{half, inOneLine}, []string{saysLater, saysQuota}, bench429)
 }
 

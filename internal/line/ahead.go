@@ -51,11 +51,11 @@ func (l *Line[W]) until(n *Newcomer) (until float64, own [2]int64) {
 		}
 	}
 	for _, s := range l.stations {
-		i, ok := s.find(n.Prio)
-		if !ok {
+		at := s.find(n.Prio)
+		if at == nil {
 			continue
 		}
-		units := s.lanes[i].partOf(n.Flow).beforeSeq(n.Seq)
+		units := at.partOf(n.Flow).beforeSeq(n.Seq)
 		if own[0] += units; s.scope == n.Scope {
 			own[1] = units
 		}
@@ -196,8 +196,8 @@ func (c *class[W]) ahead(key string, n *Newcomer, more int64, old bool) (least, 
 // Waiting is how many units of a flow wait, in the line, and in a pool.
 func (l *Line[W]) Waiting(prio int32, id ID) (units int64) {
 	for _, s := range l.stations {
-		if i, ok := s.find(prio); ok {
-			if p := s.lanes[i].partOf(id.Name); p != nil {
+		if n := s.find(prio); n != nil {
+			if p := n.partOf(id.Name); p != nil {
 				units += p.units
 			}
 		}

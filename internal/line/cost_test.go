@@ -67,3 +67,35 @@ func TestGrantMovesFewTickets(t *testing.T) {
 		}
 	}
 }
+
+// A key with many priorities comes and goes, and each time its calls of the highest one stand in the pool alone.
+func TestKeyWithManyPrioritiesMovesFewLanes(t *testing.T) {
+	for _, n := range []int{1000, 2000, 4000, 8000} {
+		pool := &Pool[job]{amount: func(c *Call[job]) int64 { return int64(c.Cost) }}
+		var own Line[job]
+		own.Share(pool, "own")
+		for i := range n {
+			j := &job{Call: Call[job]{item: item[job]{Seq: uint64(i + 1), Prio: int32(i), Cost: 1}}}
+			j.Of = j
+			own.Push(&j.Call, "", 1)
+		}
+		s := own.stations[0]
+		places := func() (all []int32) {
+			for _, n := range s.lanes {
+				all = append(all, n.seats[0].place)
+			}
+			return all
+		}
+		before, moved := places(), 0
+		s.Enter(pool, false, false)
+		pool.Next()
+		for i, now := range places() {
+			if before[i] != now {
+				moved++
+			}
+		}
+		if moved > 1 {
+			t.Errorf("%d priorities: %d move when the key comes, want 1 at most", n, moved)
+		}
+	}
+}

@@ -69,9 +69,8 @@ type class[W any] struct {
 	all   int64            // units of all flows that wait
 	sure  int64            // of flow.sure
 
-	turns   places[*flow[W]] // of a pool: flows with a ticket that is out
-	seats   places[*seat[W]] // of a pool: lanes of stations that are in, with tickets that are kept
-	sitting int              // of a pool: lanes of stations that are in
+	turns places[*flow[W]] // of a pool: flows with a ticket that is out
+	seats places[*seat[W]] // of a pool: lanes with tickets that are kept, but for those that are aside
 }
 
 // A turns is who has had how much of something that is shared, by priority. A class is made by the first call that takes

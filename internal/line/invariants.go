@@ -32,8 +32,13 @@ func (l *Line[W]) Check() {
 		if s.line != l || len(s.lanes) == 0 || i > 0 && s.scope <= l.stations[i-1].scope || s.only != nil && (s.only.part == nil || l.StationOf(s.only) != s) {
 			broken("scope %d is empty, in another place, or waits for a call that is elsewhere: %+v", s.scope, s.only)
 		}
-		for j, n := range s.lanes {
-			if n.station != s || n.count == 0 || j > 0 && n.prio >= s.lanes[j-1].prio || len(n.seats) != len(l.pools) {
+		checkHeap(s.lanes)
+		checkHeap(s.elders)
+		for at := range s.aside {
+			checkHeap(s.aside[at])
+		}
+		for _, n := range s.lanes {
+			if n.station != s || n.count == 0 || s.find(n.prio) != n || len(n.seats) != len(l.pools) || (n.elder > 0) != (s.byPrio != nil) {
 				broken("priority %d of scope %d is empty or in another place, or has %d seats in %d pools", n.prio, s.scope, len(n.seats), len(l.pools))
 			}
 			n.check()
@@ -71,8 +76,8 @@ func (n *lane[W]) check() {
 		broken("priority %d counts %d calls of %d units in %d flows, and has %d of %d in %d", n.prio, n.count, n.units, named, calls, units, len(n.ages))
 	}
 	for i, s := range n.seats {
-		if s.pool != n.station.line.pools[i] || s.lane != n || s.in != (n.station.in == s.pool && !n.station.isDead) || (s.place > 0) != (s.in && len(s.kept) > 0) {
-			broken("priority %d has another place in pool %d, or in none, with %d tickets: %v", n.prio, i, len(s.kept), s.in)
+		if s.pool != n.station.line.pools[i] || s.lane != n || s.aside && s.isIn() || (s.place > 0) != (len(s.kept) > 0) {
+			broken("priority %d has another place in pool %d, or in none, with %d tickets: %v", n.prio, i, len(s.kept), s.isIn())
 		}
 		checkHeap(s.kept)
 	}
@@ -168,11 +173,10 @@ func (l *Line[W]) checkNext() {
 
 // A census is what lines have in a pool.
 type census[W any] struct {
-	flows   map[*flow[W]]sums
-	sitting map[*class[W]]int
-	live    []*part[W]
-	in      int  // stations
-	only    bool // one of them waits for a call, whatever the order says
+	flows map[*flow[W]]sums
+	live  []*part[W]
+	in    int  // stations
+	only  bool // one of them waits for a call, whatever the order says
 }
 
 type sums struct {
@@ -182,7 +186,7 @@ type sums struct {
 
 func (p *Pool[W]) census(lines []*Line[W]) (all census[W]) {
 	if len(lines) > 0 {
-		all.flows, all.sitting = map[*flow[W]]sums{}, map[*class[W]]int{}
+		all.flows = map[*flow[W]]sums{}
 	}
 	for _, l := range lines {
 		at := slices.Index(l.pools, p)
@@ -209,13 +213,12 @@ func (all *census[W]) add(n *lane[W], at int, inside bool) {
 		case !inside:
 		case s.counts:
 			its.sure.add(t.units, p.count)
-		case len(n.ages) == 1:
+		case len(n.ages) == 1 && n == s.lanes[0]:
 			its.heads++
 		}
 		all.flows[t.flow] = its
 	}
 	if inside {
-		all.sitting[n.seats[at].class]++
 		all.live, all.only = append(all.live, n.ages...), all.only || s.only != nil
 	}
 }
@@ -224,6 +227,7 @@ func (all *census[W]) add(n *lane[W], at int, inside bool) {
 func (p *Pool[W]) Check(lines []*Line[W]) {
 	checkHeap(p.live)
 	checkHeap(p.dead)
+	checkHeap(p.tops)
 	has, calls := p.census(lines), 0
 	for prio, c := range p.turns {
 		c.check()
@@ -234,11 +238,11 @@ func (p *Pool[W]) Check(lines []*Line[W]) {
 			}
 			all, sure, calls = all+f.all.units, sure+f.sure.units, calls+f.all.calls
 		}
-		if all != c.all || sure != c.sure || has.sitting[c] != c.sitting || slices.Contains(p.classes, c) != (c.sitting > 0) {
-			broken("priority %d counts %d units, %d sure ones and %d lanes that are in; it should be %d, %d and %d", prio, c.all, c.sure, c.sitting, all, sure, has.sitting[c])
+		if all != c.all || sure != c.sure {
+			broken("priority %d counts %d units, and %d sure ones; it should be %d and %d", prio, c.all, c.sure, all, sure)
 		}
 	}
-	if calls != p.calls || has.in != p.Live()+p.Dead() || len(has.sitting) != len(p.classes) {
+	if calls != p.calls || has.in != p.Live()+p.Dead() || len(p.tops) != len(p.live) {
 		broken("a pool counts %d calls, and %d live scopes and %d dead ones; there are %d calls, and %d scopes in it", p.calls, p.Live(), p.Dead(), calls, has.in)
 	}
 	if len(has.live) > 0 && !has.only {

@@ -1,10 +1,5 @@
 package line
 
-import (
-	"cmp"
-	"slices"
-)
-
 // A lane is the calls of one scope and priority.
 type lane[W any] struct {
 	station *Station[W]
@@ -16,7 +11,20 @@ type lane[W any] struct {
 	ages    places[*part[W]]    // all parts, by arrival
 	turns   places[*turn[W]]    // the same by the line's own turns, once a flow was named
 	seats   []*seat[W]          // in each pool
+	place   int32               // in Station.lanes
+	elder   int32               // in Station.elders
 }
+
+func (n *lane[W]) before(o *lane[W]) bool { return n.prio > o.prio }
+func (n *lane[W]) at() *int32             { return &n.place }
+
+// An elder is a lane in Station.elders.
+type elder[W any] lane[W]
+
+func (n *elder[W]) before(o *elder[W]) bool {
+	return (*lane[W])(n).oldest().Seq < (*lane[W])(o).oldest().Seq
+}
+func (n *elder[W]) at() *int32 { return &n.elder }
 
 // A part is the calls of one flow in a lane.
 type part[W any] struct {
@@ -41,19 +49,45 @@ func (p *turn[W]) before(o *turn[W]) bool {
 }
 func (p *turn[W]) at() *int32 { return &p.turn }
 
-// find returns the place of a priority among the lanes, and whether it is there.
-func (s *Station[W]) find(prio int32) (int, bool) {
-	return slices.BinarySearchFunc(s.lanes, prio, func(n *lane[W], prio int32) int { return cmp.Compare(prio, n.prio) })
+// find returns the lane of a priority; nil: there is none.
+func (s *Station[W]) find(prio int32) *lane[W] {
+	if len(s.lanes) > 0 && s.lanes[0].prio == prio {
+		return s.lanes[0]
+	}
+	return s.byPrio[prio]
 }
 
+// lane returns the lane of a priority, made if it is missing. One that is made is empty, and an elder once it is not.
 func (s *Station[W]) lane(prio int32) *lane[W] {
-	i, ok := s.find(prio)
-	if !ok {
-		n := &lane[W]{station: s, prio: prio}
-		s.lanes = slices.Insert(s.lanes, i, n)
-		n.takeSeats()
+	if n := s.find(prio); n != nil {
+		return n
 	}
-	return s.lanes[i]
+	n := &lane[W]{station: s, prio: prio}
+	if len(s.lanes) == 1 && s.byPrio == nil {
+		only := s.lanes[0]
+		s.byPrio = map[int32]*lane[W]{only.prio: only}
+		s.elders.put((*elder[W])(only))
+	}
+	if s.byPrio != nil {
+		s.byPrio[prio] = n
+	}
+	s.lanes.put(n)
+	n.takeSeats()
+	return n
+}
+
+// grow sorts the lane, whose oldest call is another one, among those of its station.
+func (n *lane[W]) grow() {
+	if n.station.byPrio != nil {
+		n.station.elders.put((*elder[W])(n))
+	}
+}
+
+// dropLane forgets a lane without calls.
+func (s *Station[W]) dropLane(n *lane[W]) {
+	s.lanes.take(n)
+	s.elders.take((*elder[W])(n))
+	delete(s.byPrio, n.prio)
 }
 
 // part returns the part of a flow, made if it is missing. One that is made is empty, and sorted once it is not.
@@ -83,8 +117,9 @@ func (n *lane[W]) part(name string) *part[W] {
 
 // drop forgets a part without calls.
 func (n *lane[W]) drop(p *part[W]) {
-	n.ages.take(p)
-	n.lead()
+	if n.ages.take(p); len(n.ages) > 0 {
+		n.grow()
+	}
 	if p.flow != nil {
 		n.turns.take((*turn[W])(p))
 		n.station.line.turns.leave(p.flow)
@@ -101,6 +136,7 @@ func (n *lane[W]) drop(p *part[W]) {
 func (p *part[W]) sort() {
 	n := p.lane
 	n.ages.put(p)
+	n.grow()
 	if p.flow != nil {
 		p.start = p.flow.start
 		n.turns.put((*turn[W])(p))

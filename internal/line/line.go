@@ -62,12 +62,18 @@ type Line[W any] struct {
 // A Station is the calls of one scope: those that are held by the same things.
 type Station[W any] struct {
 	scope uint8
-	lanes []*lane[W] // by priority, the highest first; none empty
+	lanes places[*lane[W]] // the highest priority first; none empty
 	line  *Line[W]
 	in    *Pool[W] // where it waits for its turn; nil: in none
 	age   uint64   // its oldest call's Seq, when it was sorted last
 	place int32    // in Pool.live or Pool.dead
+	top   int32    // in Pool.tops
 	only  *Call[W] // whose turn it is, whatever the order says; nil: nobody's
+	head  *flow[W] // whose first call goes before newcomers, see lead; nil: nobody's
+
+	elders places[*elder[W]]  // lanes by their oldest calls, and
+	byPrio map[int32]*lane[W] // by priority, once there was more than one
+	aside  []places[*seat[W]] // for each pool, the seats that were found there while the station was not in
 
 	isDead, counts bool // how it has entered
 }
@@ -107,7 +113,7 @@ func (l *Line[W]) Push(c *Call[W], flow string, weight float64) {
 		s.aged(c.Seq)
 	}
 	if first == nil {
-		p.lane.lead()
+		s.topped()
 	}
 }
 
@@ -133,16 +139,15 @@ func (l *Line[W]) Remove(c *Call[W]) {
 		p.sort()
 	}
 	if n.count == 0 {
-		for _, seat := range n.seats {
-			seat.leave()
-		}
-		i, _ := s.find(n.prio)
-		s.lanes = slices.Delete(s.lanes, i, i+1)
+		s.dropLane(n)
 	}
-	if len(s.lanes) == 0 {
+	switch {
+	case len(s.lanes) == 0:
 		s.Leave()
 		i, _ := l.find(s.scope)
 		l.stations = slices.Delete(l.stations, i, i+1)
+	case p.count == 0:
+		s.topped()
 	}
 }
 
@@ -184,13 +189,11 @@ func (l *Line[W]) station(scope uint8) *Station[W] {
 // oldest is the call of the lane that came first, and of the station.
 func (n *lane[W]) oldest() *Call[W] { return n.ages[0].first() }
 
-func (s *Station[W]) oldest() (c *Call[W]) {
-	for _, n := range s.lanes {
-		if o := n.oldest(); c == nil || o.Seq < c.Seq {
-			c = o
-		}
+func (s *Station[W]) oldest() *Call[W] {
+	if s.byPrio != nil {
+		return (*lane[W])(s.elders[0]).oldest()
 	}
-	return c
+	return s.lanes[0].oldest()
 }
 
 // Oldest is the call of the line that came first. Somebody waits.
@@ -217,8 +220,8 @@ func (l *Line[W]) Next(ready func(scope uint8, cost int32) time.Time, now time.T
 		}
 		prio := c.Prio // its flow has had its turn: the one that is next in its priority goes in its place
 		return l.pick(func(s *Station[W]) *Call[W] {
-			if i, ok := s.find(prio); ok {
-				return s.lanes[i].next()
+			if n := s.find(prio); n != nil {
+				return n.next()
 			}
 			return nil
 		}, false, ready, now)

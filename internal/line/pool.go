@@ -1,9 +1,6 @@
 package line
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // A Pool is the order of keys that wait for something that they share: a limit, or slots. Priority goes first, with every
 // eighth turn for the call that has waited longest; then flows take turns by weight over all keys. A key is the flow of
@@ -16,7 +13,8 @@ import (
 //
 // Each part has a ticket in each pool of its key. It is in one of two places:
 //
-//	kept   in the heap of its lane's seat, by what its flow's start was when it was put there
+//	kept   in the heap of its lane's seat, by what its flow's start was when it was put there. Seats are in a heap of
+//	       their priority; one that comes to the top while its station is not in is put aside until that is back
 //	out    in the heap of its flow, by arrival; flows with tickets that are out are a heap by start
 //
 // The next call is that of the flow with the least start among the tickets that are out, unless a lane keeps one whose
@@ -35,8 +33,8 @@ type Pool[W any] struct {
 	amount func(*Call[W]) int64 // how much a call takes of what is shared
 
 	turns   turns[W]
-	classes []*class[W] // with seats of stations that are in, the highest priority first
-	live    places[*Station[W]]
+	live    places[*Station[W]] // by their oldest calls
+	tops    places[*top[W]]     // the live ones by their highest priorities
 	dead    places[*Station[W]]
 	served  uint32
 	calls   int   // that wait, here or elsewhere
@@ -66,10 +64,6 @@ func (l *Line[W]) Share(p *Pool[W], key string) {
 	}
 }
 
-func (p *Pool[W]) find(prio int32) (int, bool) {
-	return slices.BinarySearchFunc(p.classes, prio, func(c *class[W], prio int32) int { return cmp.Compare(prio, c.prio) })
-}
-
 // seat is that of the lane in p.
 func (n *lane[W]) seat(p *Pool[W]) *seat[W] {
 	return n.seats[slices.Index(n.station.line.pools, p)]
@@ -90,10 +84,8 @@ func (s *Station[W]) Enter(p *Pool[W], dead, counts bool) bool {
 		return true
 	}
 	p.live.put(s)
-	for _, n := range s.lanes {
-		n.seat(p).enter()
-		n.lead()
-	}
+	s.topped()
+	s.seated(slices.Index(s.line.pools, p))
 	s.count(1)
 	return true
 }
@@ -109,12 +101,18 @@ func (s *Station[W]) Leave() {
 		p.dead.take(s)
 	} else {
 		p.live.take(s)
-		for _, n := range s.lanes {
-			n.seat(p).leave()
-			n.lead()
-		}
+		p.tops.take((*top[W])(s))
 	}
 	s.in = nil
+	s.lead()
+}
+
+// topped puts the station, whose highest priority may be another one, in its place.
+func (s *Station[W]) topped() {
+	if s.in != nil && !s.isDead {
+		s.in.tops.put((*top[W])(s))
+	}
+	s.lead()
 }
 
 // Crowded reports whether many flows and priorities wait in the station.
@@ -179,10 +177,9 @@ func (p *Pool[W]) Next() (c *Call[W], inTurn bool) {
 		if !c.ticket(p).flow.isAhead() {
 			return c, false
 		}
-		i, _ := p.find(c.Prio)
-		return p.classes[i].next().orOnly(), true
+		return c.ticket(p).flow.class.next().orOnly(), true
 	}
-	return p.classes[0].next().orOnly(), true
+	return p.tops[0].lanes[0].seat(p).class.next().orOnly(), true
 }
 
 // NextDead is the call whose turn it is among those of dead keys: the key's own next one, where the oldest waits.
@@ -244,14 +241,17 @@ func (c *class[W]) next() *Call[W] {
 			f = c.turns[0]
 		}
 		if len(c.seats) > 0 {
-			if s := c.seats[0]; f == nil || !f.isBefore(s.kept[0], s.kept[0].start) {
+			if s := c.seats[0]; !s.isIn() {
+				s.setAside()
+				continue
+			} else if f == nil || !f.isBefore(s.kept[0], s.kept[0].start) {
 				s.consider(f)
 				continue
 			}
 		}
 		t := f.tickets[0]
 		switch {
-		case !t.seat.in:
+		case !t.seat.isIn():
 			t.back()
 			t.keep()
 		default:

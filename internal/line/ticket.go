@@ -7,11 +7,13 @@ type seat[W any] struct {
 	pool  *Pool[W]
 	lane  *lane[W]
 	class *class[W]          // nil: it has had no ticket yet
-	in    bool               // its station is
-	head  *flow[W]           // whose first call goes before newcomers, see lead; nil: nobody's
 	kept  places[*ticket[W]] // by start
-	place int32              // in class.seats
+	aside bool               // it is in Station.aside, and not in class.seats
+	place int32              // there
 }
+
+// isIn reports whether its station is in the pool, of a live key.
+func (s *seat[W]) isIn() bool { return s.lane.station.in == s.pool && !s.lane.station.isDead }
 
 // A ticket is a part in a pool.
 type ticket[W any] struct {
@@ -42,6 +44,12 @@ func (s *seat[W]) before(o *seat[W]) bool {
 func (s *Station[W]) at() *int32                { return &s.place }
 func (s *Station[W]) before(o *Station[W]) bool { return s.age < o.age }
 
+// A top is a station in Pool.tops.
+type top[W any] Station[W]
+
+func (s *top[W]) at() *int32            { return &s.top }
+func (s *top[W]) before(o *top[W]) bool { return s.lanes[0].prio > o.lanes[0].prio }
+
 // takeSeats gives the lane a seat in each pool that it has none in, and takeTickets the part a ticket.
 func (n *lane[W]) takeSeats() {
 	for _, p := range n.station.line.pools[len(n.seats):] {
@@ -68,9 +76,6 @@ func (p *part[W]) takeTickets() {
 		s.class = t.flow.class
 		p.tickets = append(p.tickets, t)
 		p.each(func(c *Call[W]) bool { t.add(c, 1); return true })
-		if n.station.in == s.pool && !n.station.isDead {
-			s.enter()
-		}
 	}
 }
 
@@ -105,21 +110,47 @@ func (t *ticket[W]) sort() {
 func (t *ticket[W]) keep() {
 	s := t.seat
 	s.kept.put(t)
-	if s.in {
-		s.class.seats.put(s)
-	}
+	s.heap().put(s)
 }
 
 // unkeep is the reverse.
 func (t *ticket[W]) unkeep() {
 	s := t.seat
-	if s.class.seats.take(s); len(s.kept) == 1 {
+	if len(s.kept) == 1 {
+		s.heap().take(s)
 		s.kept.take(t)
+		s.aside = false
 		return
 	}
 	s.kept.take(t)
-	if s.in {
-		s.class.seats.put(s)
+	s.heap().put(s)
+}
+
+// heap is where the seat is while it has kept tickets.
+func (s *seat[W]) heap() *places[*seat[W]] {
+	if s.aside {
+		return &s.lane.station.aside[slices.Index(s.lane.seats, s)]
+	}
+	return &s.class.seats
+}
+
+// setAside takes the seat out of its class until its station is back, and seated puts all those of a pool back.
+func (s *seat[W]) setAside() {
+	all := &s.lane.station.aside
+	for len(*all) < len(s.lane.seats) {
+		*all = append(*all, nil)
+	}
+	s.heap().take(s)
+	s.aside = true
+	s.heap().put(s)
+}
+
+func (s *Station[W]) seated(at int) {
+	for at < len(s.aside) && len(s.aside[at]) > 0 {
+		of := s.aside[at][0]
+		of.heap().take(of)
+		of.aside = false
+		of.heap().put(of)
 	}
 }
 
@@ -159,33 +190,6 @@ func (p *part[W]) returnTickets() {
 	p.tickets = nil
 }
 
-// enter and leave say that the seat's station is in the pool, or no longer.
-func (s *seat[W]) enter() {
-	if s.in || s.class == nil {
-		return
-	}
-	s.in = true
-	if s.class.sitting++; s.class.sitting == 1 {
-		i, _ := s.pool.find(s.class.prio)
-		s.pool.classes = slices.Insert(s.pool.classes, i, s.class)
-	}
-	if len(s.kept) > 0 {
-		s.class.seats.put(s)
-	}
-}
-
-func (s *seat[W]) leave() {
-	if !s.in {
-		return
-	}
-	s.in = false
-	s.class.seats.take(s)
-	if s.class.sitting--; s.class.sitting == 0 {
-		i, _ := s.pool.find(s.class.prio)
-		s.pool.classes = slices.Delete(s.pool.classes, i, i+1)
-	}
-}
-
 // Amend runs change, after which c, which is in, takes another amount of what is shared.
 func (l *Line[W]) Amend(c *Call[W], change func()) {
 	c.part.add(c, -1)
@@ -219,20 +223,15 @@ func (t *ticket[W]) add(c *Call[W], sign int64) {
 }
 
 // lead notes whose first call goes before newcomers, if those behind it may not: of many flows it is not known whose turn is next.
-func (n *lane[W]) lead() {
-	for i, s := range n.seats {
-		var of *flow[W]
-		if s.in && !n.station.counts && len(n.ages) == 1 {
-			of = n.ages[0].tickets[i].flow
-		}
-		if of == s.head {
-			continue
-		}
-		if s.head != nil {
-			s.head.heads--
-		}
-		if s.head = of; of != nil {
-			of.heads++
-		}
+func (s *Station[W]) lead() {
+	var of *flow[W]
+	if s.in != nil && !s.isDead && !s.counts && len(s.lanes) > 0 && len(s.lanes[0].ages) == 1 {
+		of = s.lanes[0].ages[0].tickets[slices.Index(s.line.pools, s.in)].flow
+	}
+	if s.head != nil {
+		s.head.heads--
+	}
+	if s.head = of; of != nil {
+		of.heads++
 	}
 }

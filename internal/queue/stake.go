@@ -307,10 +307,11 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 }
 
 // sure reports whether nothing but the pool will hold the calls of a scope, as far as is known: the key has no slower limit of
-// its own. Then those behind the first one go before newcomers too. A key with a limit of its own comes and goes, which must
-// not cost time in proportion to its flows.
+// its own. Then those behind the first one go before newcomers too. A key with a limit of its own, or in several pools, comes and
+// goes, which must not cost time in proportion to its flows.
 func (l *lineup) sure(p *pool, s *line.Station[waiter]) bool {
 	q := l.q
 	calm := q.up.Calm() && q.asker == nil && q.common.Options.MaxInFlight == 0 && (q.meters == nil || l.alone.Own() == 0)
-	return calm && (l.alone.Own() == 0 || l.alone.Rate() >= p.limits.Rate() && !s.Crowded())
+	free := l.alone.Own() == 0
+	return calm && (free || l.alone.Rate() >= p.limits.Rate()) && (free && len(l.stakes) == 1 || !s.Crowded())
 }
