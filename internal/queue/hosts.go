@@ -11,7 +11,8 @@ import (
 
 // This file holds the calls to a host whose refusal was about all of it, under whatever keys they are counted: a key for
 // each channel of Discord's, say, and its global limit. Such hosts are rare, so they cost the others one comparison
-// with nil: common.hosts.
+// with nil: common.hosts. While there is one, all calls go the long way, which asks the whole list: soleLocked,
+// unhinderedLocked, quick, easyLocked and soonLocked are short cuts to the same end, see TestShortWays.
 //
 // # States
 //

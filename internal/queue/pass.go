@@ -77,7 +77,7 @@ func (q *Queue) passLocked(w *waiter, at, now time.Time) decision {
 // easyLocked reports whether nothing but own limiters and what is shared can hold w back. Those are asked when they are paid,
 // in one step, and all else need not be asked or told: half of what a grant costs in a line of 100,000.
 func (q *Queue) easyLocked(w *waiter) bool {
-	return q.up.Calm() && q.asker == nil && w.wants&wantsSlot == 0 && w.holds() == nil
+	return q.up.Calm() && q.common.hosts == nil && q.asker == nil && w.wants&wantsSlot == 0 && w.holds() == nil
 }
 
 // readyLocked asks what holds the calls of the key alone whether w may go, and as of when. Nothing is taken.

@@ -115,7 +115,7 @@ func (q *Queue) predictLocked(o *order, now time.Time) time.Duration {
 // soonLocked reports whether a newcomer waits for no longer than that even if all others go before it. Then it need not be
 // counted who does: nearly all who have a deadline have it late enough.
 func (q *Queue) soonLocked(o *order, most time.Duration, now time.Time) bool {
-	if !q.plainLocked() {
+	if q.common.hosts != nil || !q.plainLocked() {
 		return false
 	}
 	b := &backlog{holds: o.holds, key: q.key, last: true}

@@ -218,7 +218,7 @@ func (q *Queue) quick(ctx context.Context, w *waiter, cost int, now time.Time) (
 	}
 	opts := &q.common.Options
 	l := q.line
-	if w == nil || l == nil || !q.up.Calm() || cost != 1 || w.Prio > l.Top() || !l.Plain() ||
+	if w == nil || l == nil || q.common.hosts != nil || !q.up.Calm() || cost != 1 || w.Prio > l.Top() || !l.Plain() ||
 		opts.MaxWait > 0 || opts.MaxWaiting > 0 {
 		return false, false // the long way: waitInLine
 	}
