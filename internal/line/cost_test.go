@@ -99,3 +99,62 @@ func TestKeyWithManyPrioritiesMovesFewLanes(t *testing.T) {
 		}
 	}
 }
+
+// Many keys have the same two flows, and each key has something of its own to wait for after a call. A flow that is granted under one key
+// starts later under all of them, which moves none of its tickets under the others.
+func TestGrantMovesFewTicketsOfOtherKeys(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		for _, n := range []int{500, 1000, 2000} {
+			pool := &Pool[job]{amount: func(c *Call[job]) int64 { return int64(c.Cost) }}
+			keys := make([]Line[job], n)
+			for i := range 8 * n {
+				l := &keys[i/2%n]
+				if len(l.pools) == 0 {
+					l.Init(l)
+					l.Share(pool, fmt.Sprint(i))
+				}
+				j := &job{Call: Call[job]{item: item[job]{Seq: uint64(i + 1), Cost: 1}}}
+				j.Of = j
+				l.Push(&j.Call, fmt.Sprint(i%2), 1)
+			}
+			for i := range keys {
+				keys[i].stations[0].Enter(pool, false, false)
+			}
+			spots := func() (all []ticket[job]) {
+				for i := range keys {
+					all = append(all, keys[i].spots()...)
+				}
+				return all
+			}
+			var away *Line[job]
+			moved := 0
+			before := spots()
+			for i := range 80 {
+				c, inTurn := pool.Next()
+				l := OwnerOf(c).(*Line[job])
+				pool.Granted(c, inTurn)
+				l.Granted(c)
+				l.Remove(c)
+				if leaves {
+					l.stations[0].Leave()
+					if away != nil {
+						away.stations[0].Enter(pool, false, false)
+					}
+					away = l
+				}
+				after := spots()
+				for k, now := range after {
+					if was := before[k]; now.place != was.place || now.out != was.out || now.start != was.start {
+						moved++
+					}
+				}
+				if before = after; i == 7 {
+					moved = 0 // by now each ticket has been put out
+				}
+			}
+			if most := 72 * 4 * bits.Len(uint(n)); moved > most {
+				t.Errorf("%d keys that leave (%t): 72 grants move %d tickets, want %d at most", n, leaves, moved, most)
+			}
+		}
+	}
+}

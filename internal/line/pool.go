@@ -17,13 +17,13 @@ import "slices"
 //	       their priority; one that comes to the top while its station is not in is put aside until that is back
 //	out    in the heap of its flow, by arrival; flows with tickets that are out are a heap by start
 //
-// The next call is that of the flow with the least start among the tickets that are out, unless a lane keeps one whose
-// flow starts earlier, or with it and is older: then that one is put out first. A ticket that is out and whose station has left is kept again
-// when it comes to the top. So a key that comes and goes pays for those of its flows that come to the top meanwhile, a
-// flow that was granted under one key starts later under all, and a grant costs O(log n), however many keys and flows
-// there are.
+// The next call is that of the flow with the least start among the tickets that are out, unless a lane keeps one that was put there
+// with a lower start, or with the same and is older: then that one is put out first. A ticket that is out and whose station has left is
+// kept again when it comes to the top. So a key that comes and goes pays for those of its flows that come to the top meanwhile. A flow
+// that is granted under one key starts later under all: its tickets that are out stay where they are, and those that are kept are put
+// out as they come to the top, once. A grant costs O(log n), amortised, for many flows in few keys and for few flows in many keys.
 //
-// Starts never fall, so a kept ticket that was not sorted anew stands too far in front, never behind.
+// Starts never fall, so a kept ticket whose flow starts later now stands too far in front, never behind.
 //
 // # Dead keys
 //
@@ -244,8 +244,8 @@ func (c *class[W]) next() *Call[W] {
 			if s := c.seats[0]; !s.isIn() {
 				s.setAside()
 				continue
-			} else if f == nil || !f.isBefore(s.kept[0], s.kept[0].start) {
-				s.consider(f)
+			} else if f == nil || !f.isBefore(s.kept[0]) {
+				s.kept[0].hand()
 				continue
 			}
 		}
@@ -260,22 +260,10 @@ func (c *class[W]) next() *Call[W] {
 	}
 }
 
-// isBefore reports whether f, with tickets that are out, is before one that is kept, whose flow starts then. Of equals the older
-// one is: if all of them were put out, a key that comes and goes would pay for all of its flows each time.
-func (f *flow[W]) isBefore(t *ticket[W], start float64) bool {
-	return byTurn(f.start, start, f.tickets[0].seq, t.seq)
-}
-
-// consider puts the first of the kept tickets out, unless its flow starts later than when it was kept; f is the flow that
-// is next of those with tickets out.
-func (s *seat[W]) consider(f *flow[W]) {
-	t := s.kept[0]
-	if t.start < t.flow.start && f != nil && f.isBefore(t, t.flow.start) {
-		t.start = t.flow.start
-		t.keep()
-		return
-	}
-	t.hand()
+// isBefore reports whether f, with tickets that are out, is before one that is kept. Of equals the older one is: if all of them
+// were put out, a key that comes and goes would pay for all of its flows each time.
+func (f *flow[W]) isBefore(t *ticket[W]) bool {
+	return byTurn(f.start, t.start, f.tickets[0].seq, t.seq)
 }
 
 // Granted notes that c, which is in the pool, goes, in turn or not. It is called before Line.Remove.
