@@ -14,9 +14,11 @@ func (q *Queue) unhinderedLocked() bool {
 	return q.line == nil && q.common.hosts == nil && q.up.Calm() && q.unsharedLocked()
 }
 
-// soleLocked is unhinderedLocked where keys share nothing for which anybody waits. The compiler inlines it.
+// soleLocked is unhinderedLocked where nobody waits who shares anything with other keys. The compiler inlines it.
 func (q *Queue) soleLocked() bool {
-	return q.line == nil && q.asker == nil && q.common.all == nil && q.common.hosts == nil && len(q.common.payers) == 0 && q.up.Calm()
+	r := q.common
+	return q.line == nil && q.asker == nil && r.hosts == nil && len(r.payers) == 0 &&
+		(r.all == nil || r.all.lines == 0 && r.all.asker == nil) && q.up.Calm()
 }
 
 // unsharedLocked reports whether a call depends on nobody else: no limiter of another kind has to be asked, and nobody waits
@@ -62,7 +64,10 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 // attempt. An example: calls 1 to 9 arrive, 1 goes and is throttled, and comes back as 1: it is the
 // head.
 func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*waiter, error) {
-	q.placeLocked(o, now)
+	if o.Seq == 0 { // it is new: its place in the order of arrival
+		q.common.arrivals++
+		o.Seq = q.common.arrivals
+	}
 	// The epoch is that of the moment when it goes. Who has to wait gets it anew with the grant.
 	o.now, o.epoch = now, q.up.Epoch()
 	o.wants &^= counted
@@ -99,17 +104,6 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*wait
 	w := o.newWaiter()
 	q.joinLocked(w, o, now)
 	return w, nil
-}
-
-// placeLocked gives a call that is new its place in the order of arrival.
-func (q *Queue) placeLocked(o *order, now time.Time) {
-	if o.Seq != 0 {
-		return
-	}
-	q.common.arrivals++
-	if o.Seq = q.common.arrivals; o.moment == 0 {
-		o.moment = now.Sub(q.common.base)
-	}
 }
 
 // tryLocked lets a call go for which nobody waits, if nothing holds it: slots and units are taken in one step, or none.

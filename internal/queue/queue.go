@@ -346,5 +346,7 @@ func (q *Queue) arriveLocked(ctx context.Context, o *order) (*waiter, error) {
 		q.trouble().refused++
 		return nil, q.errorOf(0, 0, q.common.Errors.Closed)
 	}
-	return q.admitLocked(ctx, o, q.common.now())
+	now := q.common.now()
+	o.moment = now.Sub(q.common.base)
+	return q.admitLocked(ctx, o, now)
 }

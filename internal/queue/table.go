@@ -117,7 +117,7 @@ func (t *Table) findLocked(key string) *entry {
 func (t *Table) usedLocked(e *entry, since time.Duration) {
 	e.used = since
 	if t.accesses++; t.accesses%sweepEvery == 0 {
-		t.sweepLocked(t.common.base.Add(since))
+		t.sweepLocked(since)
 	}
 }
 
@@ -134,7 +134,8 @@ func (t *Table) nextLocked() *entry {
 //
 // An example: 1,000 keys, all idle, and calls to one other key. Every 16th call drops up to 8 keys, so
 // 2,000 calls empty the table, and no call pays for more than 8.
-func (t *Table) sweepLocked(now time.Time) {
+func (t *Table) sweepLocked(since time.Duration) {
+	now := t.common.base.Add(since)
 	for range min(sweepMost, len(t.order)) {
 		e := t.nextLocked()
 		if !e.idle(now) {
@@ -239,7 +240,7 @@ func (t *Table) addLocked(key string, l Limits, now time.Time) *entry {
 	e := &entry{used: now.Sub(t.common.base)}
 	e.queue.key = strings.Clone(key)
 	e.queue.init(&t.common, l, e.used)
-	t.sweepLocked(now)
+	t.sweepLocked(e.used)
 	full := len(t.keys) >= t.most
 	if full {
 		t.evictLocked(now)
