@@ -131,8 +131,9 @@ func (t *Table) closeHostLocked(host string, sent, until time.Time, status uint1
 	case !isNew:
 		c.served--
 	case sent.Before(c.until):
-		longer := until.Sub(c.until)
-		c.opened, c.closed = c.opened.Add(longer), c.closed.Add(longer)
+		if longer := until.Sub(c.until); !c.opened.IsZero() {
+			c.opened, c.closed = c.opened.Add(longer), c.closed.Add(longer)
+		}
 	default:
 		c.opened, c.closed, c.served, c.started, c.next = c.until, now, c.started-1, 0, time.Time{}
 	}

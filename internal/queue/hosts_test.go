@@ -183,6 +183,29 @@ func TestClosingOfAHostGrows(t *testing.T) {
 	})
 }
 
+// A refusal of a call that was sent before a host's first closing, and comes after it, says nothing of a pace: those who wait go on.
+func TestLateRefusalSetsNoPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHostWorld(t, testConfig(Options{}))
+		answer := w.answer
+		w.answer = func(ctx context.Context, key, path string, n int) Outcome {
+			if key == "slow" && n == 1 {
+				time.Sleep(8 * time.Second)
+			}
+			return answer(ctx, key, path, n)
+		}
+		w.own = func(string) *limit.Set { return setOf(bucket(1, 1)) }
+		w.calls(0, 1, "slow", "/global", 0, nil)
+		w.calls(0, 1, "aa", "/global", 0, nil)
+		w.calls(0, 30, "b", "/", 0, nil)
+		time.Sleep(time.Minute)
+		if n := len(w.sent["b"]); n < 30 {
+			t.Fatalf("%d of 30 calls were sent in a minute at 1/s, less 10 s", n)
+		}
+		w.wg.Wait()
+	})
+}
+
 // Resume opens one key; the others of the host stay closed, and so does the key if more is advertised later.
 func TestResumeOfAKeyOfAClosedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
