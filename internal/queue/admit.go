@@ -54,6 +54,17 @@ func (q *Queue) payLocked(n int, now time.Time) bool {
 	return true
 }
 
+// arriveLocked is admitLocked of a call that comes now, unless Shutdown was called.
+func (q *Queue) arriveLocked(ctx context.Context, o *order) (*waiter, error) {
+	if !q.common.staysLocked(o) {
+		q.trouble().refused++
+		return nil, q.errorOf(0, 0, q.common.Errors.Closed)
+	}
+	now := q.common.now()
+	o.moment = now.Sub(q.common.base)
+	return q.admitLocked(ctx, o, now)
+}
+
 // admitLocked lets a call go, refuses it, or puts it into the line. If the call has to wait, it returns its
 // waiter, which may have been settled already.
 //

@@ -339,14 +339,3 @@ func (q *Queue) arrive(ctx context.Context, o *order) (*waiter, error) {
 	defer q.common.mu.Unlock()
 	return q.arriveLocked(ctx, o)
 }
-
-// arriveLocked is admitLocked of a call that comes now, unless Shutdown was called.
-func (q *Queue) arriveLocked(ctx context.Context, o *order) (*waiter, error) {
-	if !q.common.staysLocked(o) {
-		q.trouble().refused++
-		return nil, q.errorOf(0, 0, q.common.Errors.Closed)
-	}
-	now := q.common.now()
-	o.moment = now.Sub(q.common.base)
-	return q.admitLocked(ctx, o, now)
-}
