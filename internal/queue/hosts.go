@@ -109,7 +109,6 @@ func (c *hostClosing) join(q *Queue) {
 	c.keys[q] = true
 	if l := q.line; l != nil && !slices.ContainsFunc(l.stakes, func(s stake) bool { return s.pool == c.pool }) {
 		l.take(stake{pool: c.pool})
-		q.common.stirLine(l)
 	}
 }
 
@@ -146,9 +145,11 @@ func (t *Table) closeHostLocked(host string, sent, until time.Time, status uint1
 	for _, e := range t.order {
 		if q := &e.queue; q.line != nil && (c.keys[q] || q.line.waitsFor(hostName(host))) {
 			c.join(q)
-			q.advanceLocked(now)
+			t.common.stirLine(q.line)
+			q.lookLocked(now)
 		}
 	}
+	t.common.settle(now) // after all gates are closed: a key that leaves a pool must not let another one's call go
 }
 
 // hostLocked is the closing of a host, made if there is none; nil: too many are kept.
@@ -187,6 +188,7 @@ func (q *Queue) meetLocked(host string, now time.Time) {
 	if c := q.common.hosts[hostName(host)]; c != nil {
 		c.join(q)
 		q.lookLocked(now)
+		q.advanceLocked(now)
 	}
 }
 

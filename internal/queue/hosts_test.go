@@ -232,6 +232,55 @@ func TestResumeOfAKeyOfAClosedHost(t *testing.T) {
 	})
 }
 
+// When a host closes, all of its keys are held before one of them gives up its turn at what they share: none goes in its place.
+func TestClosingOfAHostHoldsAllKeysAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig(Options{})
+		c.Shared = setOf(bucket(1, 10))
+		w := newHostWorld(t, c)
+		w.calls(0, 1, "aa", "/global", 0, nil) // answered at 20 ms
+		w.calls(ms, 9, "other", "/", 0, nil)
+		w.wg.Go(func() {
+			time.Sleep(2 * ms)
+			w.call(t.Context(), "b", "/", &Want{Cost: 5}, true)
+		})
+		w.calls(3*ms, 1, "ccc", "/", 0, nil)
+		time.Sleep(10 * ms)
+		w.shared.GiveBack(time.Now(), time.Now(), 2)
+		w.wg.Wait()
+		if n := w.between("ccc", 0, 5*sec); n > 0 {
+			t.Errorf("%d calls of a key of the closed host", n)
+		}
+	})
+}
+
+// A call that is refused at once, of a key whose host has closed, has the key's others leave their turns at what they share.
+func TestRefusedCallMeetsAClosedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testConfig(Options{})
+		c.Shared = setOf(bucket(1, 10))
+		w := newHostWorld(t, c)
+		w.calls(0, 1, "aa", "/global", 0, nil) // x is closed from 20 ms on
+		w.calls(0, 9, "other", "/", 0, nil)    // of y
+		w.calls(10*ms, 3, "other2", "/", 0, nil)
+		time.Sleep(100 * ms)
+		q := w.table.Get("other2")
+		var turn Call
+		turn.Init(w.table, "other2", &url.URL{Host: "x"}, &Want{Cost: 100_000}, 100_000, true)
+		if _, err := turn.Arrive(t.Context(), nil); err == nil {
+			t.Error("a call that would wait for a day is let in")
+		}
+		turn.Done()
+		if n := len(w.table.common.stirred); n > 0 {
+			t.Errorf("%d lines are still to be looked at", n)
+		}
+		if q.line.StationOf(q.line.Oldest()).In() != nil {
+			t.Error("a key that is held stands in a pool")
+		}
+		w.wg.Wait()
+	})
+}
+
 // Keys that share a limiter do not wait for those of a closed host.
 func TestClosedHostLeavesTheSharedLimiterToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
