@@ -134,6 +134,7 @@ func (l *lineup) granted(w *waiter, p *pool, inTurn bool) {
 			p.Granted(&w.Call, inTurn)
 		default:
 			s.Charge(&w.Call, s.Live() == 0) // where nobody stands it was its turn
+			s.common.stirPool(s.pool)        // and its order may be another one
 		}
 	}
 	l.Granted(&w.Call)
