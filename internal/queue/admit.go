@@ -118,6 +118,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*wait
 }
 
 // tryLocked lets a call go for which nobody waits, if nothing holds it: slots and units are taken in one step, or none.
+// Limiters of other kinds there are none, and those of this package are asked once, by what takes their units.
 //
 // An example: a Bucket of 10/s has 2 of the 5 units that o costs. Nothing is taken, and the moment is now + 300 ms.
 func (q *Queue) tryLocked(o *order, now time.Time) decision {
@@ -125,13 +126,13 @@ func (q *Queue) tryLocked(o *order, now time.Time) decision {
 	if h := o.holds; h != nil && h.claims != nil {
 		h.renewLocked(now)
 	}
-	at, d := q.constraints().ready(n, now, now)
+	at, d := q.constraints().unpaid().ready(n, now, now)
 	if d.verdict != grant {
 		return d
 	}
 	stakes := q.stakesLocked()
 	for i := range stakes {
-		if _, d := stakes[i].ready(n, at, now); d.verdict != grant {
+		if d := stakes[i].open(n, now); d.verdict != grant {
 			return d
 		}
 	}

@@ -46,11 +46,14 @@ type need struct {
 func (w *waiter) need(h *Holds) need { return need{h, w.Cost, w.Scope, w.wants, w.epoch} }
 
 // The list of what a key's calls must pass alone, from the cheapest to ask to the dearest.
-type constraints [4]constraint
+type constraints []constraint
 
 func (q *Queue) constraints() constraints {
 	return constraints{(*slotsOf)(q), (*upOf)(q), (*limitsOf)(q), (*foreignOf)(q)}
 }
+
+// unpaid are those that hold a call back by other things than limits.
+func (all constraints) unpaid() constraints { return all[:len(all)-2] }
 
 // ready asks all of them: the first that says no decides.
 func (all constraints) ready(n need, at, now time.Time) (time.Time, decision) {
@@ -301,7 +304,7 @@ func (d dues) ready(h *Holds, at time.Time, cost int32) (time.Time, error) {
 func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
 	by, until = heldByOrder, now
 	slot, gated := false, false
-	for _, c := range append(q.constraints().slice(), q.sharedLocked()...) {
+	for _, c := range append(q.constraints(), q.sharedLocked()...) {
 		what, m := c.held(n, now)
 		_, up := c.(*upOf)
 		gated = gated || strings.HasPrefix(what, upstream.HeldByGate)
@@ -324,5 +327,3 @@ func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
 	}
 	return by, until
 }
-
-func (all constraints) slice() []constraint { return all[:] }

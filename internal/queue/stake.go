@@ -47,11 +47,8 @@ func (s *stake) ready(n need, at, now time.Time) (time.Time, decision) {
 
 // free is ready without the limiters of other kinds: a look asks them for nothing.
 func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
-	if n.wants&wantsSlot != 0 && s.most > 0 && s.inFlight >= s.most {
-		return at, decision{verdict: block}
-	}
-	if s.pace != nil {
-		return at, until(s.pace.next, now, true)
+	if d := s.open(n, now); d.verdict != grant || s.pace != nil {
+		return at, d
 	}
 	m, err := s.limits.Ready(at, s.amount(n))
 	switch {
@@ -61,6 +58,17 @@ func (s *stake) free(n need, at, now time.Time) (time.Time, decision) {
 		return at, decision{verdict: later, until: m, exact: true}
 	}
 	return at, decision{}
+}
+
+// open is free without limiters.
+func (p *pool) open(n need, now time.Time) decision {
+	switch {
+	case n.wants&wantsSlot != 0 && p.most > 0 && p.inFlight >= p.most:
+		return decision{verdict: block}
+	case p.pace != nil:
+		return until(p.pace.next, now, true)
+	}
+	return decision{}
 }
 
 // share finds what the key's calls share with those of other keys that wait: whatever two of them pay.
