@@ -248,3 +248,28 @@ func TestPredictionBehindHigherPriorities(t *testing.T) {
 		})
 	}
 }
+
+// Dead hosts that share a limit of their own beside the one for all get a tenth of that for all, and no more, while a live one wants it.
+func TestDeadHostsWithTwoSharedLimits(t *testing.T) {
+	theirs := throttle.NewBucket(6, 1)
+	tr := &throttle.Transport{Limiter: throttle.NewBucket(10, 1), Retry: throttle.Retry{MaxAttempts: 1}}
+	tr.LimiterFor = func(host string) throttle.Limiter {
+		if host == "well" {
+			return nil
+		}
+		return theirs
+	}
+	reply := func(host string, _ int) (time.Duration, bool) { return 10 * time.Millisecond, host == "well" }
+	inTown(t, tr, reply, func(w *town) {
+		w.call(w.ctx, "well")
+		for i := range 20 {
+			w.work(w.ctx, 2, fmt.Sprint("dead", i), 100*time.Millisecond)
+		}
+		time.Sleep(10 * time.Second) // all of them have failed
+		w.work(w.ctx, 5, "well", 0)
+		time.Sleep(100 * time.Second)
+		if n := w.between(10*time.Second, 110*time.Second); n < 892 {
+			t.Errorf("the live host has %d of 1,000 units, want 892", n)
+		}
+	})
+}

@@ -191,13 +191,13 @@ func (p *pool) couldGo(now time.Time) *waiter {
 	if c == nil {
 		c = p.NextDead()
 	}
-	if p.owed != nil {
-		c = &p.owed.Call
+	if w := p.owed; w != nil && p.stakeOf(w).lets(w) {
+		c = &w.Call
 	}
 	if c == nil || !c.Of.queue().passes(c.Of, now) {
 		return nil
 	}
-	w, s := c.Of, c.Of.queue().line.stakeIn(p)
+	w, s := c.Of, p.stakeOf(c.Of)
 	n := w.need(w.holds())
 	if _, d := s.free(n, now, now); d.verdict != grant || !p.asker.moves(now) || !s.spares(w, n, now) {
 		return nil

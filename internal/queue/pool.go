@@ -187,20 +187,17 @@ func (p *pool) advance(now time.Time) {
 
 // next is the call whose turn it is; nil: nobody stands here. inTurn: its flow's turn, see line.Pool.
 func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
-	if p.owed != nil {
+	if p.owed != nil && p.stakeOf(p.owed).lets(p.owed) {
 		return p.owed, false
 	}
 	if d := p.NextDead(); d != nil {
-		s := d.Of.queue().line.stakeIn(p)
-		n := d.Of.need(d.Of.holds())
+		s, n := p.stakeOf(d.Of), d.Of.need(d.Of.holds())
 		if p.Live() == 0 {
 			return d.Of, false
 		}
-		units := float64(max(1, s.amount(n)))
-		if p.share = min(p.share, units); p.share == units && !p.deadFull(n.wants) {
-			if _, ready := s.free(n, at, now); ready.verdict == grant && s.spares(d.Of, n, now) {
-				return d.Of, false
-			}
+		p.share = min(p.share, s.portion(n))
+		if _, ready := s.free(n, at, now); ready.verdict == grant && s.lets(d.Of) && s.spares(d.Of, n, now) {
+			return d.Of, false
 		}
 	}
 	c, inTurn := p.Next()
@@ -209,6 +206,18 @@ func (p *pool) next(at, now time.Time) (w *waiter, inTurn bool) {
 	}
 	return c.Of, inTurn
 }
+
+// stakeOf is that of w's key.
+func (p *pool) stakeOf(w *waiter) *stake { return w.queue().line.stakeIn(p) }
+
+// lets reports whether w may go as far as the share of dead keys is concerned.
+func (s *stake) lets(w *waiter) bool {
+	n := w.need(w.holds())
+	return s.Live() == 0 || !w.queue().dead() || s.share >= s.portion(n) && !s.deadFull(n.wants)
+}
+
+// portion is what n counts of the share of dead keys.
+func (s *stake) portion(n need) float64 { return float64(max(1, s.amount(n))) }
 
 // deadFull reports whether dead keys hold as many slots as they may while a live one waits.
 func (p *pool) deadFull(w wish) bool {
@@ -243,7 +252,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 	}
 	for i := range l.stakes {
 		if other := &l.stakes[i]; other.pool != p {
-			if _, d := other.ready(n, at, now); d.verdict != grant || !other.spares(w, n, now) {
+			if _, d := other.ready(n, at, now); d.verdict != grant || !other.lets(w) || !other.spares(w, n, now) {
 				l.owe(w, other, d, now)
 				return decision{}
 			}
@@ -255,7 +264,7 @@ func (p *pool) try(w *waiter, inTurn bool, at, now time.Time) decision {
 		return d
 	}
 	for i := range l.stakes {
-		l.stakes[i].count(q, float64(max(1, l.stakes[i].amount(n))))
+		l.stakes[i].count(q, l.stakes[i].portion(n))
 	}
 	if l.StationOf(&w.Call).In() == &p.Pool && !q.dead() {
 		l.granted(w, p, inTurn)
@@ -274,9 +283,9 @@ func (s *stake) spares(w *waiter, n need, now time.Time) bool {
 		if of == nil || of == w || w.also().owed != nil && w.Seq < of.Seq {
 			continue
 		}
-		m, l := of.need(of.holds()), of.queue().line
-		_, d := l.stakeIn(of.extra.owed).free(m, now, now) // when it can go there
-		if d.verdict != block && s.limits.After(now, int64(s.amount(n)), l.stakeIn(s.pool).amount(m)).After(limit.Latest(d.until, now)) {
+		m, there := of.need(of.holds()), of.extra.owed.stakeOf(of)
+		_, d := there.free(m, now, now) // when it can go there
+		if d.verdict != block && there.lets(of) && s.limits.After(now, int64(s.amount(n)), s.pool.stakeOf(of).amount(m)).After(limit.Latest(d.until, now)) {
 			return false
 		}
 	}
