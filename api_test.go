@@ -42,7 +42,7 @@ var house = []member{
 	{dir: "integration", own: true}, // tests alone
 	{dir: "internal/lab", may: []string{"throttletest", "internal/account"}, own: true},
 	{dir: "internal/worlds", own: true}, // tests alone
-	{dir: "inbound", may: []string{".", "internal/limit"}, own: true},
+	{dir: "inbound", may: []string{".", "internal/limit", "internal/load"}, own: true},
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},
 	{dir: "fleet", may: []string{"fleet/store", "internal/limit", "hint"}},
@@ -55,6 +55,7 @@ var house = []member{
 	{dir: "internal/seek", may: []string{"internal/limit"}},
 	{dir: "internal/fault", own: true},
 	{dir: "internal/line", own: true},
+	{dir: "internal/load", own: true},
 	{dir: "internal/meter", own: true},
 	{dir: "internal/race", own: true},
 	{dir: "fleet/store"},
