@@ -1,12 +1,16 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/go-throttle/throttle/internal/aimd"
+	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/load"
 )
 
@@ -96,4 +100,76 @@ func (a *Adaptive) look() load.Reading {
 		return load.Reading{}
 	}
 	return a.source.Look(a.Load, aimd.Every)
+}
+
+// Rate returns a token bucket of that burst whose rate, in units a second, follows Load between Least and Most; use it wherever a
+// [Limiter] is needed. What is used are the units taken since the last step. Load is asked in a timer's goroutine while units are taken
+// or waited for, so it delays nobody. Each call of Rate returns a bucket with a rate of its own. It panics if Load is nil, because
+// a limiter sees no response times, if a field has an impossible value, or if burst is below 1.
+func (a *Adaptive) Rate(burst int) Limiter {
+	if err := a.check("Adaptive"); err != nil {
+		panic(err)
+	}
+	if a.Load == nil {
+		panic("throttle: Adaptive.Rate: Load is nil, and a limiter sees no response times")
+	}
+	r := &adaptiveRate{of: a, law: a.limits()}
+	r.bucket.Init(rate.Limit(a.Most), burst, aimd.Every, r.look)
+	return r
+}
+
+// adaptiveRate is the Limiter that Rate returns.
+type adaptiveRate struct {
+	of     *Adaptive
+	law    *aimd.Law
+	bucket limit.Moving
+	n      uint64 // of the last reading; of the one look that is under way
+}
+
+// look moves the rate. The bucket makes one call at a time.
+func (r *adaptiveRate) look() {
+	var now load.Reading
+	defer func() { // also if Load has ended the goroutine
+		r.bucket.Step(func(is rate.Limit, used float64) (rate.Limit, bool) {
+			if now.N == r.n {
+				return is, false
+			}
+			r.n = now.N
+			return rate.Limit(aimd.Next(r.law, int(is), used, now.Load)), true
+		})
+	}()
+	now = r.of.look()
+}
+
+// Take implements [Limiter]; ctx is not used.
+func (r *adaptiveRate) Take(_ context.Context, n int) (wait time.Duration, err error) {
+	return limit.TakeNow(&r.bucket, n)
+}
+
+// Adjust implements [Adjuster], as [Bucket.Adjust] does.
+func (r *adaptiveRate) Adjust(n int) { r.bucket.Adjust(n) }
+
+// Notify implements [Notifier].
+func (r *adaptiveRate) Notify(changed func()) (stop func()) { return r.bucket.Notify(changed) }
+
+// String returns the limit of now as [ParseLimit] reads it.
+func (r *adaptiveRate) String() string { return r.bucket.String() }
+
+// CPU returns a Load: the CPU time that this process uses, as a share of its quota or, without one, of all its cores (GOMAXPROCS),
+// since it was last asked or for at least 0.1 s. A Target of 0.7 leaves the rest for others. High use is not
+// overload: a server that sheds requests by it sheds those that it could have served. NaN, which says nothing, where the system
+// does not tell.
+func CPU() func() float64 {
+	var mu sync.Mutex
+	var asked time.Time
+	var last float64
+	reader := load.New()
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(asked) >= 100*time.Millisecond {
+			asked, last = now, reader.Use(now).CPU
+		}
+		return last
+	}
 }

@@ -1,10 +1,14 @@
 package throttle_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,4 +113,127 @@ func TestAdaptiveLoadThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rated are places where a rate may stand.
+func rated(t *testing.T, lim func() throttle.Limiter) map[string]func(ctx context.Context) error {
+	base := baseFunc(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
+	})
+	send := func(tr *throttle.Transport) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, "GET", "http://a.example/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := tr.RoundTrip(req)
+			if err == nil {
+				res.Body.Close()
+			}
+			return err
+		}
+	}
+	var held throttle.LimiterVar
+	held.Set(lim())
+	return map[string]func(context.Context) error{
+		"Queue":      throttle.NewQueue(lim(), throttle.QueueOptions{}).Wait,
+		"All":        throttle.NewQueue(throttle.All(lim(), throttle.NewBucket(1000, 1)), throttle.QueueOptions{}).Wait,
+		"LimiterVar": throttle.NewQueue(&held, throttle.QueueOptions{}).Wait,
+		"Limiter":    send(&throttle.Transport{Base: base, Limiter: lim()}),
+		"LimiterFor": send(&throttle.Transport{Base: base, LimiterFor: func(string) throttle.Limiter { return lim() }}),
+		"Meter": send(&throttle.Transport{Base: base, Meters: func(string) []throttle.Meter {
+			return []throttle.Meter{{Name: "m", Limiter: lim(), Failures: true}}
+		}}),
+	}
+}
+
+// TestAdaptiveRate: ten callers wait all the time. The load is high for 20 s, low for 30 s, and right from then on.
+func TestAdaptiveRate(t *testing.T) {
+	var begin time.Time
+	load := func() float64 {
+		switch since := time.Since(begin); {
+		case since < 20*time.Second:
+			return 3
+		case since < 50*time.Second:
+			return 0
+		}
+		return 1
+	}
+	a := throttle.Adaptive{Load: load, Target: 1, Least: 10, Most: 100}
+	for place := range rated(t, func() throttle.Limiter { return a.Rate(1) }) {
+		synctest.Test(t, func(t *testing.T) {
+			begin = time.Now()
+			a := throttle.Adaptive{Load: load, Target: 1, Least: 10, Most: 100}
+			call := rated(t, func() throttle.Limiter { return a.Rate(1) })[place]
+			ctx, cancel := context.WithCancel(t.Context())
+			var counts [70]atomic.Int32
+			for range 10 {
+				go func() {
+					for call(ctx) == nil {
+						counts[min(69, int(time.Since(begin).Seconds()))].Add(1)
+					}
+				}()
+			}
+			time.Sleep(70 * time.Second)
+			cancel()
+			synctest.Wait()
+			for _, c := range []struct{ second, least, most int32 }{
+				{0, 79, 101}, {2, 45, 66}, {19, 9, 11}, {30, 20, 40}, {49, 95, 101}, {68, 95, 101},
+			} {
+				if n := counts[c.second].Load(); n < c.least || n > c.most {
+					t.Errorf("%s: %d calls in second %d, want %d to %d", place, n, c.second, c.least, c.most)
+				}
+			}
+		})
+	}
+}
+
+// TestAdaptiveRateNonsense panics.
+func TestAdaptiveRateNonsense(t *testing.T) {
+	for want, make := range map[string]func(){
+		"Load is nil":    func() { (&throttle.Adaptive{Target: 1, Most: 1}).Rate(1) },
+		"Most is 0":      func() { (&throttle.Adaptive{Target: 1, Load: throttle.CPU()}).Rate(1) },
+		"Rate: burst 0 ": func() { (&throttle.Adaptive{Target: 1, Most: 1, Load: throttle.CPU()}).Rate(0) },
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
+					t.Errorf("%q, want %q", text, want)
+				}
+			}()
+			make()
+		}()
+	}
+}
+
+// TestCPU says a share, or that it is not known.
+func TestCPU(t *testing.T) {
+	share := throttle.CPU()
+	for start := time.Now(); time.Since(start) < 150*time.Millisecond; {
+		share()
+	}
+	if got := share(); got <= 0 {
+		t.Errorf("%v after 150 ms of work", got)
+	}
+}
+
+// TestQueueAge: three calls wait for a slot, since 0, 1 and 2 s.
+func TestQueueAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := throttle.NewQueue(nil, throttle.QueueOptions{MaxInFlight: 1})
+		if age := q.Age(); age != 0 {
+			t.Errorf("%v s before anybody waits", age)
+		}
+		for range 3 {
+			go q.Do(t.Context(), func(context.Context) error { time.Sleep(10 * time.Second); return nil })
+			time.Sleep(time.Second)
+		}
+		if age := q.Age(); age != 2 {
+			t.Errorf("%v s, want 2: the first runs, the second came 2 s ago", age)
+		}
+		time.Sleep(time.Minute)
+		if age := q.Age(); age != 0 {
+			t.Errorf("%v s afterwards", age)
+		}
+	})
 }

@@ -127,7 +127,7 @@ func tryFlatten(ls ...Limiter) (s *limit.Set, err error) {
 // isNil reports whether l is a nil pointer of a type of this package, one that was declared and never made.
 func isNil(l Limiter) bool {
 	switch l.(type) {
-	case *Bucket, *Leaky, *FixedWindow, *SlidingWindow, *LimiterVar, limit.Owner:
+	case *Bucket, *Leaky, *FixedWindow, *SlidingWindow, *LimiterVar, *adaptiveRate, limit.Owner:
 		v := reflect.ValueOf(l)
 		return v.Kind() == reflect.Pointer && v.IsNil()
 	}
@@ -148,6 +148,8 @@ func asOwn(l Limiter) (limit.Account, bool) {
 		return &l.window, true
 	case *LimiterVar:
 		return &l.limiter, true
+	case *adaptiveRate:
+		return &l.bucket, true
 	case limit.Owner: // of another package of the library, such as fleet.Limiter
 		return limit.AccountOf(l)
 	}

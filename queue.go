@@ -110,6 +110,10 @@ func foreseen(wait time.Duration, known bool) time.Duration {
 	return wait
 }
 
+// Age returns for how long the call has waited that has waited longest, in seconds; 0: nobody waits. It is a Load for
+// what fills the line, an Adaptive of another Queue: one that follows its own line makes it longer.
+func (q *Queue) Age() float64 { return q.q.Age().Seconds() }
+
 // QueueStats is a snapshot of a Queue: who waits, what holds them, and what was sent since it was made. Use it to
 // see why calls wait; the counters are for a monitor, which looks twice.
 type QueueStats struct {

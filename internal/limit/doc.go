@@ -11,6 +11,7 @@
 //	bundle.go            the same, asked with a list
 //	together.go          accounts that get their units from elsewhere, beside others
 //	forecast.go          when a call will start that others go before
+//	moving.go            a bucket whose rate somebody moves
 //	var.go carry.go      an account whose limiters are replaced in use, and what is carried over
 //	stats.go             what observers see
 //	spec.go text.go      limits as text

@@ -4,6 +4,7 @@
 //	load.go    what Go's runtime says
 //	cgroup.go  what Linux says, by files
 //	cpu_*.go   CPU time, by getrusage(2)
+//	source.go  what a function of the user's says
 //
 // Nothing runs in the background: who wants to know asks, and a Reader remembers what it read last.
 package load

@@ -99,6 +99,16 @@ func (q *Queue) oldestLocked() time.Time {
 	return q.common.base.Add(q.line.Oldest().Of.moment)
 }
 
+// Age is for how long the eldest has waited.
+func (q *Queue) Age() time.Duration {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	if came := q.oldestLocked(); !came.IsZero() {
+		return max(0, q.common.now().Sub(came))
+	}
+	return 0
+}
+
 // appendLimitsLocked adds what observers see of the limits that the queue's calls pay: its own, those that all keys share, and
 // those of its meters. What was taken of the shared ones is known as of the last Table.Totals.
 func (q *Queue) appendLimitsLocked(all []limit.Stats, now time.Time) []limit.Stats {
