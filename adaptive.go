@@ -12,6 +12,7 @@ import (
 	"github.com/go-throttle/throttle/internal/aimd"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/load"
+	"github.com/go-throttle/throttle/internal/queue"
 )
 
 // An Adaptive is a limit that follows a signal of yours: a bound of the calls in flight, or a rate. It begins at Most. While
@@ -100,6 +101,20 @@ func (a *Adaptive) look() load.Reading {
 		return load.Reading{}
 	}
 	return a.source.Look(a.Load, aimd.Every)
+}
+
+// follow is what a line makes its bounds of.
+func (a *Adaptive) follow() *queue.Following {
+	switch {
+	case a == nil || a.check("") != nil: // which Transport.setup reports
+		return nil
+	case a.Load == nil:
+		return queue.Follow(a.limits(), nil)
+	}
+	return queue.Follow(a.limits(), func() (load float64, n uint64) {
+		r := a.look()
+		return r.Load, r.N
+	})
 }
 
 // Rate returns a token bucket of that burst whose rate, in units a second, follows Load between Least and Most; use it wherever a

@@ -159,11 +159,11 @@ func TestAdaptiveRate(t *testing.T) {
 		}
 		return 1
 	}
-	a := throttle.Adaptive{Load: load, Target: 1, Least: 10, Most: 100}
+	a := throttle.Adaptive{Load: load, Target: 1, Least: 4, Most: 40}
 	for place := range rated(t, func() throttle.Limiter { return a.Rate(1) }) {
 		synctest.Test(t, func(t *testing.T) {
 			begin = time.Now()
-			a := throttle.Adaptive{Load: load, Target: 1, Least: 10, Most: 100}
+			a := throttle.Adaptive{Load: load, Target: 1, Least: 4, Most: 40}
 			call := rated(t, func() throttle.Limiter { return a.Rate(1) })[place]
 			ctx, cancel := context.WithCancel(t.Context())
 			var counts [70]atomic.Int32
@@ -178,7 +178,7 @@ func TestAdaptiveRate(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			for _, c := range []struct{ second, least, most int32 }{
-				{0, 79, 101}, {2, 45, 66}, {19, 9, 11}, {30, 20, 40}, {49, 95, 101}, {68, 95, 101},
+				{0, 31, 41}, {2, 17, 27}, {19, 4, 5}, {30, 9, 20}, {49, 39, 41}, {68, 39, 41},
 			} {
 				if n := counts[c.second].Load(); n < c.least || n > c.most {
 					t.Errorf("%s: %d calls in second %d, want %d to %d", place, n, c.second, c.least, c.most)

@@ -48,7 +48,7 @@ var house = []member{
 	{dir: "fleet", may: []string{"fleet/store", "internal/limit", "hint"}},
 	{dir: ".", may: []string{"internal/queue", "internal/body", "internal/fault", "internal/limit", "internal/load", "internal/aimd", "hint", "usage"}},
 	{dir: "internal/body", may: []string{"usage"}},
-	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "internal/line", "internal/meter", "hint"}},
+	{dir: "internal/queue", may: []string{"internal/upstream", "internal/limit", "internal/line", "internal/meter", "internal/aimd", "hint"}},
 	{dir: "internal/upstream", may: []string{"internal/gate", "internal/quota", "internal/seek", "internal/limit", "hint"}},
 	{dir: "internal/gate", may: []string{"internal/limit"}},
 	{dir: "internal/quota", may: []string{"internal/limit", "hint"}},
@@ -269,7 +269,7 @@ var ownNames = []string{"Hooks.Learned", "h.Learned", "other.Learned", "[KeyStat
 
 // TestRootTests: the root's tests see what a user sees, and each file of them is named after what it tests.
 func TestRootTests(t *testing.T) {
-	about := []string{"example", "api", "bench", "body", "contract", "hostile", "foreign", "keys", "pools", "bench_keys", "bench_cpu_unix", "bench_cpu_other"}
+	about := []string{"example", "api", "bench", "body", "contract", "hostile", "foreign", "keys", "pools", "adaptive_queue", "bench_keys", "bench_cpu_unix", "bench_cpu_other"}
 	for name := range parseSource(t, ".").files {
 		about = append(about, strings.TrimSuffix(name, ".go"))
 	}

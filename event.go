@@ -25,6 +25,7 @@ import (
 //	"gate:reopening"      the gate lets the first calls through one by one
 //	"gate:first-contact"  the upstream has not answered yet
 //	"slot"                QueueOptions.MaxInFlight calls are in flight
+//	"in-flight:load"      as many calls are in flight as QueueOptions.InFlight allows now
 //	"meter:tokens"        the [Meter] of that name
 //	"order"               only the calls before it
 //

@@ -24,6 +24,11 @@ type QueueOptions struct {
 	// finished when the response's body is closed or read to its end, or its ctx ends.
 	MaxInFlight int
 
+	// InFlight bounds the same calls by a load that it follows; nil: none is followed. Each key has a bound of its own. With
+	// MaxInFlight too the lower bound holds. An error of Do's or a Group's fn, and an answer that says that an attempt failed or
+	// was throttled, is not a response time.
+	InFlight *Adaptive
+
 	// Weight is the share of a flow (WithFlow) of the line: one of weight 2 gets twice as much as one of weight 1
 	// while both wait. nil: all have 1. It is asked once for each call that names a flow, possibly by several
 	// goroutines at once. Weights are clamped to [0.001, 1000]; NaN, 0, a negative weight and a panic count as 1.
@@ -40,7 +45,7 @@ func (o *QueueOptions) check() error {
 	case o.MaxInFlight < 0:
 		return fmt.Errorf("throttle: QueueOptions.MaxInFlight is %d, must not be negative", o.MaxInFlight)
 	}
-	return nil
+	return o.InFlight.check("QueueOptions.InFlight")
 }
 
 // A Queue is a waiting line before a limiter, with a gate that can stop all calls. A [Transport] keeps
@@ -71,7 +76,10 @@ func NewQueue(lim Limiter, opts QueueOptions) *Queue {
 // config is what all lines of this package have in common. The errors are declared here, in the root, and handed down.
 func config(opts QueueOptions, maxPause time.Duration) queue.Config {
 	return queue.Config{
-		Options: queue.Options(opts), MaxPause: maxPause, Error: newError,
+		Options: queue.Options{
+			MaxWaiting: opts.MaxWaiting, MaxWait: opts.MaxWait, MaxInFlight: opts.MaxInFlight, InFlight: opts.InFlight.follow(), Weight: opts.Weight,
+		},
+		MaxPause: maxPause, Error: newError,
 		Errors: queue.Errors{Full: ErrQueueFull, Paused: ErrPaused, TooLong: ErrWaitTooLong, Deadline: errDeadline, Budget: ErrRetryBudget, Attempts: ErrMaxAttempts, Closed: ErrClosed},
 	}
 }
@@ -117,19 +125,21 @@ func (q *Queue) Age() float64 { return q.q.Age().Seconds() }
 // QueueStats is a snapshot of a Queue: who waits, what holds them, and what was sent since it was made. Use it to
 // see why calls wait; the counters are for a monitor, which looks twice.
 type QueueStats struct {
-	Waiting   int            // calls in line
-	Flows     map[string]int // of these, those of each flow; above 100 flows the smaller ones together as "_other"; nil: none is named
-	InFlight  int            // attempts without a response yet; for a Queue, or with MaxInFlight, slots held
-	Tokens    float64        // units ready now; negative: a debt; math.MaxFloat64: no limiter of this package
-	Limit     rate.Limit     // units per second of the slowest limiter of this package; rate.Inf: none
-	ClosedFor time.Duration  // how much longer the gate is closed, as far as is known; 0: not at all
-	Sent      uint64         // attempts sent
-	Throttled uint64         // attempts that the upstream throttled
-	Retried   uint64         // attempts after a call's first
-	Refused   uint64         // calls that this side refused: queue full, paused, wait too long
-	Reason    string         // what holds the first call in line, see Event; if nobody waits the closed gate; "": nothing
-	Until     time.Time      // until when it does, as far as is known; zero: unknown, or nobody waits
-	Oldest    time.Time      // when the eldest of these came, for its first attempt; zero: nobody waits
+	Waiting     int            // calls in line
+	Flows       map[string]int // of these, those of each flow; above 100 flows the smaller ones together as "_other"; nil: none is named
+	InFlight    int            // attempts without a response yet; for a Queue, or with a bound of them, slots held
+	MaxInFlight int            // that may be in flight now: QueueOptions.MaxInFlight, or what InFlight has made of it if that is lower; 0: no bound
+	Load        float64        // that QueueOptions.InFlight follows, as last read, or the smoothed response time in seconds; 0: none, or unknown
+	Tokens      float64        // units ready now; negative: a debt; math.MaxFloat64: no limiter of this package
+	Limit       rate.Limit     // units per second of the slowest limiter of this package; rate.Inf: none
+	ClosedFor   time.Duration  // how much longer the gate is closed, as far as is known; 0: not at all
+	Sent        uint64         // attempts sent
+	Throttled   uint64         // attempts that the upstream throttled
+	Retried     uint64         // attempts after a call's first
+	Refused     uint64         // calls that this side refused: queue full, paused, wait too long
+	Reason      string         // what holds the first call in line, see Event; if nobody waits the closed gate; "": nothing
+	Until       time.Time      // until when it does, as far as is known; zero: unknown, or nobody waits
+	Oldest      time.Time      // when the eldest of these came, for its first attempt; zero: nobody waits
 }
 
 // Stats returns a snapshot of the line, its gate and its limiter, for dashboards and logs.

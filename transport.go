@@ -290,7 +290,7 @@ func (t *Transport) Explain(key string) (s KeyStats, ok bool) {
 }
 
 // Totals returns sums over all keys, also those that were dropped. Tokens and Limit are those of Transport.Limiter, Reason
-// and ClosedFor those of a pause of all keys, and Flows and Until are zero.
+// and ClosedFor those of a pause of all keys, and Flows, Until, MaxInFlight and Load are zero.
 func (t *Transport) Totals() QueueStats {
 	t.once.Do(t.setup)
 	return QueueStats(t.table.Totals())

@@ -19,6 +19,9 @@ func (b *Bound) Init(law *Law) { *b = Bound{law: law, now: law.Most} }
 // Now is how many may be in flight.
 func (b *Bound) Now() int { return b.now }
 
+// Stepped is when the last step was; zero: there was none.
+func (b *Bound) Stepped() time.Time { return b.step }
+
 // Use notes how many are in flight.
 func (b *Bound) Use(inFlight int) { b.peak = max(b.peak, inFlight) }
 

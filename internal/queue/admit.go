@@ -87,7 +87,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*wait
 			return nil, nil
 		}
 		o.known(q.meters)
-	} else if o.known(q.meters); q.line == nil {
+	} else if o.known(q.meters); q.emptyLocked(o, now) {
 		// Slots, gate and quotas may have a say, so the whole list is asked. A call that must wait for something joins the
 		// line, even if it is then the head at once; limiters of other kinds are asked from there.
 		q.up.LineEmpty(now)

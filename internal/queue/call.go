@@ -138,6 +138,9 @@ func (c *Call) Arrive(ctx context.Context, hold func(*Meters)) (waits bool, err 
 	if ctx.Err() != nil {
 		return false, t.common.Error(c.key, 0, c.order.attempts, endOf(ctx))
 	}
+	if c.order.slot() {
+		t.common.come()
+	}
 	t.common.mu.Lock()
 	defer t.common.mu.Unlock()
 	e, err := c.comeLocked(hold)
@@ -205,6 +208,7 @@ func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned)
 	}
 	o.wants &^= counted
 	q.noteOutcomeLocked(r.Outcome)
+	q.timedLocked(o.now, r.At, answers(r.Outcome))
 	c.tried.begin(q, r.At)
 	// The order matters. First the gate learns of the answer, as of At, because the times in it count from there.
 	// Then the waiters are put where it has moved them, by their routes. Then those leave for whom the closing

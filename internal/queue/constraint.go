@@ -1,10 +1,12 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/aimd"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
@@ -82,28 +84,40 @@ type (
 )
 
 func (q *slotsOf) ready(n need, at, now time.Time) (time.Time, decision) {
-	if most := q.common.Options.MaxInFlight; n.wants&wantsSlot != 0 && most > 0 && int(q.slots) >= most {
+	if n.wants&wantsSlot == 0 {
+		return at, decision{}
+	}
+	switch full, by := (*Queue)(q).fullLocked(); {
+	case full && by == heldByLoad && q.common.Options.InFlight.asks():
+		return at, decision{verdict: block, until: now.Add(aimd.Every)}
+	case full:
 		return at, decision{verdict: block}
 	}
 	return at, decision{}
 }
 
-func (q *slotsOf) start(n need, _, _ time.Time) wish {
-	if n.wants&wantsSlot != 0 {
-		(*Queue)(q).slotsLocked(1)
+func (q *slotsOf) start(n need, at, _ time.Time) wish {
+	if n.wants&wantsSlot == 0 {
+		return 0
+	}
+	(*Queue)(q).slotsLocked(1)
+	if b := (*Queue)(q).boundLocked(); b != nil {
+		b.Use(int(q.slots))
+		b.Begin(at)
 	}
 	return 0
 }
 
-func (q *slotsOf) undo(n need, _, _ time.Time) {
+func (q *slotsOf) undo(n need, at, _ time.Time) {
 	if n.wants&wantsSlot != 0 {
 		(*Queue)(q).slotsLocked(-1)
+		(*Queue)(q).timedLocked(at, at, false)
 	}
 }
 
 func (q *slotsOf) held(n need, now time.Time) (string, time.Time) {
-	if _, d := q.ready(n, now, now); d.verdict == block {
-		return heldBySlot, time.Time{}
+	if full, by := (*Queue)(q).fullLocked(); full && n.wants&wantsSlot != 0 {
+		return by, time.Time{}
 	}
 	return "", now
 }
@@ -303,15 +317,15 @@ func (d dues) ready(h *Holds, at time.Time, cost int32) (time.Time, error) {
 // If the gate waits for a probe's answer, it is held by the gate.
 func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
 	by, until = heldByOrder, now
-	slot, gated := false, false
+	slot, gated := "", false
 	for _, c := range append(q.constraints(), q.sharedLocked()...) {
 		what, m := c.held(n, now)
 		_, up := c.(*upOf)
 		gated = gated || strings.HasPrefix(what, upstream.HeldByGate)
 		switch {
 		case what == "":
-		case what == heldBySlot:
-			slot = true
+		case heldBySlots(what):
+			slot = cmp.Or(slot, what)
 		case m.IsZero() && up: // the gate, whose end nobody knows
 			return what, m
 		case m.After(until):
@@ -320,8 +334,8 @@ func (q *Queue) heldLocked(n need, now time.Time) (by string, until time.Time) {
 	}
 	switch {
 	case gated: // it has no use for a slot yet
-	case slot:
-		return heldBySlot, time.Time{}
+	case slot != "":
+		return slot, time.Time{}
 	case by == heldByOrder:
 		return by, time.Time{}
 	}

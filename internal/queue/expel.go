@@ -121,7 +121,9 @@ func (q *Queue) orExpelLocked(d decision, now time.Time) decision {
 		d.until = limit.Soonest(d.until, q.line.expelAt)
 	// The head waits for an event, so there is no timer: one is set for this alone.
 	case block:
-		return decision{verdict: later, until: q.line.expelAt}
+		if d.until.IsZero() || q.line.expelAt.Before(d.until) {
+			return decision{verdict: later, until: q.line.expelAt}
+		}
 	}
 	return d
 }

@@ -86,7 +86,7 @@ func (l *lineup) advance(now time.Time) {
 		case deny:
 			l.leave(w, refused, l.q.deniedLocked(w, d.err, now))
 		default:
-			plan(&l.timer, &l.due, d, now, now.Sub(at), l.wakeUp)
+			plan(&l.timer, &l.due, d, now, now.Sub(at), l.timeUp)
 			return
 		}
 	}
@@ -108,7 +108,7 @@ func plan(timer **time.Timer, due *time.Time, d decision, now time.Time, late ti
 		wait = max(wait, min(late/4, limit.MaxLate/50))
 	}
 	switch {
-	case d.verdict == block:
+	case d.verdict == block && d.until.IsZero():
 		if *timer != nil {
 			(*timer).Stop()
 		}

@@ -12,6 +12,7 @@
 //	constraint.go              the one list of what a call must pass
 //	pool.go, stake.go          what several keys share: whose turn it is, and what a key has to do with it
 //	slots.go, asker.go         calls in flight; limiters of other kinds
+//	follow.go                  a bound of calls in flight that follows a load
 //	meters.go, holds.go        limits in units of their own, and what an attempt holds of them
 //	learn.go, mirror.go        what is learned, and charged meanwhile; advertised quotas that mirror a meter
 //	predict.go, expel.go       when a call would start, and who waits for too long
@@ -33,6 +34,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-throttle/throttle/internal/aimd"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/line"
 	"github.com/go-throttle/throttle/internal/upstream"
@@ -65,6 +67,7 @@ type troubles struct {
 	refused uint64       // calls
 	resting atomic.Int64 // calls in their own backoff
 	brake   brake        // of refused calls
+	bound   *aimd.Bound  // of calls in flight, see follow.go; nil: none is set, or none has gone yet
 }
 
 // trouble are the queue's troubles, made if they are missing, and troubled those to be read.
@@ -89,6 +92,7 @@ type Options struct {
 	MaxWaiting  int
 	MaxWait     time.Duration
 	MaxInFlight int
+	InFlight    *Following // nil: none
 	Weight      func(flow string) float64
 }
 
@@ -252,12 +256,12 @@ func (q *Queue) waitInLine(ctx context.Context, want *Want) error {
 // Do waits for a start, then calls fn with an in-flight slot.
 func (q *Queue) Do(ctx context.Context, want *Want, fn func(context.Context) error) error {
 	o := q.order(want, wantsSlot|takesTime)
+	q.common.come()
 	if err := q.enter(ctx, &o); err != nil {
 		q.trouble().brake.slow(ctx, q.common.base, o.now)
 		return err
 	}
-	defer q.finishTask(ctx, &o)
-	return fn(ctx)
+	return q.runTask(ctx, ctx, &o, fn)
 }
 
 // Pause closes the gate for at least d.
@@ -273,20 +277,8 @@ func (q *Queue) finish(epoch uint32) {
 	q.change(func(now time.Time) { q.up.Finish(epoch, 0, false, now) })
 }
 
-// finishTask is finish of a call that held a slot while its task ran, and measures how long that took.
-func (q *Queue) finishTask(ctx context.Context, o *order) {
-	q.change(func(now time.Time) {
-		q.releaseLocked()
-		trip, err := now.Sub(o.now), ctx.Err()
-		if err != nil && err != context.DeadlineExceeded {
-			trip = 0
-		}
-		q.up.Finish(o.epoch, trip, err != nil, now)
-	})
-}
-
 // free gives an in-flight slot back.
-func (q *Queue) free() { q.change(func(time.Time) { q.releaseLocked() }) }
+func (q *Queue) free() { q.change(q.releaseLocked) }
 
 // busyLocked reports whether calls wait, are under way or rest, or a body is open that counts.
 func (q *Queue) busyLocked() bool {
@@ -298,7 +290,7 @@ func (q *Queue) busyLocked() bool {
 // That is when it may be forgotten: a Bucket is full again, a window is over, and nothing that the
 // upstream has shown still counts.
 func (q *Queue) asNewLocked(now time.Time) bool {
-	return !q.busyLocked() && q.up.Idle(now) && q.freshLocked(now)
+	return !q.busyLocked() && q.up.Idle(now) && q.freshLocked(now) && q.boundIdleLocked(now)
 }
 
 // change does what f does under the lock, then lets go who may go because of it.

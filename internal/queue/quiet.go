@@ -30,5 +30,10 @@ func (c *Call) measure() bool {
 	if q.changesLocked(Success) {
 		return false
 	}
-	return q.up.Measure(time.Since(c.order.now))
+	now := time.Now()
+	if !q.up.Measure(now.Sub(c.order.now)) {
+		return false
+	}
+	q.timedLocked(c.order.now, now, true)
+	return true
 }

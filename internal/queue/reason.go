@@ -12,6 +12,7 @@ import (
 //	gate:...           the gate, by its cause: gate:retry-after, gate:throttled, gate:failing, gate:paused;
 //	                   gate:reopening while it lets the first calls in, gate:first-contact before the first answer
 //	slot               all in-flight slots are taken
+//	in-flight:load     as many calls are in flight as the load that they follow lets
 //	limit              the key's own limiter, or a bare Queue's
 //	limit:shared       the limiter that all keys pay
 //	limit:advertised   a quota that responses advertise
@@ -30,10 +31,14 @@ const (
 	heldByLimit  = "limit"
 	heldByShared = "limit:shared"
 	heldBySlot   = "slot"
+	heldByLoad   = "in-flight:load"
 	heldByOrder  = "order"
 	heldByStore  = "store"
 	heldByMeter  = "meter:" // and its name
 )
+
+// heldBySlots reports whether a reason is that no slot is free.
+func heldBySlots(by string) bool { return by == heldBySlot || by == heldByLoad }
 
 // A Held is why a call was ended on this side, with what held it up to then.
 type Held struct {

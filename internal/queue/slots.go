@@ -83,7 +83,25 @@ func (q *Queue) changesLocked(o Outcome) bool {
 func fails(o Outcome) bool { return o == Failure || o == Overloaded }
 
 // slotted reports whether calls of a Transport take slots.
-func (c *Config) slotted() bool { return c.Options.MaxInFlight > 0 || c.MaxInFlight > 0 }
+func (c *Config) slotted() bool {
+	return c.Options.MaxInFlight > 0 || c.MaxInFlight > 0 || c.Options.InFlight != nil
+}
+
+// mostLocked is how many slots of the key may be taken, the smallest bound, and what calls are held by while they are; 0: there is
+// no bound.
+func (q *Queue) mostLocked() (most int, by string) {
+	most, by = q.common.Options.MaxInFlight, heldBySlot
+	if b := q.boundLocked(); b != nil && (most == 0 || b.Now() < most) {
+		most, by = b.Now(), heldByLoad
+	}
+	return most, by
+}
+
+// fullLocked reports whether all slots of the key are taken; by: what bounds them.
+func (q *Queue) fullLocked() (full bool, by string) {
+	most, by := q.mostLocked()
+	return most > 0 && int(q.slots) >= most, by
+}
 
 // slotsLocked counts slots that calls take, or give back.
 func (q *Queue) slotsLocked(by int32) {
@@ -96,8 +114,9 @@ func (q *Queue) slotsLocked(by int32) {
 }
 
 // releaseLocked gives a slot back. Its caller lets go who may go by it.
-func (q *Queue) releaseLocked() {
+func (q *Queue) releaseLocked(now time.Time) {
 	q.slotsLocked(-1)
+	q.followLocked(now)
 	if all := q.common.all; all != nil && all.most > 0 {
 		q.common.stirPool(all)
 	}
@@ -105,20 +124,22 @@ func (q *Queue) releaseLocked() {
 
 // lacksSlotLocked reports whether a call lacks a slot, of its key or of all.
 func (q *Queue) lacksSlotLocked(w wish) bool {
-	most, all := q.common.Options.MaxInFlight, q.common.all
-	return w&wantsSlot != 0 && (most > 0 && int(q.slots) >= most || all != nil && all.most > 0 && all.inFlight >= all.most)
+	full, _ := q.fullLocked()
+	all := q.common.all
+	return w&wantsSlot != 0 && (full || all != nil && all.most > 0 && all.inFlight >= all.most)
 }
 
 // lackedLocked says which slots the head lacks, if nothing else holds it: how many are held; "" otherwise.
 func (q *Queue) lackedLocked(now time.Time) string {
 	w := q.headLocked(now)
-	if by, _ := q.heldLocked(w.need(w.holds()), now); by != heldBySlot || !q.lacksSlotLocked(w.wants) {
+	if by, _ := q.heldLocked(w.need(w.holds()), now); !heldBySlots(by) || !q.lacksSlotLocked(w.wants) {
 		return ""
 	}
 	if m, err := q.dues().ready(w.holds(), now, w.Cost); err != nil || m.After(now) {
 		return ""
 	}
-	held, most, open := int(q.slots), q.common.Options.MaxInFlight, ""
+	most, _ := q.mostLocked()
+	held, open := int(q.slots), ""
 	if most == 0 || held < most {
 		held, most = q.common.all.inFlight, q.common.MaxInFlight
 	}
@@ -139,10 +160,11 @@ type turnover struct {
 // Transport do, and of Queue.Do. An example: MaxInFlight is 20, 5 are held, 3 calls wait and 10 more are asked about: 13 calls
 // for 15 free slots.
 func (q *Queue) turnoverLocked(more int64, now time.Time) turnover {
-	all, most := q.common.all, q.common.Options.MaxInFlight
+	all := q.common.all
+	most, _ := q.mostLocked()
 	t := turnover{calls: more, free: math.MaxInt64, trip: q.up.RoundTrip().Smoothed, closed: q.up.Closing(now).Left}
 	if most > 0 {
-		t.free = int64(most) - int64(q.slots)
+		t.free = max(0, int64(most)-int64(q.slots))
 	}
 	if all != nil && all.most > 0 {
 		t.free = min(t.free, int64(all.most-all.inFlight))

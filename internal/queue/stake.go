@@ -319,7 +319,7 @@ func (l *lineup) enter(s *line.Station[waiter], p *pool) {
 // goes, which must not cost time in proportion to its flows.
 func (l *lineup) sure(p *pool, s *line.Station[waiter]) bool {
 	q := l.q
-	calm := q.up.Calm() && q.asker == nil && q.common.Options.MaxInFlight == 0 && (q.meters == nil || l.alone.Own() == 0)
+	calm := q.up.Calm() && q.asker == nil && q.common.Options.MaxInFlight == 0 && q.common.Options.InFlight == nil && (q.meters == nil || l.alone.Own() == 0)
 	free := l.alone.Own() == 0
 	return calm && (free || l.alone.Rate() >= p.limits.Rate()) && (free && len(l.stakes) == 1 || !s.Crowded())
 }

@@ -17,19 +17,21 @@ import (
 
 // Stats is a snapshot of a Queue; throttle.QueueStats has the words.
 type Stats struct {
-	Waiting   int
-	Flows     map[string]int
-	InFlight  int
-	Tokens    float64
-	Limit     rate.Limit
-	ClosedFor time.Duration
-	Sent      uint64
-	Throttled uint64
-	Retried   uint64
-	Refused   uint64
-	Reason    string
-	Until     time.Time
-	Oldest    time.Time
+	Waiting     int
+	Flows       map[string]int
+	InFlight    int
+	MaxInFlight int
+	Load        float64
+	Tokens      float64
+	Limit       rate.Limit
+	ClosedFor   time.Duration
+	Sent        uint64
+	Throttled   uint64
+	Retried     uint64
+	Refused     uint64
+	Reason      string
+	Until       time.Time
+	Oldest      time.Time
 }
 
 // Stats returns a snapshot.
@@ -51,9 +53,10 @@ func (q *Queue) Look(few []limit.Stats) (s Stats, known []upstream.Known, limits
 // statsLocked is Stats with the lock.
 func (q *Queue) statsLocked(now time.Time) Stats {
 	sent, throttled := q.up.Counts()
+	most, _ := q.mostLocked()
 	s := Stats{
-		InFlight: q.inFlightLocked(),
-		Tokens:   q.limits().Available(now), Limit: q.limits().Rate(),
+		InFlight: q.inFlightLocked(), MaxInFlight: most, Load: q.signalLocked(),
+		Tokens: q.limits().Available(now), Limit: q.limits().Rate(),
 		Sent: sent, Throttled: throttled, Retried: q.troubled().retried, Refused: q.troubled().refused,
 	}
 	if q.line != nil {

@@ -47,6 +47,7 @@ func (g *Tasks) Go(ctx context.Context, want *Want, fn func(context.Context) err
 	g.left.Add(1)
 	t := &task{of: g, order: g.q.order(want, wantsSlot|takesTime), ctx: ctx, fn: fn}
 	t.order.task = t
+	g.q.common.come()
 	t.join()
 }
 
@@ -116,10 +117,32 @@ func (t *task) run(w *waiter) error {
 		}
 		t.order.fill(w)
 	}
-	defer g.q.finishTask(t.ctx, &t.order)
 	ctx, cancel := g.bound(t.ctx)
 	defer cancel()
-	return t.fn(ctx)
+	return g.q.runTask(t.ctx, ctx, &t.order, t.fn)
+}
+
+// runTask calls fn with ctx for a call that has a slot, and finishes it. of is the call's own ctx.
+func (q *Queue) runTask(of, ctx context.Context, o *order, fn func(context.Context) error) (err error) {
+	ok := false
+	defer func() { q.finishTask(of, o, ok) }()
+	err = fn(ctx)
+	ok = err == nil
+	return err
+}
+
+// finishTask is finish of a call that held a slot while its task ran, and measures how long that took. ok: its task has
+// returned without an error.
+func (q *Queue) finishTask(ctx context.Context, o *order, ok bool) {
+	q.change(func(now time.Time) {
+		q.timedLocked(o.now, now, ok)
+		q.releaseLocked(now)
+		trip, err := now.Sub(o.now), ctx.Err()
+		if err != nil && err != context.DeadlineExceeded {
+			trip = 0
+		}
+		q.up.Finish(o.epoch, trip, err != nil, now)
+	})
 }
 
 // bound returns ctx, cancelled also with the group's.

@@ -201,7 +201,7 @@ func (o *order) bound(ctx context.Context, q *Queue) (context.Context, context.C
 // says later, in 30 s. All slots taken: block. A cost of 20 before a burst of 10: deny.
 type decision struct {
 	verdict verdict
-	until   time.Time // later: when it is worth looking again
+	until   time.Time // later: when it is worth looking again; block: the same if nothing happens until then, zero: never
 	exact   bool      // later: until follows from a rate, so a late timer may be made up for
 	err     error     // deny: why
 }
