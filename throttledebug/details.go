@@ -148,7 +148,7 @@ func facts(r *row, at time.Time) [][2]string {
 	return [][2]string{
 		{"Waiting", count(uint64(r.Waiting))},
 		{"Oldest", span(r.waited(at))},
-		{"In flight", count(uint64(max(0, r.InFlight)))},
+		{"In flight", inFlight(r)},
 		{"Gate", gate(r)},
 		{"Tokens", known(decimal, r.tokens)},
 		{"Limit", known(pace, r.limit)},
@@ -158,6 +158,15 @@ func facts(r *row, at time.Time) [][2]string {
 		{"Retried", count(r.Retried)},
 		{"Refused", count(r.Refused)},
 	}
+}
+
+// inFlight is how many calls are in flight, and how many may be: "12 of 26".
+func inFlight(r *row) string {
+	text := count(uint64(max(0, r.InFlight)))
+	if r.MaxInFlight > 0 {
+		text += " of " + count(uint64(r.MaxInFlight))
+	}
+	return text
 }
 
 // pointOf returns the charts' values of a row. They are numbers, because the browser computes with them; a value that JSON

@@ -44,7 +44,7 @@
 //	     "learned": [{"source": "X-Ratelimit-Limit", "limit": 5000, "remaining": 820, "reset": 1740}],
 //	     "limits": [{"reason": "limit", "limit": 10, "size": 5, "available": 0.4, "taken": 4180}]}]}]}
 //
-// Fields are named after those of throttle.KeyStats and what is in it: in_flight is InFlight. Lengths of time are
+// Fields are named after those of throttle.KeyStats and what is in it: in_flight is InFlight, and max_in_flight how many there may be. Lengths of time are
 // in seconds, moments in RFC 3339, and rates in units per second. In learned, configured is a configured limit that is too
 // high, and rate is what is accepted. What is unset, unknown or unlimited is left out. So
 // are counts and lengths of time that are 0, but for waiting and sent; tokens, limit, remaining, reset, rate and all of

@@ -35,6 +35,10 @@ type keyState struct {
 	Refused   uint64 `json:"refused,omitzero"`
 	InFlight  int    `json:"in_flight,omitzero"`
 
+	// How many attempts may be under way, and the load that this follows.
+	MaxInFlight int     `json:"max_in_flight,omitzero"`
+	Load        float64 `json:"load,omitzero"`
+
 	// The configured limit in units per second, and the units ready now. Absent: no limiter of this module sets one.
 	Limit  *float64 `json:"limit,omitzero"`
 	Tokens *float64 `json:"tokens,omitzero"`
@@ -130,7 +134,7 @@ func (p *page) state(w http.ResponseWriter, r *http.Request) {
 // keyStateOf is one row. A value that JSON cannot hold, such as an infinite limit, is left out as if it were not set.
 func keyStateOf(r *row) keyState {
 	k := keyState{
-		Key: r.Key, Waiting: r.Waiting, Oldest: r.Oldest, Flows: r.Flows, InFlight: r.InFlight,
+		Key: r.Key, Waiting: r.Waiting, Oldest: r.Oldest, Flows: r.Flows, InFlight: r.InFlight, MaxInFlight: r.MaxInFlight, Load: r.Load,
 		ClosedFor: r.ClosedFor.Seconds(),
 		Sent:      r.Sent, Throttled: r.Throttled, Retried: r.Retried, Refused: r.Refused,
 		Reason: r.Reason, Until: r.Until, Tokens: finite(r.tokens()), Limit: finite(r.limit()),

@@ -148,6 +148,7 @@ var meanings = map[string]string{
 	"gate:reopening":     "its turn: the gate lets the first calls through one by one",
 	"gate:first-contact": "the first answer of an upstream that nothing is known of",
 	"slot":               "a call in flight to end",
+	"in-flight:load":     "a call in flight to end, because the load allows no more",
 	"order":              "the calls before it",
 	"store":              "the answer of a fleet's store",
 }

@@ -24,9 +24,9 @@ type client struct {
 	waits, throttled, failures, closings metric.Int64Counter
 	inQueue                              metric.Float64Histogram
 
-	requests, resends                metric.Int64ObservableCounter
-	queued, active, keys             metric.Int64ObservableUpDownCounter
-	remaining, limit, tokens, oldest metric.Float64ObservableGauge
+	requests, resends                      metric.Int64ObservableCounter
+	queued, active, most, keys             metric.Int64ObservableUpDownCounter
+	remaining, limit, tokens, oldest, load metric.Float64ObservableGauge
 	limitInstruments
 
 	mu    sync.Mutex // of a collection: each reader makes its own
@@ -48,6 +48,8 @@ func (c *client) register(m metric.Meter) error {
 	c.resends = i.observedCounter("throttle.client.resends", "{request}", "Attempts that were sent after the first of their call.")
 	c.queued = i.upDown("throttle.client.queued_request.count", "{request}", "Calls in line.")
 	c.active = i.upDown("throttle.client.active_request.count", "{request}", "Attempts in flight.")
+	c.most = i.upDown("throttle.client.active_request.limit", "{request}", "Attempts that may be in flight.")
+	c.load = i.gauge("throttle.client.load", "1", "What the bound of attempts in flight follows, in its own unit.")
 	c.keys = i.upDown("throttle.client.key.count", "{key}", "Keys that the Transport keeps.")
 	c.remaining = i.gauge("throttle.client.closed.remaining", "s", "How much longer the gate is closed.")
 	c.limit = i.gauge("throttle.client.limit", "{unit}/s", "The limit in units per second.")
@@ -62,7 +64,8 @@ func (c *client) register(m metric.Meter) error {
 
 // A view is what a collection sees of the keys of one series: of one key, mostly.
 type view struct {
-	waiting, inFlight, keys           int64
+	waiting, inFlight, most, keys     int64
+	load                              float64 // the highest
 	sent, resent                      uint64
 	tokens, config, advertised, found float64               // the least; math.MaxFloat64: none
 	closedFor, oldest                 time.Duration         // the longest
@@ -132,6 +135,12 @@ func (c *client) observeCounts(o metric.Observer, s *series) {
 func (c *client) observeNow(o metric.Observer, s *series, v *view) {
 	o.ObserveInt64(c.queued, v.waiting, s.set)
 	o.ObserveInt64(c.active, v.inFlight, s.set)
+	if v.most > 0 {
+		o.ObserveInt64(c.most, v.most, s.set)
+	}
+	if v.load > 0 {
+		o.ObserveFloat64(c.load, v.load, s.set)
+	}
 	o.ObserveInt64(c.keys, v.keys, s.set)
 	o.ObserveFloat64(c.oldest, v.oldest.Seconds(), s.set)
 	if v.tokens < math.MaxFloat64 {
@@ -152,6 +161,8 @@ func (v *view) take(k *throttle.KeyStats) {
 	v.keys++
 	v.waiting += int64(k.Waiting)
 	v.inFlight += int64(k.InFlight)
+	v.most += int64(k.MaxInFlight)
+	v.load = max(v.load, k.Load)
 	v.sent += k.Sent
 	v.resent += k.Retried
 	v.tokens, v.config = min(v.tokens, k.Tokens), min(v.config, float64(k.Limit))

@@ -19,6 +19,8 @@
 //	throttle.client.waits                  counter, {request}: waits that began, by throttle.reason
 //	throttle.client.queued_request.count   up-down counter, {request}: calls in line
 //	throttle.client.active_request.count   up-down counter, {request}: attempts in flight
+//	throttle.client.active_request.limit   up-down counter, {request}: attempts that may be in flight; not observed: no bound
+//	throttle.client.load                   gauge, 1: what that follows by QueueOptions.InFlight, in its own unit
 //	throttle.client.throttled_responses    counter, {response}: by http.response.status_code, and throttle.retry_after, whether
 //	                                       the answer says how long to wait
 //	throttle.client.failures               counter, {request}: attempts that failed, by error.type

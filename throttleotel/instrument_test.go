@@ -448,6 +448,7 @@ func TestInstruments(t *testing.T) {
 			Meters: func(string) []throttle.Meter {
 				return []throttle.Meter{{Name: "tokens", Limiter: throttle.NewBucket(10, 100)}}
 			},
+			Queue: throttle.QueueOptions{InFlight: &throttle.Adaptive{Load: func() float64 { return 0.5 }, Target: 1, Most: 7}},
 		}
 		stop, err := throttleotel.Instrument("x", tr, o)
 		if err != nil {
@@ -465,6 +466,9 @@ func TestInstruments(t *testing.T) {
 		}
 		if got := m.sum("throttle.client.closed.remaining", "throttle.reason", "gate:paused"); got != 3600 {
 			t.Errorf("closed for %v s, want 3600", got)
+		}
+		if most, load := m.sum("throttle.client.active_request.limit", "", ""), m.sum("throttle.client.load", "", ""); most != 7 || load != 0.5 {
+			t.Errorf("%v may be in flight, under a load of %v; want 7 and 0.5", most, load)
 		}
 		if got := m.sum("throttle.client.limit", "throttle.limit.source", "config"); got != 10 {
 			t.Errorf("the limit is %v, want 10", got)

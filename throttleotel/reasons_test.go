@@ -64,6 +64,7 @@ func situations() []situation {
 		}},
 		{"gate:first-contact", &throttle.Transport{}, nil, func(s *scene) { s.send(4) }},
 		{"slot", &throttle.Transport{Queue: throttle.QueueOptions{MaxInFlight: 1}}, nil, nil},
+		{"in-flight:load", &throttle.Transport{Queue: throttle.QueueOptions{InFlight: &throttle.Adaptive{Target: 1, Most: 1}}}, nil, nil},
 		{"meter:tokens", &throttle.Transport{Meters: func(string) []throttle.Meter {
 			return []throttle.Meter{{Name: "tokens", Limiter: slow("")}}
 		}}, nil, nil},

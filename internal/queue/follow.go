@@ -114,10 +114,17 @@ func answers(o Outcome) bool { return o == Success || o == Neutral }
 // timeUp is what the line's timer calls.
 func (l *lineup) timeUp() {
 	l.wakeUp()
-	if r := l.q.common; r.Options.InFlight.asks() {
-		r.come()
-		l.q.change(func(now time.Time) { l.q.followLocked(now) })
+	if q := l.q; q.common.Options.InFlight.asks() && q.waits() {
+		q.common.come()
+		q.change(func(now time.Time) { q.followLocked(now) })
 	}
+}
+
+// waits reports whether somebody does.
+func (q *Queue) waits() bool {
+	q.common.mu.Lock()
+	defer q.common.mu.Unlock()
+	return q.line != nil
 }
 
 // signalLocked is what the bound follows, as observers see it: the last reading, or the smoothed response time in seconds; 0: none, or not
