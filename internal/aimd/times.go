@@ -17,13 +17,14 @@ type times struct {
 }
 
 // The objective is that most answers are within the target. Chance makes more of few answers late: so many deviations are no
-// evidence.
+// evidence. A bound that is not used has to be right later on, and costs nothing now, so it takes more to lower it.
 const (
-	late   = 0.1
-	chance = 2
+	late         = 0.1
+	chance       = 2
+	chanceUnused = 4
 )
 
-// window is for how long after a step calls begin that count, and period how long it takes until the next step.
+// limit is what is too late, and period how long a step takes. Calls count that begin in the period, and so long before its end.
 func (l *Law) limit() time.Duration { return seconds(above * l.Target) }
 
 func (l *Law) period() time.Duration { return max(Every, 2*l.limit()) }
@@ -72,16 +73,20 @@ func (b *Bound) FollowTimes(inFlight int, now time.Time) (moved bool) {
 	if b.step.IsZero() || now.Sub(b.step) < b.law.period() {
 		return false
 	}
-	return b.take(b.times.load(b.law.Target), inFlight, now)
+	deviations := float64(chanceUnused)
+	if float64(b.peak) >= full*float64(b.now) {
+		deviations = chance
+	}
+	return b.take(b.times.load(b.law.Target, deviations), inFlight, now)
 }
 
 // load is what the times say, as a load: too much, enough, or that there is room.
-func (t *times) load(target float64) float64 {
+func (t *times) load(target, deviations float64) float64 {
 	n := float64(t.began)
 	switch {
 	case t.began == 0:
 		return math.NaN()
-	case n-float64(t.well+t.just) > late*n+chance*math.Sqrt(late*(1-late)*n):
+	case n-float64(t.well+t.just) > late*n+deviations*math.Sqrt(late*(1-late)*n):
 		return 2 * target
 	case n-float64(t.well) <= late*n:
 		return 0
