@@ -15,30 +15,30 @@ import (
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// An Adaptive is a limit that follows a signal of yours: a bound of the calls in flight, or a rate. It begins at Most. While
-// Load is above 1.1 times Target the limit goes down by a fifth each second, and while Load is below 0.9 times Target it goes up by a
-// tenth each second, as long as 80 % of it are used; by 1 at least, and never outside Least and Most.
+// An Adaptive is a limit that follows a signal of yours: a bound of the calls in flight, a rate ([Adaptive.Rate]), or the size of a
+// pool of your own ([Adaptive.Bound]). It begins at Most. While Load is above 1.1 times Target the limit goes down by a fifth each
+// second. While Load is below 0.9 times Target, and 80 % of the limit are used, it goes up by a tenth each second. It moves by 1 at
+// least, and never beyond Least and Most.
 //
 //	db := throttle.NewQueue(nil, throttle.QueueOptions{
 //		InFlight: &throttle.Adaptive{Target: 0.2, Least: 4, Most: 64}, // seconds
 //	})
 //
-// Whoever arrives or ends comes by and asks Load: there is no goroutine. The fields must not be changed after the first use, and an
-// Adaptive must not be copied. It is safe for concurrent use, and several queues may have the same one: each of them, and
-// each key of a Transport, has a limit of its own that follows the one signal.
+// Whoever arrives asks Load, and so does the timer of a line in which calls wait: there is no goroutine. The fields must not be
+// changed after the first use, and an Adaptive must not be copied. It is safe for concurrent use, and several queues may have the
+// same one: each of them, and each key of a Transport, has a limit of its own that follows the one signal.
 type Adaptive struct {
-	// Load says how high the load is, in any unit; nil: response times of the calls, in seconds, of which nine of ten are to be
-	// within Target: then a step is taken each second, or after 2.2 times Target if that is longer. Load is
-	// asked at most once a second, by one goroutine at a time and without a lock. One that blocks holds the call that asks,
-	// and the limit; so let it read what is known already. NaN, an infinite or negative load, and a panic say nothing: the
-	// limit stays as it is.
+	// Load says how high the load is, in any unit. nil: nine of ten calls are to be answered within Target, in seconds, and the
+	// limit moves each second, or each 2.2 times Target if that is longer. Load is asked at most once a second, by one goroutine
+	// at a time and without a lock. One that blocks holds the call that asks, and the limit stays: let it read what is known
+	// already. NaN, a negative or infinite load, and a panic say nothing: the limit stays as it is.
 	Load func() float64
 
-	// Target is the load that is wanted, in the unit of Load; above 0. For a response time name what your callers need, with a
-	// margin, and not what the other side needs when it is well.
+	// Target is the load that is wanted, in the unit of Load; above 0. For response times name what your callers need, and not
+	// what the other side takes when it is well.
 	Target float64
 
-	// Least and Most are between which bounds the limit moves: calls in flight, or units a second. Least 0: 1.
+	// Least and Most are the ends between which the limit moves: calls in flight, or units a second. Least 0: 1.
 	Least, Most int
 
 	source load.Source
@@ -61,10 +61,10 @@ func (a *Adaptive) check(name string) error {
 	return nil
 }
 
-// Bound returns how many may be in flight now, for a limit of your own, such as a pool's size: call it whenever something begins
-// or ends. inFlight is how many are in flight, the caller's included; took is how long it was that has ended now, 0: it begins.
-// Such an Adaptive has one bound for all who call Bound. It may ask Load, so hold no lock. Bound panics if a
-// field has an impossible value.
+// Bound returns how many may be in flight now, for a limit of your own, such as the size of a pool. Call it whenever something
+// begins or ends, without a lock, because it may ask Load. inFlight is how many are in flight, the caller's own included; took is
+// how long that has taken which ends now, 0: it begins. All callers of Bound share one limit. Bound panics if a field has an
+// impossible value.
 func (a *Adaptive) Bound(inFlight int, took time.Duration) int {
 	if err := a.check("Adaptive"); err != nil {
 		panic(err)
@@ -76,17 +76,16 @@ func (a *Adaptive) Bound(inFlight int, took time.Duration) int {
 		a.bound = new(aimd.Bound)
 		a.bound.Init(a.limits())
 	}
-	now := time.Now()
-	switch {
+	switch now := time.Now(); {
 	case a.Load != nil:
 		a.bound.Follow(r.Load, r.N, inFlight, now)
-		return a.bound.Now()
 	case took > 0:
 		a.bound.End(now.Add(-took), now, true)
+		a.bound.FollowTimes(inFlight, now)
 	default:
+		a.bound.FollowTimes(inFlight, now)
 		a.bound.Begin(now)
 	}
-	a.bound.FollowTimes(inFlight, now)
 	return a.bound.Now()
 }
 
@@ -117,10 +116,10 @@ func (a *Adaptive) follow() *queue.Following {
 	})
 }
 
-// Rate returns a token bucket of that burst whose rate, in units a second, follows Load between Least and Most; use it wherever a
-// [Limiter] is needed. What is used are the units taken since the last step. Load is asked in a timer's goroutine while units are taken
-// or waited for, so it delays nobody. Each call of Rate returns a bucket with a rate of its own. It panics if Load is nil, because
-// a limiter sees no response times, if a field has an impossible value, or if burst is below 1.
+// Rate returns a token bucket of that burst whose rate, in units a second, follows Load between Least and Most, for use wherever a
+// [Limiter] is needed. Load is asked in a timer's goroutine while units are taken or waited for, so it delays nobody. Each call of
+// Rate returns a bucket with a rate of its own. It panics if Load is nil, because a limiter sees no response times, if a field has
+// an impossible value, or if burst is below 1.
 func (a *Adaptive) Rate(burst int) Limiter {
 	if err := a.check("Adaptive"); err != nil {
 		panic(err)

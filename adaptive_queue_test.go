@@ -244,13 +244,16 @@ func TestAdaptiveHarmsNothing(t *testing.T) {
 	}
 }
 
-// TestAdaptiveKeys: of three keys one is slow. It alone is held.
+// TestAdaptiveKeys: of four keys one is slow, and one is down, which says so at once. The slow one alone is held.
 func TestAdaptiveKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := map[string]*works{"a.example": steady(500 * time.Millisecond), "b.example": steady(3 * time.Second), "c.example": steady(250 * time.Millisecond)}
 		tr := &throttle.Transport{
 			Queue: throttle.QueueOptions{InFlight: &throttle.Adaptive{Target: 1, Least: 2, Most: 20}},
 			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Host == "down.example" {
+					return nil, errors.New("no route to it")
+				}
 				if err := all[r.URL.Host].do(r.Context()); err != nil {
 					return nil, err
 				}
@@ -260,7 +263,11 @@ func TestAdaptiveKeys(t *testing.T) {
 		for host := range all {
 			defer keepCalling(30, func(ctx context.Context) error { return get(ctx, tr, "http://"+host+"/") })()
 		}
+		defer keepCalling(4, func(ctx context.Context) error { return get(ctx, tr, "http://down.example/") })()
 		time.Sleep(time.Minute)
+		if s, _ := tr.Explain("down.example"); s.MaxInFlight != 20 || s.Sent == 0 {
+			t.Errorf("down: %+v", s.QueueStats)
+		}
 		for host, want := range map[string]int{"a.example": 20, "b.example": 2, "c.example": 20} {
 			s, _ := tr.Explain(host)
 			if s.MaxInFlight != want || s.InFlight != want || s.Reason != map[bool]string{true: "in-flight:load"}[true] {
