@@ -34,7 +34,7 @@ type Use struct {
 	Periods   uint64        // of the quota, mostly 100 ms each, in which the process wanted to run; 0: it has no quota
 	Throttled uint64        // those of them in which the quota was used up and everything stood still
 	Pressure  float64       // the share of time in which a task waited for a CPU, of this cgroup or of the machine
-	Latency   time.Duration // for how long goroutines waited for a core: the 90th percentile; -1: too few of them did
+	Latency   time.Duration // for how long goroutines waited for a core: the 90th percentile, since it was known last; -1: too few of them did
 }
 
 const (
@@ -59,31 +59,36 @@ func open(root string) *Reader {
 	return r
 }
 
-// Runnable is how many goroutines wait for a core now, for each core; NaN: Go's runtime does not say, as before Go 1.26.
-// It is a moment's figure, and approximate: take means of several.
+// Runnable is how many goroutines wait for a core now; NaN: Go's runtime does not say, as before Go 1.26. It is a
+// moment's figure, and approximate: take means of several.
 func (r *Reader) Runnable() float64 {
+	metrics.Read(r.runnable[:])
 	if r.unknown {
 		return math.NaN()
 	}
-	metrics.Read(r.runnable[:])
-	return float64(r.runnable[0].Value.Uint64()) / float64(r.runnable[1].Value.Uint64())
+	return float64(r.runnable[0].Value.Uint64())
 }
 
-// Cores is GOMAXPROCS, as of the last call of Runnable.
-func (r *Reader) Cores() int { return int(r.runnable[1].Value.Uint64()) }
+// Procs is GOMAXPROCS, as of the last call.
+func (r *Reader) Procs() int { return int(r.runnable[1].Value.Uint64()) }
+
+// Cores is how many cores this process may use on average, as of the last call of Use: its quota, or GOMAXPROCS if that is less.
+func (r *Reader) Cores() float64 {
+	if q := r.last.quota; q > 0 {
+		return min(float64(r.Procs()), q)
+	}
+	return float64(r.Procs())
+}
 
 // Use says what has happened since it was called last, or since New.
 func (r *Reader) Use(now time.Time) Use {
+	metrics.Read(r.runnable[:])
 	is := r.files.read()
 	is.cpu = cpuTime()
 	was, took := r.last, now.Sub(r.asked)
 	r.last, r.asked = is, now
-	cores := float64(r.Cores())
-	if is.quota > 0 {
-		cores = min(cores, is.quota)
-	}
 	return Use{
-		CPU:       share(is.cpu-was.cpu, took) / cores,
+		CPU:       share(is.cpu-was.cpu, took) / r.Cores(),
 		Periods:   since(is.periods, was.periods),
 		Throttled: since(is.throttled, was.throttled),
 		Pressure:  share(is.stalled-was.stalled, took),
@@ -108,11 +113,11 @@ func share(part, of time.Duration) float64 {
 }
 
 // fewWaits is how many goroutines must have waited for a percentile of them to mean something: the runtime times every
-// eighth.
-const fewWaits = 20
+// eighth. While fewer have, they are counted together with those of the next Use.
+const fewWaits = 10
 
-// waits is the 90th percentile of the scheduling latencies since the last call: the upper end of the bucket in which it lies, which
-// is up to an eighth above it.
+// waits is the 90th percentile of the scheduling latencies since it was known last: the upper end of the bucket in which it
+// lies, which is up to an eighth above it.
 func (r *Reader) waits() time.Duration {
 	metrics.Read(r.latency[:])
 	h := r.latency[0].Value.Float64Histogram()
@@ -120,11 +125,14 @@ func (r *Reader) waits() time.Duration {
 	for i, n := range h.Counts {
 		all += n - r.before[i]
 	}
+	if all < fewWaits {
+		return -1
+	}
 	p90, left := time.Duration(-1), all-all*9/10
 	for i := len(h.Counts) - 1; i >= 0; i-- {
 		n := h.Counts[i] - r.before[i]
 		r.before[i] = h.Counts[i]
-		if all < fewWaits || p90 >= 0 {
+		if p90 >= 0 {
 			continue
 		}
 		if n < left {

@@ -113,7 +113,7 @@ func TestRunnable(t *testing.T) {
 		t.Skip("Go's runtime does not count runnable goroutines")
 	}
 	stop, done := make(chan struct{}), make(chan struct{})
-	n := 50 * r.Cores()
+	n := 50 * r.Procs()
 	for range n {
 		go func() {
 			defer func() { done <- struct{}{} }()
@@ -136,8 +136,8 @@ func TestRunnable(t *testing.T) {
 	for range n {
 		<-done
 	}
-	if most < 40 {
-		t.Errorf("%.1f runnable goroutines a core at most, want about 50", most)
+	if most < 0.8*float64(n) {
+		t.Errorf("%.1f runnable goroutines at most, want about %d", most, n)
 	}
 	if u := r.Use(time.Now()); u.Latency == 0 {
 		t.Errorf("nobody is said to have waited: %+v", u)
