@@ -58,6 +58,7 @@ var house = []member{
 	{dir: "internal/line", own: true},
 	{dir: "internal/load", own: true},
 	{dir: "internal/meter", own: true},
+	{dir: "internal/shed", own: true},
 	{dir: "internal/race", own: true},
 	{dir: "fleet/store"},
 	{dir: "internal/limit"},
