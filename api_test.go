@@ -42,7 +42,7 @@ var house = []member{
 	{dir: "integration", own: true}, // tests alone
 	{dir: "internal/lab", may: []string{"throttletest", "internal/account"}, own: true},
 	{dir: "internal/worlds", own: true}, // tests alone
-	{dir: "inbound", may: []string{".", "internal/limit", "internal/load"}, own: true},
+	{dir: "inbound", may: []string{".", "internal/limit", "internal/line", "internal/load", "internal/shed"}, own: true},
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},
 	{dir: "fleet", may: []string{"fleet/store", "internal/limit", "hint"}},

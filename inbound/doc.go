@@ -5,7 +5,8 @@
 //	http.ListenAndServe(":8080", api.Handler(mux))
 //
 // A [Limit] counts by a key: the client's address ([ByIP]), a header ([ByHeader]), a credential ([ByCredential]) or a
-// function of yours. [Keyed] is the same without HTTP.
+// function of yours. [Keyed] is the same without HTTP. An [Overload] turns requests away, whoever sends them, while the
+// process has more to do than its cores can.
 //
 // # What clients see
 //
@@ -95,6 +96,18 @@
 // order of arrival. It is refused if its wait is predicted to be longer than Wait, at the end of Wait, or if MaxWaiting
 // requests wait already. A request whose client leaves takes nothing. net/http notices that for HTTP/1 only after the
 // request's body was read, so such a request keeps its place until Wait is over.
+//
+// # Overload
+//
+// A server that gets more requests than it can do, and takes them all, answers none in time: each waits for all others, and
+// clients leave before their answers come. An [Overload] in front keeps as many in flight as can be done, and turns the
+// others away at once.
+//
+//	busy := inbound.Overload{Priority: func(r *http.Request) int { return plans[r.Header.Get("X-Plan")] }}
+//	http.ListenAndServe(":8080", busy.Handler(api.Handler(mux)))
+//
+// It stands around a Limit, so that a request that is turned away uses no units. Which requests go is decided by Priority, by
+// Key in turn, and by what can still be answered in time. Its Stats say in a sentence what holds requests back.
 //
 // # Concurrency
 //

@@ -102,3 +102,26 @@ func ExampleKeyed() {
 	// wrong password
 	// try again later
 }
+
+// While the process has more to do than its cores can, requests of lower priorities are turned away first, and health checks never.
+func ExampleOverload() {
+	plans := map[string]int{"gold": 2, "silver": 1}
+	busy := inbound.Overload{
+		Priority: func(r *http.Request) int { return plans[r.Header.Get("X-Plan")] },
+		Key:      inbound.ByHeader("X-Api-Key"),
+		Allow:    func(r *http.Request) bool { return r.URL.Path == "/health" },
+	}
+	h := busy.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
+
+	for _, path := range []string{"/", "/health"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	s := busy.Stats()
+	fmt.Printf("%d let in, %d beside them, %d turned away; limit %d\n", s.Admitted, s.Allowed, s.Refused, s.Limit)
+	// Output:
+	// 200 hello
+	// 200 hello
+	// 1 let in, 1 beside them, 0 turned away; limit 0
+}
