@@ -199,6 +199,7 @@ func TestLateRefusalSetsNoPace(t *testing.T) {
 		w.calls(0, 1, "aa", "/global", 0, nil)
 		w.calls(0, 30, "b", "/", 0, nil)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(w.sent["b"]); n < 30 {
 			t.Fatalf("%d of 30 calls were sent in a minute at 1/s, less 10 s", n)
 		}
@@ -271,10 +272,13 @@ func TestRefusedCallMeetsAClosedHost(t *testing.T) {
 			t.Error("a call that would wait for a day is let in")
 		}
 		turn.Done()
-		if n := len(w.table.common.stirred); n > 0 {
-			t.Errorf("%d lines are still to be looked at", n)
+		q.common.mu.Lock()
+		stirred, in := len(q.common.stirred), q.line.StationOf(q.line.Oldest()).In()
+		q.common.mu.Unlock()
+		if stirred > 0 {
+			t.Errorf("%d lines are still to be looked at", stirred)
 		}
-		if q.line.StationOf(q.line.Oldest()).In() != nil {
+		if in != nil {
 			t.Error("a key that is held stands in a pool")
 		}
 		w.wg.Wait()
