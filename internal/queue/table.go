@@ -176,6 +176,10 @@ func (t *Table) dropLocked(place int) {
 	t.order = t.order[:last]
 	delete(t.keys, e.queue.key)
 	delete(t.common.asked, &e.queue)
+	for _, c := range t.common.hosts {
+		delete(c.keys, &e.queue)
+		delete(c.resumed, &e.queue)
+	}
 	if t.recent == e {
 		t.recent = nil
 	}
