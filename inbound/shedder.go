@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"strings"
@@ -78,6 +79,7 @@ func (c *shedder) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 	switch {
 	case why == left:
 		c.left.Add(1)
+		c.refuse(w, r) // without an answer, one whose context was cancelled on this side would read an empty 200
 		return
 	case why != "" && !c.Shadow:
 		c.side.Add(1)
@@ -120,7 +122,7 @@ const (
 func (c *shedder) admit(r *http.Request, p *pass) (why string) {
 	now := c.now()
 	c.tick(now)
-	if r.Context().Err() != nil && !c.Shadow {
+	if r.Context().Err() == context.Canceled && !c.Shadow {
 		return left
 	}
 	p.at = now

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"strconv"
@@ -54,7 +55,11 @@ func (c *shedder) stand(r *http.Request, p *pass, most time.Duration) (why strin
 	case <-r.Context().Done():
 	case <-over.C:
 	}
-	return c.leave(w, r.Context().Err() != nil)
+	err := r.Context().Err()
+	if why = c.leave(w, err != nil); why == left && err == context.DeadlineExceeded {
+		return late
+	}
+	return why
 }
 
 // join takes a place at once, or puts the request in line; nil: it does not wait.

@@ -1,0 +1,56 @@
+package inbound
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestOverloadEndedContext: a request whose context ends on this side, by a deadline or a shutdown, still has a client that reads an
+// answer, and that answer is not an empty 200.
+func TestOverloadEndedContext(t *testing.T) {
+	const soon = 10 * time.Millisecond
+	end := func(parent context.Context) context.Context {
+		ctx, cancel := context.WithCancel(parent)
+		time.AfterFunc(soon, cancel)
+		return ctx
+	}
+	deadline := func(parent context.Context) context.Context {
+		ctx, cancel := context.WithTimeout(parent, soon)
+		time.AfterFunc(time.Second, cancel)
+		return ctx
+	}
+	for _, c := range []struct {
+		name       string
+		ctx        func(context.Context) context.Context
+		before     time.Duration // that the request comes later
+		late, left uint64
+	}{
+		{"a deadline that is over", deadline, 2 * soon, 1, 0},
+		{"a deadline that ends in line", deadline, 0, 1, 0},
+		{"cancelled before", end, 2 * soon, 0, 1},
+		{"cancelled in line", end, 0, 0, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDoor(t, &Overload{Adaptive: fixed(1)})
+				d.ask("a")
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r = r.WithContext(c.ctx(t.Context()))
+				time.Sleep(c.before)
+				w := httptest.NewRecorder()
+				d.h.ServeHTTP(w, r)
+				if s := d.o.Stats(); w.Code != http.StatusServiceUnavailable || s.Late != c.late || s.Left != c.left {
+					t.Errorf("status %d, body %q: %+v", w.Code, w.Body, s)
+				}
+				d.let(1)
+				close(d.out)
+				d.all.Wait()
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}
