@@ -54,3 +54,19 @@ func TestOverloadEndedContext(t *testing.T) {
 		})
 	}
 }
+
+// TestOverloadAsksWithoutLock: a Priority that takes its time, since it asks somebody else, holds only its own request.
+func TestOverloadAsksWithoutLock(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		o := &Overload{source: idle(), Shadow: shadow}
+		o.Priority = func(*http.Request) int {
+			if !o.core.mu.TryLock() {
+				t.Errorf("Shadow %v: all others wait for this one", shadow)
+				return 0
+			}
+			o.core.mu.Unlock()
+			return 0
+		}
+		o.Handler(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+}

@@ -151,9 +151,10 @@ func (c *shedder) admit(r *http.Request, p *pass) (why string) {
 
 // shadow says what would happen to a request that found no place at once.
 func (c *shedder) shadow(r *http.Request, now time.Duration) (why string) {
+	level := c.level(r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isLow := c.Priority != nil && c.line.levels.Arrive(c.start.Add(now), prio(c.Priority(r)))
+	isLow := c.Priority != nil && c.line.levels.Arrive(c.start.Add(now), level)
 	switch {
 	case c.take():
 		c.line.levels.Serve()

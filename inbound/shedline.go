@@ -40,11 +40,7 @@ type waiter struct {
 
 // stand is how a request gets a place that found none, or whose priority has to be counted: it waits if it may.
 func (c *shedder) stand(r *http.Request, p *pass, most time.Duration) (why string) {
-	level := int32(0)
-	if c.Priority != nil {
-		level = prio(c.Priority(r))
-	}
-	w, why := c.join(p, level, most)
+	w, why := c.join(p, c.level(r), most)
 	if w == nil {
 		return why
 	}
@@ -221,8 +217,13 @@ func (l *shedline) weight(key string) float64 {
 	return min(max(l.mean/s, 1e-3), 1e3)
 }
 
-// prio bounds a priority.
-func prio(p int) int32 { return int32(min(max(p, math.MinInt32), math.MaxInt32)) }
+// level is the priority of a request, within bounds.
+func (c *shedder) level(r *http.Request) int32 {
+	if c.Priority == nil {
+		return 0
+	}
+	return int32(min(max(c.Priority(r), math.MinInt32), math.MaxInt32))
+}
 
 // count counts a request that is turned away, or would be.
 func (c *shedder) count(r *http.Request, why string) {
