@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-throttle/throttle"
 )
 
 // TestOverloadEndedContext: a request whose context ends on this side, by a deadline or a shutdown, still has a client that reads an
@@ -69,4 +71,27 @@ func TestOverloadAsksWithoutLock(t *testing.T) {
 		}
 		o.Handler(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	}
+}
+
+// TestOverloadRisesWhileOneStays: the load has gone, but the request that is in flight lasts for minutes. Those that arrive see that
+// more may be in flight, and so do those that wait.
+func TestOverloadRisesWhileOneStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		load := 5.
+		o := &Overload{Wait: 10 * time.Second, Adaptive: &throttle.Adaptive{Load: func() float64 { return load }, Target: 1, Most: 2}}
+		d := newDoor(t, o)
+		time.Sleep(2 * time.Second)
+		d.ask("stays")
+		load = 0
+		time.Sleep(2 * time.Second)
+		d.ask("a")
+		time.Sleep(2 * time.Second)
+		d.ask("b")
+		if s := o.Stats(); s.InFlight != 2 || s.Limit != 2 {
+			t.Errorf("%+v, want 2 in flight: nothing is loaded any more", s)
+		}
+		d.let(3)
+		close(d.out)
+		d.all.Wait()
+	})
 }

@@ -95,7 +95,7 @@ func (c *shedder) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 	if p.stream = isStream(r); p.stream { // it would hold its place for hours
 		c.giveBack()
 		c.streams.Add(1)
-	} else if c.Adaptive != nil {
+	} else if c.Adaptive != nil && c.Adaptive.Load == nil { // its response time counts from here
 		c.bound.Store(int64(c.Adaptive.Bound(int(c.n.Load()), 0)))
 	}
 	next.ServeHTTP(w, r)
@@ -125,6 +125,7 @@ func (c *shedder) admit(r *http.Request, p *pass) (why string) {
 	if r.Context().Err() == context.Canceled && !c.Shadow {
 		return left
 	}
+	c.ask()
 	p.at = now
 	if c.Key != nil {
 		p.key = c.Key(r)
@@ -147,6 +148,16 @@ func (c *shedder) admit(r *http.Request, p *pass) (why string) {
 		c.n.Add(1)
 	}
 	return why
+}
+
+// ask moves the limit by Adaptive's Load, if it has one. All who arrive do, let in or not: those in flight may last for long.
+func (c *shedder) ask() {
+	if c.Adaptive == nil || c.Adaptive.Load == nil {
+		return
+	}
+	if c.bound.Store(int64(c.Adaptive.Bound(int(c.n.Load()), 0))); c.waiting.Load() > 0 {
+		c.grant(false)
+	}
 }
 
 // shadow says what would happen to a request that found no place at once.
