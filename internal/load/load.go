@@ -88,10 +88,10 @@ func (r *Reader) Use(now time.Time) Use {
 	was, took := r.last, now.Sub(r.asked)
 	r.last, r.asked = is, now
 	return Use{
-		CPU:       share(is.cpu-was.cpu, took) / r.Cores(),
+		CPU:       share(was.cpu, is.cpu, took) / r.Cores(),
 		Periods:   since(is.periods, was.periods),
 		Throttled: since(is.throttled, was.throttled),
-		Pressure:  share(is.stalled-was.stalled, took),
+		Pressure:  share(was.stalled, is.stalled, took),
 		Latency:   r.waits(),
 	}
 }
@@ -104,12 +104,12 @@ func since(is, was uint64) uint64 {
 	return is - was
 }
 
-// share is a part of a time; NaN: neither is known.
-func share(part, of time.Duration) float64 {
-	if of <= 0 || part < 0 || part == 0 && of == 0 {
+// share is how far a counter of time has come, as a share of a time; NaN: one of them is not known. A counter that is not known is -1.
+func share(was, is, of time.Duration) float64 {
+	if was == -1 || is < was || of <= 0 {
 		return math.NaN()
 	}
-	return float64(part) / float64(of)
+	return float64(is-was) / float64(of)
 }
 
 // fewWaits is how many goroutines must have waited for a percentile of them to mean something: the runtime times every

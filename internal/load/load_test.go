@@ -105,6 +105,19 @@ func TestUse(t *testing.T) {
 	}
 }
 
+// TestUseUnknown: what is not known, or was not at the last Use, says nothing, and not 0.
+func TestUseUnknown(t *testing.T) {
+	r := open(tree(t, nil))
+	if u := r.Use(r.asked.Add(time.Second)); !math.IsNaN(u.Pressure) {
+		t.Errorf("a system without pressure files: %v", u.Pressure)
+	}
+	for _, c := range [][2]time.Duration{{-1, -1}, {-1, time.Hour}, {time.Hour, -1}} {
+		if got := share(c[0], c[1], time.Second); !math.IsNaN(got) {
+			t.Errorf("%v, then %v: %v of a second", c[0], c[1], got)
+		}
+	}
+}
+
 // TestRunnable: goroutines that want a core and do not get one are seen, by their number and by their waits.
 func TestRunnable(t *testing.T) {
 	r := New()
