@@ -170,14 +170,12 @@ func (r *adaptiveRate) Notify(changed func()) (stop func()) { return r.bucket.No
 func (r *adaptiveRate) String() string { return r.bucket.String() }
 
 // CPU returns a Load: the CPU time that this process uses, as a share of its quota or, without one, of all its cores (GOMAXPROCS),
-// since it was last asked or for at least 0.1 s. A Target of 0.7 leaves the rest for others. High use is not
+// since it was last asked or for at least 0.1 s, before which it is NaN. A Target of 0.7 leaves the rest for others. High use is not
 // overload: a server that sheds requests by it sheds those that it could have served. NaN, which says nothing, where the system
 // does not tell.
 func CPU() func() float64 {
 	var mu sync.Mutex
-	var asked time.Time
-	var last float64
-	reader := load.New()
+	reader, asked, last := load.New(), time.Now(), math.NaN()
 	return func() float64 {
 		mu.Lock()
 		defer mu.Unlock()

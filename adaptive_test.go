@@ -217,6 +217,13 @@ func TestCPU(t *testing.T) {
 	}
 }
 
+// TestCPUAtFirst: a moment is no load. What this goroutine does while it asks would be all of a core.
+func TestCPUAtFirst(t *testing.T) {
+	if got := throttle.CPU()(); !math.IsNaN(got) {
+		t.Errorf("%v of nothing yet, want NaN", got)
+	}
+}
+
 // TestQueueAge: three calls wait for a slot, since 0, 1 and 2 s.
 func TestQueueAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
