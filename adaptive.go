@@ -89,9 +89,10 @@ func (a *Adaptive) Bound(inFlight int, took time.Duration) int {
 	return a.bound.Now()
 }
 
-// limits are what the law wants to know.
+// limits are what the law wants to know. Half of the largest int is bound enough, and the next step above it is an int, too.
 func (a *Adaptive) limits() *aimd.Law {
-	return &aimd.Law{Target: a.Target, Least: max(1, a.Least), Most: a.Most}
+	const most = math.MaxInt / 2
+	return &aimd.Law{Target: a.Target, Least: min(max(1, a.Least), most), Most: min(a.Most, most)}
 }
 
 // look asks Load if it is due.
@@ -128,7 +129,7 @@ func (a *Adaptive) Rate(burst int) Limiter {
 		panic("throttle: Adaptive.Rate: Load is nil, and a limiter sees no response times")
 	}
 	r := &adaptiveRate{of: a, law: a.limits()}
-	r.bucket.Init(rate.Limit(a.Most), burst, aimd.Every, r.look)
+	r.bucket.Init(rate.Limit(r.law.Most), burst, aimd.Every, r.look)
 	return r
 }
 

@@ -206,6 +206,25 @@ func TestAdaptiveRateNonsense(t *testing.T) {
 	}
 }
 
+// TestAdaptiveWithoutMost: the largest int says that there is no upper end. It is not one that wraps around to Least.
+func TestAdaptiveWithoutMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, load := range []float64{0, 1} {
+			a := throttle.Adaptive{Load: func() float64 { return load }, Target: 1, Most: math.MaxInt}
+			r := a.Rate(1)
+			for range 5 {
+				if wait, err := r.Take(t.Context(), 1); wait > 0 || err != nil {
+					t.Errorf("load %v: a unit after %v, %v", load, wait, err)
+				}
+				if n := a.Bound(math.MaxInt, 0); n < math.MaxInt/2 {
+					t.Errorf("load %v: %d may be in flight", load, n)
+				}
+				time.Sleep(time.Second / 2)
+			}
+		}
+	})
+}
+
 // TestCPU says a share, or that it is not known.
 func TestCPU(t *testing.T) {
 	share := throttle.CPU()
