@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"net/http"
 	"sync"
@@ -188,6 +189,7 @@ func newShedder(o *Overload) (*shedder, error) {
 	c.body, _ = json.Marshal(&document{ // strings and numbers: it cannot fail
 		Type: "about:blank", Title: http.StatusText(c.status), Status: c.status, Detail: "This server has more to do than it can.",
 	})
+	c.line.seed = maphash.MakeSeed()
 	c.bound.Store(math.MaxInt64)
 	if o.Adaptive != nil {
 		b, err := boundOf(o.Adaptive)

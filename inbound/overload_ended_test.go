@@ -2,8 +2,11 @@ package inbound
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +97,26 @@ func TestOverloadRisesWhileOneStays(t *testing.T) {
 		close(d.out)
 		d.all.Wait()
 	})
+}
+
+// TestOverloadKeepsNoKeys: what clients send as their keys, up to 1 MB each, is not kept after their requests.
+func TestOverloadKeepsNoKeys(t *testing.T) {
+	o := &Overload{source: idle(), Adaptive: fixed(1), Key: byWho}
+	h := o.Handler(http.NotFoundHandler())
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range 100 {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Who", fmt.Sprint(i)+strings.Repeat("x", 1<<18))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if grown := int64(heap() - before); grown > 1<<22 {
+		t.Errorf("%d KB are kept of 100 keys of 256 KB", grown>>10)
+	}
+	runtime.KeepAlive(o)
 }

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"hash/maphash"
 	"math"
 	"net/http"
 	"strconv"
@@ -23,8 +24,9 @@ type shedline struct {
 	levels shed.Levels
 	passOn bool // the next place that is free above the limit
 
-	took map[string]float64 // seconds that the requests of a key take, smoothed; bounded by mostTook
+	took map[uint64]float64 // seconds that the requests of a key take, smoothed, by the key's hash, since clients choose how long it is
 	mean float64            // of all
+	seed maphash.Seed
 }
 
 // mostTook bounds the keys whose times are known. When there are more, all are forgotten.
@@ -195,22 +197,23 @@ func (c *shedder) took(key string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &c.line
-	if l.took == nil || len(l.took) >= mostTook && l.took[key] == 0 {
-		l.took = map[string]float64{}
+	of := hashOf(l.seed, key, 0)
+	if l.took == nil || len(l.took) >= mostTook && l.took[of] == 0 {
+		l.took = map[uint64]float64{}
 	}
 	s := took.Seconds()
-	was := l.took[key]
+	was := l.took[of]
 	if was == 0 {
 		was = s
 	}
-	l.took[key] = was + (s-was)/8
+	l.took[of] = was + (s-was)/8
 	l.mean += (s - l.mean) / 64
 }
 
 // weight is how many turns a key gets, so that all have an equal share of the places over time: one whose requests take
 // twice the mean gets half as many.
 func (l *shedline) weight(key string) float64 {
-	s := l.took[key]
+	s := l.took[hashOf(l.seed, key, 0)]
 	if s == 0 || l.mean == 0 {
 		return 1
 	}
