@@ -57,7 +57,7 @@ func escaped(b []byte) bool {
 
 // blank returns where white space ends that begins at p[i], if there is any. RFC 7464 has a separator before each document, 0x1e.
 func blank(p []byte, i int) int {
-	for i < len(p) && p[i] <= ' ' && 1<<p[i]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t'|1<<0x1e) != 0 {
+	for i < len(p) && p[i] <= ' ' && uint64(1)<<p[i]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t'|1<<0x1e) != 0 {
 		i++
 	}
 	return i
