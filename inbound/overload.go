@@ -64,7 +64,7 @@ type Overload struct {
 
 	// Allow says which requests are let in whatever happens, and counted apart; nil: none. Health checks and requests of
 	// whoever runs the server are examples. Websockets, tunnels (CONNECT) and event streams are let in or turned away as
-	// others are, but do not count as in flight while they last.
+	// others are, but do not count as in flight after their first second.
 	Allow func(*http.Request) bool
 
 	// Shadow counts what would be turned away, see Stats and OnRefusal, and lets it in. Nobody waits. It says when requests
@@ -141,7 +141,7 @@ type OverloadStats struct {
 	Limit    int // requests that may be in flight; 0: any number
 	InFlight int // requests that are, without streams and those of Allow
 	Waiting  int // requests in front of the limit
-	Streams  int // websockets, tunnels and event streams that last
+	Streams  int // websockets, tunnels and event streams that last for more than a second
 	Exempt   int // requests of Allow that last
 
 	Runnable  float64       // goroutines that wait, for each core that may be used, smoothed; before Go 1.26 made of Latency: 40 ms are 16

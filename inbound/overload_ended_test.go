@@ -120,3 +120,12 @@ func TestOverloadKeepsNoKeys(t *testing.T) {
 	}
 	runtime.KeepAlive(o)
 }
+
+// TestOverloadStreamsByName: a header that clients write lets nobody pass the limit.
+func TestOverloadStreamsByName(t *testing.T) {
+	k := &crowd{rate: 1600, header: [2]string{"Accept", "text/event-stream"}}
+	run(t, &Overload{}, newMachine(), 2, k)
+	if got := float64(k.ok.Load()) / float64(k.sent.Load()); got > 0.5 {
+		t.Errorf("%.2f were let in at four times what can be done", got)
+	}
+}

@@ -221,8 +221,14 @@ func TestOverloadApart(t *testing.T) {
 			return func(r *http.Request) *http.Request { r.Header.Set(name, value); return r }
 		}
 		d.ask("socket", with("Upgrade", "websocket"))
+		time.Sleep(asStream)
+		synctest.Wait()
 		d.ask("events", with("Accept", "text/event-stream"))
+		time.Sleep(asStream)
+		synctest.Wait()
 		d.ask("tunnel", func(r *http.Request) *http.Request { r.Method = http.MethodConnect; return r })
+		time.Sleep(asStream)
+		synctest.Wait()
 		d.ask("a")
 		d.ask("h2c", with("Upgrade", "h2c"))        // is a request as others are
 		d.ask("late", with("Upgrade", "websocket")) // there is no place to begin in

@@ -62,8 +62,12 @@ type shedder struct {
 type pass struct {
 	at     time.Duration // when it went, since start
 	key    string
-	stream bool
+	stream *time.Timer // when it stops to be in flight; nil: it asks for nothing that lasts
 }
+
+// asStream is after how long what lasts does not count as in flight any more. Until then it does, because a client asks for a stream
+// by a header, as those may who want to pass the limit.
+const asStream = time.Second
 
 // serve is the middleware.
 func (c *shedder) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -92,9 +96,8 @@ func (c *shedder) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 	if why != "" {
 		c.count(r, why)
 	}
-	if p.stream = isStream(r); p.stream { // it would hold its place for hours
-		c.giveBack()
-		c.streams.Add(1)
+	if isStream(r) { // it would hold its place for hours
+		p.stream = time.AfterFunc(asStream, func() { c.streams.Add(1); c.giveBack() })
 	} else if c.Adaptive != nil && c.Adaptive.Load == nil { // its response time counts from here
 		c.bound.Store(int64(c.Adaptive.Bound(int(c.n.Load()), 0)))
 	}
@@ -209,7 +212,7 @@ func (c *shedder) isCalm(n int64) bool {
 
 // end is the end of a request, also by a panic.
 func (c *shedder) end(p *pass) {
-	if p.stream {
+	if p.stream != nil && !p.stream.Stop() {
 		c.streams.Add(-1)
 		return
 	}
@@ -221,7 +224,7 @@ func (c *shedder) end(p *pass) {
 	if c.Key != nil && min(c.limit.Load(), c.bound.Load()) < math.MaxInt64 {
 		c.took(p.key, took)
 	}
-	if c.Adaptive != nil {
+	if c.Adaptive != nil && (p.stream == nil || c.Adaptive.Load != nil) {
 		c.bound.Store(int64(c.Adaptive.Bound(int(c.n.Load()), max(1, took))))
 	}
 	c.giveBack()
