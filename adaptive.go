@@ -63,7 +63,7 @@ func (a *Adaptive) check(name string) error {
 
 // Bound returns how many may be in flight now, for a limit of your own, such as the size of a pool. Call it whenever something
 // begins or ends, without a lock, because it may ask Load. inFlight is how many are in flight, the caller's own included; took is
-// how long that has taken which ends now, 0: it begins. All callers of Bound share one limit. Bound panics if a field has an
+// how long that has taken which ends now, 1 ns at least; 0: it begins. All callers of Bound share one limit. Bound panics if a field has an
 // impossible value.
 func (a *Adaptive) Bound(inFlight int, took time.Duration) int {
 	if err := a.check("Adaptive"); err != nil {
