@@ -43,7 +43,7 @@ type config struct {
 
 func main() {
 	cfg := config{columns: console.Columns(), live: console.Terminal()}
-	p := console.New("overload", "Overload is a server that is asked for four times what it can do, without and with inbound.Overload.")
+	p := console.New("overload", "Overload asks a server for four times what it can do, with Overload and without.")
 	p.Flags.Float64Var(&cfg.load, "load", 4, "how many times what the server can do")
 	p.Flags.DurationVar(&cfg.length, "for", 0, "how long each of the two takes (default 15s, brief 2s)")
 	brief := p.Flags.Bool("brief", false, "a run of some seconds")
