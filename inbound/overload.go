@@ -105,13 +105,14 @@ type source interface {
 
 const defaultOverloadWait = 100 * time.Millisecond
 
-// Handler returns a handler that calls next for requests that are let in. It passes the ResponseWriter on as it is. It panics
-// if a field of o makes no sense, or next is nil.
+// Handler returns a handler that calls next for requests that are let in. It passes the ResponseWriter on as it is. A request
+// that comes through two handlers of one Overload counts once. It panics if a field of o makes no sense, or next is nil.
 func (o *Overload) Handler(next http.Handler) http.Handler {
 	c := o.compiled()
 	if next == nil {
 		panic("throttle: inbound.Overload.Handler: next is nil")
 	}
+	c.handlers.Add(1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
 }
 
@@ -121,6 +122,7 @@ func (o *Overload) HandlerFunc(next http.HandlerFunc) http.HandlerFunc {
 	if next == nil {
 		panic("throttle: inbound.Overload.HandlerFunc: next is nil")
 	}
+	c.handlers.Add(1)
 	return func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) }
 }
 

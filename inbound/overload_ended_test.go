@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,5 +128,57 @@ func TestOverloadStreamsByName(t *testing.T) {
 	run(t, &Overload{}, newMachine(), 2, k)
 	if got := float64(k.ok.Load()) / float64(k.sent.Load()); got > 0.5 {
 		t.Errorf("%.2f were let in at four times what can be done", got)
+	}
+}
+
+// TestOverloadLoadEndsGoroutine: a Load that ends the goroutine of whoever asks it, or panics, costs no place.
+func TestOverloadLoadEndsGoroutine(t *testing.T) {
+	for name, end := range map[string]func(){"Goexit": runtime.Goexit, "panic": func() { panic("test") }} {
+		synctest.Test(t, func(t *testing.T) {
+			bad := false
+			o := &Overload{source: idle(), Wait: -1}
+			o.Adaptive = &throttle.Adaptive{Target: 1, Most: 1, Load: func() float64 {
+				if bad {
+					end()
+				}
+				return 1
+			}}
+			h := o.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				time.Sleep(2 * time.Second)
+				bad = true
+			})
+			for range 3 {
+				bad = false
+				w := httptest.NewRecorder()
+				var one sync.WaitGroup
+				one.Go(func() { h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil)) })
+				one.Wait()
+				if s := o.Stats(); s.InFlight != 0 || s.Refused != 0 {
+					t.Fatalf("%s: %+v", name, s)
+				}
+				time.Sleep(2 * time.Second)
+			}
+		})
+	}
+}
+
+// TestOverloadTwice: a request that comes through two handlers of one Overload has one place, and another one of its own
+// still needs one.
+func TestOverloadTwice(t *testing.T) {
+	o := &Overload{source: idle(), Wait: -1, Adaptive: fixed(1)}
+	other := o.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	h := o.Handler(o.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s := o.Stats(); s.InFlight != 1 || s.Admitted != 1 {
+			t.Errorf("%+v, want one request", s)
+		}
+		second := httptest.NewRecorder()
+		if other.ServeHTTP(second, httptest.NewRequest(http.MethodGet, "/", nil)); second.Code != http.StatusServiceUnavailable {
+			t.Errorf("another request got in: %d", second.Code)
+		}
+	}))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if s := o.Stats(); w.Code != http.StatusOK || s.InFlight != 0 || s.Admitted != 1 || s.Refused != 1 {
+		t.Errorf("status %d: %+v", w.Code, s)
 	}
 }

@@ -36,6 +36,8 @@ type shedder struct {
 	body   []byte // its
 	from   source
 
+	handlers atomic.Int32 // that were made
+
 	n, limit atomic.Int64 // in flight, and how many may be
 	bound    atomic.Int64 // how many may be by Adaptive
 	waiting  atomic.Int64
@@ -69,8 +71,15 @@ type pass struct {
 // by a header, as those may who want to pass the limit.
 const asStream = time.Second
 
-// serve is the middleware.
+// serve is the middleware. A request that has come through another handler of the same Overload has its place.
 func (c *shedder) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if c.handlers.Load() > 1 {
+		if r.Context().Value(c) != nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), c, true))
+	}
 	if c.Allow != nil && c.Allow(r) {
 		c.allowed.Add(1)
 		c.exempt.Add(1)
@@ -210,7 +219,7 @@ func (c *shedder) isCalm(n int64) bool {
 	return n <= c.procs.Load() && n < c.limit.Load() && c.waiting.Load() == 0
 }
 
-// end is the end of a request, also by a panic.
+// end is the end of a request, also by a panic. Adaptive's Load may end the goroutine.
 func (c *shedder) end(p *pass) {
 	if p.stream != nil && !p.stream.Stop() {
 		c.streams.Add(-1)
@@ -218,6 +227,10 @@ func (c *shedder) end(p *pass) {
 	}
 	c.ended.Add(1)
 	now := c.now()
+	defer func() {
+		c.giveBack()
+		c.tick(now)
+	}()
 	took := now - p.at
 	for q := c.quickest.Load(); int64(took) < q && !c.quickest.CompareAndSwap(q, int64(took)); q = c.quickest.Load() {
 	}
@@ -227,8 +240,6 @@ func (c *shedder) end(p *pass) {
 	if c.Adaptive != nil && (p.stream == nil || c.Adaptive.Load != nil) {
 		c.bound.Store(int64(c.Adaptive.Bound(int(c.n.Load()), max(1, took))))
 	}
-	c.giveBack()
-	c.tick(now)
 }
 
 // time is how long a request may wait in front of the limit, and whether it should be let in at all: whether it can end
