@@ -26,7 +26,7 @@ import (
 // A ledger is a limiter that earns nothing, so that what is taken from it stays to be seen.
 type ledger struct{ *throttle.Bucket }
 
-const ledgerBurst = 1 << 40
+const ledgerBurst = 1 << 30
 
 func newLedger() ledger { return ledger{throttle.NewBucket(1e-9, ledgerBurst)} }
 
@@ -419,7 +419,7 @@ func TestMeterFunctionsThatPanic(t *testing.T) {
 		if p := get(); p != nil || l.used() != 10 {
 			t.Errorf("%v, and %d are used", p, l.used())
 		}
-		settle = func() int { return -1 << 40 }
+		settle = func() int { return -1 << 30 }
 		if p := get(); p != nil || l.used() != 20 {
 			t.Errorf("%v, and %d are used", p, l.used())
 		}

@@ -772,7 +772,7 @@ func TestPrediction(t *testing.T) {
 				}
 				q := throttle.NewQueue(lim, throttle.QueueOptions{})
 				if seed%2 == 1 {
-					q.Pause(time.Duration(rng.IntN(int(3 * sec))))
+					q.Pause(time.Duration(rng.Int64N(int64(3 * sec))))
 				}
 				start := time.Now()
 				var due []time.Duration

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -76,7 +77,7 @@ var keptBodies = []struct {
 	{"10 MB", keptKind{size: 10e6, end: io.EOF}, keepBytes, throttle.ErrBodyCut},
 	{"slow", keptKind{size: 1000, pace: 21 * time.Millisecond, end: io.EOF}, 4, throttle.ErrBodyCut},
 	{"cut", keptKind{size: 100, end: io.ErrUnexpectedEOF}, 100, io.ErrUnexpectedEOF},
-	{"endless", keptKind{size: 1 << 60}, keepBytes, throttle.ErrBodyCut},
+	{"endless", keptKind{size: math.MaxInt}, keepBytes, throttle.ErrBodyCut},
 	{"blocks until it is closed", keptKind{size: 100}, 100, throttle.ErrBodyCut},
 	{"blocks when it is closed", keptKind{size: 10e6, end: io.EOF, stuck: true}, keepBytes, throttle.ErrBodyCut},
 }

@@ -3,6 +3,7 @@ package body
 import (
 	"errors"
 	"io"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -70,7 +71,7 @@ func TestKeep(t *testing.T) {
 		"slow":                    {source: source{size: 100, pace: 21 * ms, end: io.EOF}, bytes: 4, err: ErrCut, took: keepTime},
 		"slow, and in time":       {source: source{size: 3, pace: 20 * ms, end: io.EOF}, bytes: 3, took: 80 * ms},
 		"cut":                     {source: source{size: 10, end: io.ErrUnexpectedEOF}, bytes: 10, err: io.ErrUnexpectedEOF},
-		"endless":                 {source: source{size: 1 << 60}, bytes: keepBytes, err: ErrCut},
+		"endless":                 {source: source{size: math.MaxInt}, bytes: keepBytes, err: ErrCut},
 		"blocks until Close":      {source: source{}, err: ErrCut, took: keepTime},
 		"Close fails":             {source: source{size: 1, end: io.EOF, close: func() error { return broken }}, bytes: 1},
 		"Close blocks":            {source: source{size: 1, end: io.EOF, close: func() error { time.Sleep(time.Hour); return nil }}, bytes: 1, took: keepTime},

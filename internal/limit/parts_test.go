@@ -212,7 +212,7 @@ func TestSettle(t *testing.T) {
 // Sets of parts over the same accounts in every order, Sets, Vars that are replaced, and settlements, all at once: nothing
 // blocks, and no unit is lost or made.
 func TestPartsInUseByMany(t *testing.T) {
-	const burst = 1 << 40
+	const burst = 1 << 30
 	a, b, c := bucket(1e-9, burst), bucket(1e-9, burst), bucket(1e-9, burst)
 	v := variable(t, c)
 	all := []*Set{joined(set(a), set(b, v)), joined(set(v), set(b), set(a)), joined(set(b, a), set(c))}

@@ -228,8 +228,8 @@ func TestSlidingWindowScripts(t *testing.T) {
 		{at: 600 * ms, do: "avail", n: -2},
 		{at: 1500 * ms, do: "take", n: 2},
 		{at: 1500 * ms, do: "take", n: 1, want: 100 * ms},
-		{at: 1500 * ms, do: "adjust", n: 1 << 62},
-		{at: 1500 * ms, do: "adjust", n: 1 << 62},
+		{at: 1500 * ms, do: "adjust", n: math.MaxInt / 2},
+		{at: 1500 * ms, do: "adjust", n: math.MaxInt / 2},
 	})
 }
 
@@ -361,7 +361,7 @@ func TestSlidingWindowMemoryFollowsTheUnitsInUse(t *testing.T) {
 	if got := cap(w.s.log.buf); got > 64 {
 		t.Errorf("%d places for one stamp", got)
 	}
-	idle := sliding(1<<40, time.Hour)
+	idle := sliding(1<<30, time.Hour)
 	stateOf(idle).Consume(now, 3)
 	if got := cap(idle.s.log.buf); got > 8 {
 		t.Errorf("%d places for three stamps", got)
@@ -402,7 +402,7 @@ func TestUnitsReturnedByALaggingClock(t *testing.T) {
 }
 
 func TestUnitsReturnedLongAfterTheirWindowTakeNoOthersPlace(t *testing.T) {
-	start, n, per := time.Unix(1000, 0), 1<<46, 100*time.Microsecond
+	start, n, per := time.Unix(1000, 0), math.MaxInt>>17+1, 100*time.Microsecond
 	for name, w := range map[string]Account{"fixed": fixed(n, per), "sliding": sliding(n, per)} {
 		stateOf(w).Consume(start, 1)
 		now := start.Add(100 * time.Second) // 2⁶⁶ units later
