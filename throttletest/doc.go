@@ -38,6 +38,12 @@
 // Requests are judged in the order of their arrival, and of those that arrive at the same moment in the order in which
 // they were sent, whichever goroutine runs first. So with the same Seed, the same requests have the same fate.
 //
+// # Capacity
+//
+// A Service is a Handler that can do only so much at once: a pool in front of which requests wait, cores for which they compete, or
+// an upstream that collapses when too many come. It turns nobody away, but takes longer. Its times may be lognormal, or some of them
+// slow, and Change lets them be others from a moment on.
+//
 // # What it does not do
 //
 // It knows nothing of connections, bandwidth and HTTP/2. It reads a request to its end before it does anything else,

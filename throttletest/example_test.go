@@ -128,3 +128,31 @@ func ExampleLimit() {
 	// a 429
 	// b 200
 }
+
+// A pool of two connections answers the third request when one of them is free.
+func ExampleService() {
+	run(func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			upstream := throttletest.NewServer()
+			upstream.Handler = &throttletest.Service{Workers: 2, Work: throttletest.Span{Min: time.Second}}
+			client := &http.Client{Transport: upstream}
+			var calls sync.WaitGroup
+			for range 3 {
+				calls.Go(func() {
+					resp, err := client.Get(upstream.URL())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+					fmt.Println(upstream.Elapsed())
+				})
+			}
+			calls.Wait()
+		})
+	})
+	// Output:
+	// 1s
+	// 1s
+	// 2s
+}

@@ -2,6 +2,7 @@ package throttletest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -121,21 +122,50 @@ func (f *Fault) check() error {
 // isStatus reports whether an answer can have the status: 1xx are none.
 func isStatus(code int) bool { return 200 <= code && code <= 999 }
 
-// A Span is a random time: uniform, or exponential as the gaps and the service times of the textbooks are.
+// A Span is a random time: uniform, exponential as the gaps and the service times of the textbooks are, or lognormal as response
+// times are.
 //
-// Three of 100 ms on average: Span{Min: 100 ms} always takes that, Span{Min: 50 ms, Max: 150 ms} anything
-// in between, and Span{Min: 20 ms, Mean: 80 ms} now and then half a second.
+// Four of 100 ms on average: Span{Min: 100 ms} always takes that, Span{Min: 50 ms, Max: 150 ms} anything
+// in between, Span{Min: 20 ms, Mean: 80 ms} now and then half a second, and Span{Mean: 100 ms, Sigma: 1.5}
+// mostly less than 60 ms and one time in a hundred more than a second.
 type Span struct {
 	Min, Max time.Duration // uniform from Min to Max; always Min if Max is not above it
 	Mean     time.Duration // not 0: Min and an exponential time of this mean, at most Max if Max is above Min
+	Sigma    float64       // not 0: lognormal of that Mean instead, and this is the deviation of its logarithm. 0.5 is usual, 1.5 a heavy tail
+
+	Slow   float64 // this share of the times, at random, is slow
+	SlowBy float64 // how many times as long those are
+}
+
+// check says what is wrong with the span.
+func (s Span) check() error {
+	if min(s.Min, s.Mean) < 0 || !(s.Sigma >= 0) || !(0 <= s.Slow && s.Slow <= 1) || !(s.SlowBy >= 0) {
+		return fmt.Errorf("negative: Min %v, Mean %v, Sigma %v or SlowBy %v; or a Slow of %v is not a share", s.Min, s.Mean, s.Sigma, s.SlowBy, s.Slow)
+	}
+	return nil
 }
 
 // draw returns one such time.
 // Both ends are included: Min 1 ms and Max 2 ms may give either. Nothing is drawn if there is no
 // choice.
 func (s Span) draw(r *rand.Rand) time.Duration {
+	d := s.each(r)
+	if s.Slow > 0 && r.Float64() < s.Slow {
+		d = time.Duration(float64(d) * s.SlowBy)
+	}
+	return d
+}
+
+// each is draw without those that are slow.
+func (s Span) each(r *rand.Rand) time.Duration {
 	if s.Mean > 0 {
-		d := s.Min + time.Duration(r.ExpFloat64()*float64(s.Mean))
+		v := 0.
+		if s.Sigma > 0 { // e^(σ²/2) is the mean over the median
+			v = math.Exp(s.Sigma*r.NormFloat64() - s.Sigma*s.Sigma/2)
+		} else {
+			v = r.ExpFloat64()
+		}
+		d := s.Min + time.Duration(v*float64(s.Mean))
 		if s.Max > s.Min {
 			d = min(d, s.Max)
 		}

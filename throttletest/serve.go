@@ -163,6 +163,9 @@ func (s *Server) handle(x *exchange, w http.ResponseWriter) error {
 	if !s.Stream {
 		s.describe(x, w.Header())
 		s.Handler.ServeHTTP(w, x.request())
+		if err := context.Cause(ctx); err != nil {
+			return err // it may have given up for that
+		}
 	}
 	if err := sleep(ctx, x.back); err != nil {
 		return err

@@ -145,8 +145,11 @@ func (s *Server) check() error {
 			return fmt.Errorf("throttletest: Faults[%d]: %w", i, err)
 		}
 	}
-	if min(s.Latency.Min, s.Latency.Mean, s.Work.Min, s.Work.Mean) < 0 || s.Status != 0 && !isStatus(s.Status) {
-		return fmt.Errorf("throttletest: negative Latency %v or Work %v, or a Status %d that no answer has", s.Latency, s.Work, s.Status)
+	if err := cmp.Or(s.Latency.check(), s.Work.check()); err != nil {
+		return fmt.Errorf("throttletest: Latency or Work: %w", err)
+	}
+	if s.Status != 0 && !isStatus(s.Status) {
+		return fmt.Errorf("throttletest: no answer has Status %d", s.Status)
 	}
 	return nil
 }
