@@ -27,6 +27,13 @@
 //	go run ./bench/cmd/compare -scenario 'meters-*'
 //	for f in json md; do cp compare-out/compare.$f bench/results/meters.$f; done
 //
+// Limits that follow response times have scenarios and clients of their own too, in virtual time. To bring
+// results/adaptive.json and results/adaptive.md up to date, from which docs/adaptive.md has a table and two charts:
+//
+//	go run ./bench/cmd/compare -scenario 'adaptive-*' -reps 1
+//	for f in json md; do cp compare-out/compare.$f bench/results/adaptive.$f; done
+//	go run ./bench/cmd/compare -from bench/results/adaptive.json -readme docs/adaptive.md
+//
 // The marks in the README, lines that begin with "<!-- compare" and "<!-- chart", tell which columns
 // its table has and which panels its charts.
 //

@@ -16,6 +16,7 @@ type Job struct {
 	Limits   []Limit           // what the upstream admits; empty: the client has to find out
 	Meter    *Meter            // in scenarios of meters, the one limit that the upstream has
 	InFlight int               // calls that the upstream works on at once; 0: unknown
+	Usual    time.Duration     // in scenarios of limits that adapt: nine of ten calls take no longer if all is well
 	Even     bool              // starts should be spaced evenly
 	Patience time.Duration     // how long a call may take in all
 	Workers  int               // callers at once
@@ -49,6 +50,7 @@ type Client struct {
 	Bubble  bool   // it can live in a testing/synctest bubble
 	Told    bool   // without a limit it is the same as another client
 	Metered bool   // it is given Job.Meter, and runs in scenarios of meters alone
+	Adapts  bool   // it is given Job.Usual, and runs in scenarios of limits that adapt alone
 	Fleet   bool   // it shares a limit among processes, and runs in scenarios of fleets alone
 	Start   func(Job) (Doer, error)
 

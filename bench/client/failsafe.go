@@ -85,7 +85,7 @@ func failsafeLimited() Client {
 // failed one is.
 //
 // The throttler sheds load from an upstream that is down; it holds no rate. The module's adaptivelimiter
-// bounds calls in flight by round trips, which say nothing of a quota; it is not compared here.
+// bounds calls in flight by round trips, which say nothing of a quota; it is compared in adaptive.go.
 func failsafeThrottler() Client {
 	return Client{
 		Name:    "failsafe-go: retry + adaptive throttler",

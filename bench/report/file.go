@@ -50,6 +50,7 @@ type Run struct {
 	Values  map[string]float64 `json:"values,omitempty"`
 	Failed  string             `json:"failed,omitempty"`
 	Traffic *Traffic           `json:"traffic,omitempty"` // of the first repetition only
+	Course  *scenario.Course   `json:"course,omitempty"`  // also
 }
 
 // New makes an empty File for the machine that it runs on.

@@ -37,6 +37,7 @@ var Peers = []string{
 	"github.com/didip/tollbooth/v8",
 	"github.com/go-chi/httprate",
 	"github.com/sethvargo/go-limiter",
+	"github.com/platinummonkey/go-concurrency-limits",
 }
 
 // Here is the machine that the program runs on.

@@ -21,6 +21,7 @@ type Scenario struct {
 	Noisy   bool                     // quick, and differs much from run to run: by default it is run three times in real time too
 	Fleet   bool                     // for clients of fleets, and only them. It needs a redis-server, so it runs only if it is asked for by name
 	Metered bool                     // for clients of meters, and only them. It runs in virtual time alone: calls are long
+	Adapts  bool                     // for clients whose limit follows response times, and only them. It runs in virtual time alone, and only if it is asked for by name
 	Virtual bool                     // it can run in a testing/synctest bubble too
 	Fits    func(client.Client) bool // nil: every client
 	Run     func(context.Context, client.Client, Options) (Result, error)
@@ -46,6 +47,7 @@ type Options struct {
 type Result struct {
 	Values  map[string]float64 `json:"values"`            // by Metric.Name; a missing one was not measured
 	Traffic *Traffic           `json:"traffic,omitempty"` // for charts; nil: none
+	Course  *Course            `json:"course,omitempty"`  // for charts of another kind; nil: none
 	Failed  string             `json:"failed,omitempty"`  // why the run says nothing
 }
 
@@ -58,9 +60,16 @@ type Traffic struct {
 	Limit     []float64     `json:"limit"`     // units per bin that the upstream admits then
 }
 
+// A Course is what became of the calls, in bins of Bin.
+type Course struct {
+	Bin      time.Duration `json:"bin"`
+	Answers  []int         `json:"answers"`  // in each bin
+	Possible []int         `json:"possible"` // without a limit, or with the best fixed one
+}
+
 // All are the scenarios, in the order of the tables.
 func All() []Scenario {
-	return slices.Concat(backfills(), rates(), matches(), outages(), learning(), shared(), meters())
+	return slices.Concat(backfills(), rates(), matches(), outages(), learning(), shared(), meters(), adaptive())
 }
 
 // Find returns the scenario of a name.

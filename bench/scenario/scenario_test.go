@@ -12,7 +12,7 @@ import (
 
 // named returns a client of the comparison.
 func named(t *testing.T, name string) client.Client {
-	all := slices.Concat(client.All(), []client.Client{Oracle()}, client.Metered())
+	all := slices.Concat(client.All(), []client.Client{Oracle()}, client.Metered(), client.Adaptive())
 	i := slices.IndexFunc(all, func(c client.Client) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("no client %q", name)
@@ -78,9 +78,13 @@ func TestVirtual(t *testing.T) {
 	tests["meters-end-30s"] = map[string]bounds{meters: {"used": {60, 115}, "throttled": most(2)}}
 	tests["meters-stream-30s"] = map[string]bounds{average: used(85, 115), meters: {"used": {60, 115}, "throttled": most(2)}}
 	tests["meters-input-30s"] = map[string]bounds{"openai-cookbook": used(73, 77), bounded: used(96, 103), meters: used(96, 103)}
+	const vegas, follows = "go-concurrency-limits: Vegas", "throttle: target 1.2 × p90"
+	tests["adaptive-free-tail"] = map[string]bounds{vegas: {"kept": {1, 40}}}
+	tests["adaptive-full-collapse"] = map[string]bounds{follows: {"kept": {70, 100}, "in_flight": {12, 30}}}
+	tests["adaptive-random"] = map[string]bounds{follows: {"worst": {80, 101}}}
 	for _, s := range All() {
-		if !s.Virtual || s.Metered && tests[s.Name] == nil {
-			continue // of the scenarios of meters, one for each law
+		if !s.Virtual || (s.Metered || s.Adapts) && tests[s.Name] == nil {
+			continue // of those of meters one for each law, and some of those of limits that adapt
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			for name, want := range tests[s.Name] {

@@ -113,7 +113,7 @@ func obey(t *testing.T, what string) (Result, error) {
 	if !ok {
 		return Result{}, fmt.Errorf("no scenario %q", w.Scenario)
 	}
-	all := slices.Concat(client.All(), []client.Client{Oracle()}, client.Metered())
+	all := slices.Concat(client.All(), []client.Client{Oracle()}, client.Metered(), client.Adaptive())
 	i := slices.IndexFunc(all, func(c client.Client) bool { return c.Name == w.Client })
 	if i < 0 {
 		return Result{}, fmt.Errorf("no client %q", w.Client)

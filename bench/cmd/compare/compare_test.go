@@ -273,6 +273,26 @@ func TestFleets(t *testing.T) {
 	}
 }
 
+// TestAdaptive: scenarios of limits that adapt run with their own clients alone, in virtual time, and only if their names are asked for.
+func TestAdaptive(t *testing.T) {
+	all, err := configure(t, "-scenario", "*").plan(scenarios(), clients())
+	if err != nil || slices.ContainsFunc(all.jobs, func(j job) bool { return j.scenario.Adapts || j.client.Adapts }) {
+		t.Error("they run unasked", err)
+	}
+	p, err := configure(t, "-scenario", "adaptive-*", "-reps", "1").plan(scenarios(), clients())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range p.jobs {
+		if !j.client.Adapts || j.mode != report.Virtual {
+			t.Errorf("%s with %s in %s time", j.scenario.Name, j.client.Name, j.mode)
+		}
+	}
+	if want := len(p.scenarios) * len(client.Adaptive()); len(p.jobs) != want {
+		t.Errorf("%d runs, want %d", len(p.jobs), want)
+	}
+}
+
 // TestMeters: scenarios of meters run with the clients of meters alone, and in virtual time.
 func TestMeters(t *testing.T) {
 	p, err := configure(t, "-scenario", "meters-*", "-reps", "2").plan(scenarios(), clients())

@@ -105,7 +105,7 @@ func parse(args []string, out io.Writer) (*config, error) {
 	c := &config{columns: columns(), args: args}
 	fs := flag.NewFlagSet("compare", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // what it prints is as wide as it likes
-	fs.StringVar(&c.scenario, "scenario", everything, "which `scenarios`: names or patterns with * and ?, separated by commas; * alone leaves out those of fleets, which need a redis-server")
+	fs.StringVar(&c.scenario, "scenario", everything, "which `scenarios`: names or patterns with * and ?, separated by commas; * alone leaves out those of fleets, which need a redis-server, and of limits that adapt, which take ten minutes")
 	fs.StringVar(&c.clients, "clients", "*", "which `clients`, in the same way; the oracle is one of them")
 	fs.StringVar(&c.mode, "mode", "both", "`real` time, virtual time, or both")
 	fs.IntVar(&c.reps, "reps", 0, "how often each client runs each scenario; 0: once in real time, three times in virtual time and where noise is great")
@@ -169,7 +169,7 @@ func (c *config) command() string {
 // repetitions are how often to run a scenario in a mode.
 func (c *config) repetitions(s scenario.Scenario, mode string) int {
 	switch {
-	case c.mode != "both" && c.mode != mode, mode == report.Real && s.Metered:
+	case c.mode != "both" && c.mode != mode, mode == report.Real && (s.Metered || s.Adapts):
 		return 0
 	case c.reps > 0:
 		return c.reps

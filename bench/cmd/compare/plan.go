@@ -20,10 +20,10 @@ import (
 func scenarios() []scenario.Scenario { return slices.Concat(scenario.All(), micro.All(), fleets.All()) }
 
 func clients() []client.Client {
-	return slices.Concat(client.All(), []client.Client{scenario.Oracle()}, client.Metered(), fleets.Clients())
+	return slices.Concat(client.All(), []client.Client{scenario.Oracle()}, client.Metered(), client.Adaptive(), fleets.Clients())
 }
 
-// everything is the pattern for all but the scenarios of fleets.
+// everything is the pattern for all but the scenarios of fleets and of limits that adapt.
 const everything = "*"
 
 // A job is one run to be made.
@@ -55,11 +55,11 @@ func (c *config) plan(scenarios []scenario.Scenario, clients []client.Client) (*
 		return nil, err
 	}
 	if c.scenario == everything && !c.list {
-		p.scenarios = slices.DeleteFunc(p.scenarios, func(s scenario.Scenario) bool { return s.Fleet })
+		p.scenarios = slices.DeleteFunc(p.scenarios, func(s scenario.Scenario) bool { return s.Fleet || s.Adapts })
 	}
 	for _, s := range p.scenarios {
 		for _, cl := range p.clients {
-			if cl.Fleet != s.Fleet || cl.Metered != s.Metered || s.Fits != nil && !s.Fits(cl) {
+			if cl.Fleet != s.Fleet || cl.Metered != s.Metered || cl.Adapts != s.Adapts || s.Fits != nil && !s.Fits(cl) {
 				continue
 			}
 			for rep := range c.repetitions(s, report.Real) {
@@ -171,7 +171,7 @@ func (p *plan) list(out io.Writer) error {
 	fmt.Fprint(out, "Scenarios, and how long one run takes:\n\n")
 	for _, s := range p.scenarios {
 		text := fmt.Sprintf("%s; %v", s.Title, s.Takes)
-		if s.Metered {
+		if s.Metered || s.Adapts {
 			text += ", in virtual time alone"
 		} else if s.Virtual {
 			text += ", in virtual time too"

@@ -76,17 +76,13 @@ func (p *plan) runPhase(ctx context.Context, phase int, done func(int, *report.R
 	wg.Wait()
 }
 
-// patient is how long a run in virtual time may take of real time, and how much longer than usual
-// one in real time.
+// patient is how much longer than usual a run may take.
 const patient = 30 * time.Second
 
 // once makes one run. One that takes far too long, or panics, has failed.
 func (p *plan) once(ctx context.Context, j job) *report.Run {
 	r := &report.Run{Client: j.client.Name, Mode: j.mode, Rep: j.rep}
-	patience := patient
-	if j.mode == report.Real {
-		patience += 3 * j.scenario.Takes
-	}
+	patience := patient + 3*j.scenario.Takes
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	result, err := p.try(ctx, j)
@@ -99,6 +95,9 @@ func (p *plan) once(ctx context.Context, j job) *report.Run {
 	}
 	if j.rep == 1 && result.Traffic != nil && result.Traffic.Bin > 0 {
 		r.Traffic = (*report.Traffic)(result.Traffic)
+	}
+	if j.rep == 1 {
+		r.Course = result.Course
 	}
 	return r
 }
