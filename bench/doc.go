@@ -48,6 +48,8 @@
 //	chart       what came to an upstream over time, as SVG
 //	cmd/compare the command
 //	servers     package inbound beside other middleware, with a command of its own: go run ./bench/cmd/servers
+//	overload    inbound.Overload beside other limits by which a server adapts itself, in real time: a command, and a module of
+//	            its own because of what its peers need
 //	cmd/dashboard
 //	            draws docs/grafana.json from a real Prometheus, as docs/grafana.svg; it needs none of the others
 //
