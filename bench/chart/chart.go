@@ -110,7 +110,7 @@ func (f Figure) words() (said []string) {
 
 // paint draws the figure on its page.
 func (f Figure) paint(page draw.Canvas, s sheet) {
-	f.card(page)
+	card(page)
 	f.head(page, s)
 	wide := (vg.Length(width-2*margin) - vg.Length(gap*(s.columns-1))) / vg.Length(s.columns)
 	for i, p := range f.Panels {
@@ -148,7 +148,7 @@ func (f Figure) coarse() Figure {
 }
 
 // card is the paper: light on any background, with an edge.
-func (f Figure) card(page draw.Canvas) {
+func card(page draw.Canvas) {
 	size := page.Max
 	page.FillPolygon(paper, []vg.Point{{}, {X: size.X}, size, {Y: size.Y}})
 	edge := draw.LineStyle{Color: rule, Width: 1}

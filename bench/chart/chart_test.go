@@ -133,15 +133,20 @@ func TestWiderFont(t *testing.T) {
 		}
 	}
 	for name, svg := range pictures {
-		texts := textsOf(t, svg)
-		for i, a := range texts {
-			if a.left < margin-8 || a.right > width-margin+8 {
-				t.Errorf("%s: %q goes from %.0f to %.0f of %d", name, a.text, a.left, a.right, width)
-			}
-			for _, b := range texts[:i] {
-				if math.Abs(a.y-b.y) < 5 && a.left < b.right && b.left < a.right {
-					t.Errorf("%s: %q, to %.0f, runs into %q, from %.0f", name, b.text, b.right, a.text, a.left)
-				}
+		fits(t, name, textsOf(t, svg), width)
+	}
+}
+
+// fits checks that texts stay on the page and apart.
+func fits(t *testing.T, name string, texts []placed, width float64) {
+	t.Helper()
+	for i, a := range texts {
+		if a.left < margin-8 || a.right > width-margin+8 {
+			t.Errorf("%s: %q goes from %.0f to %.0f of %.0f", name, a.text, a.left, a.right, width)
+		}
+		for _, b := range texts[:i] {
+			if math.Abs(a.y-b.y) < 5 && a.left < b.right && b.left < a.right {
+				t.Errorf("%s: %q, to %.0f, runs into %q, from %.0f", name, b.text, b.right, a.text, a.left)
 			}
 		}
 	}
@@ -149,8 +154,8 @@ func TestWiderFont(t *testing.T) {
 
 // A placed text is where a text goes in a font that is a fifth wider.
 type placed struct {
-	text           string
-	left, right, y float64
+	text                 string
+	left, right, y, size float64
 }
 
 func textsOf(t *testing.T, svg []byte) (all []placed) {
@@ -177,7 +182,7 @@ func textsOf(t *testing.T, svg []byte) (all []placed) {
 		if strings.Contains(e.Style, "font-weight:bold") {
 			options = append(options, bold)
 		}
-		p := placed{e.Text, e.X, e.X + 1.2*float64(style(vg.Length(px), ink, options...).Width(e.Text)), e.Y}
+		p := placed{e.Text, e.X, e.X + 1.2*float64(style(vg.Length(px), ink, options...).Width(e.Text)), e.Y, px}
 		if e.Anchor == "end" {
 			p.left, p.right = 2*e.X-p.right, e.X
 		}

@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,8 @@ const mark = "<!-- chart "
 //
 //	<!-- chart scenario mode path.svg: client; client; ... -->
 //
-// where the path is seen from the file. The clients become panels in that order; none named: all.
+// where the path is seen from the file. The clients become panels in that order; none named: all. Of a scenario with courses
+// it draws those, and a heading may stand before the clients: a question, up to its question mark.
 func Refresh(f *report.File, page string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -45,25 +47,50 @@ func one(f *report.File, dir, spec string) error {
 	if !ok {
 		return fmt.Errorf("there is no such scenario in the results")
 	}
-	figure, _ := New(s, words[1])
-	if err := figure.only(names); err != nil {
-		return err
-	}
 	var b bytes.Buffer
-	if err := figure.SVG(&b); err != nil {
+	if err := drawn(s, words[1], names, &b); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, filepath.FromSlash(words[2])), b.Bytes(), 0o644)
 }
 
-// only keeps the panels that are named, in that order.
-func (f *Figure) only(names string) error {
-	if strings.TrimSpace(names) == "" {
+// drawn draws a scenario with these clients.
+func drawn(s *report.Scenario, mode, clients string, w io.Writer) error {
+	heading, rest, asks := strings.Cut(clients, "?")
+	if asks {
+		clients = rest
+	}
+	var names []string
+	for _, name := range strings.Split(clients, ";") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	if courses, ok := NewCourses(s); ok {
+		if asks {
+			courses.Title = strings.TrimSpace(heading) + "?"
+		}
+		if len(names) > 0 {
+			if err := courses.only(names); err != nil {
+				return err
+			}
+		}
+		return courses.SVG(w)
+	}
+	figure, _ := New(s, mode)
+	if err := figure.only(names); err != nil {
+		return err
+	}
+	return figure.SVG(w)
+}
+
+// only keeps the panels that are named, in that order; none named: all.
+func (f *Figure) only(names []string) error {
+	if len(names) == 0 {
 		return nil
 	}
 	var panels []Panel
-	for _, name := range strings.Split(names, ";") {
-		name = strings.TrimSpace(name)
+	for _, name := range names {
 		i := slices.IndexFunc(f.Panels, func(p Panel) bool { return p.Name == name })
 		if i < 0 {
 			return fmt.Errorf("no traffic of client %q", name)

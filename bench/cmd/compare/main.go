@@ -238,6 +238,11 @@ func (c *config) show(f, all *report.File, out io.Writer) error {
 	}
 	for i := range f.Scenarios {
 		s := &f.Scenarios[i]
+		if courses, ok := chart.NewCourses(s); ok {
+			if err := create(filepath.Join(c.out, s.Name+".svg"), courses.SVG); err != nil {
+				return err
+			}
+		}
 		for _, mode := range []string{report.Real, report.Virtual} {
 			figure, ok := chart.New(s, mode)
 			if !ok {
