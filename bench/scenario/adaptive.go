@@ -120,7 +120,7 @@ func adaptive() []Scenario {
 	return append(all, Scenario{Name: "adaptive-random", Title: "Free upstreams at random",
 		About: "100 random upstreams that are free: times lognormal, σ 0.3 to 1.8, or 1 to 50 % of them 10 to 100 times as long as the others. 8 to 67 workers make some 8,000 calls. " +
 			"Kept is the throughput without a limit. Upstreams that keep the target of 1.2 × p90 barely, as 9 of 100 calls take longer, count too.",
-		Metrics: []Metric{{"mean", "kept, mean", "%", +1, 1}, {"p5", "5th percentile", "%", +1, 1}, {"worst", "worst", "%", +1, 1}},
+		Metrics: []Metric{{"mean", "kept, mean", "%", +1, 1}, {"p5", "kept, 5th percentile", "%", +1, 1}, {"worst", "kept at worst", "%", +1, 1}},
 		Takes:   10 * time.Minute, Virtual: true, Adapts: true, Run: randomFree})
 }
 
