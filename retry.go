@@ -50,7 +50,8 @@ type Retry struct {
 	// would soon all wait for those that are down: use about a second there, and call again after Error.Wait.
 	MaxPause time.Duration
 
-	// Failures is how many failures in a row, of two calls at least, close the gate; 0: 8. 1: any failure does. A
+	// Failures is how many failures in a row, of two calls at least, close the gate; 0: 8, or six times as many as in a row
+	// that a success has ended lately, because an upstream that turns most calls away is not out. 1: any failure does. A
 	// failure is a 502, 503 or 504, or no answer; a 500 is one if nothing but 500 has come for 32 answers. After
 	// that one call at a time probes the upstream. A negative number is an error.
 	Failures int

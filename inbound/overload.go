@@ -72,9 +72,9 @@ type Overload struct {
 	Shadow bool
 
 	// Status is that of the answer to a request that is turned away; 0: 503. There is no Retry-After: nobody knows when there
-	// will be room, and who obeys it comes back at once with all others. A throttle.Transport takes 503 for an outage: after
-	// eight in a row it stops calls for a moment. It takes 429 for a limit of its own, which it searches for, and may hold for minutes
-	// after the overload is over.
+	// will be room, and who obeys it comes back at once with all others. A throttle.Transport sends what was answered 503 again,
+	// within its budget, and goes on with all else. It takes 429 for a limit of its own, which it searches for, and may hold for minutes
+	// after the overload is over; 529, and any Retry-After, stop all of its calls for a moment.
 	Status int
 
 	// Refused answers a request that is turned away, in place of a problem document (RFC 9457) with that Status.

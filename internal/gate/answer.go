@@ -153,7 +153,7 @@ func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
 	if r.Epoch >= g.rowEpoch {
 		g.advertised, g.unadvertised = 0, 0
 	}
-	g.failures = 0
+	g.rowEnds(now)
 	if r.Epoch != g.epoch {
 		return
 	}
@@ -170,6 +170,20 @@ func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
 	}
 }
 
+// rowEnds notes that a success has ended a row of failures, of any length. Example: of 100 answers in 0.1 s 75 are 503s, at random.
+// Soon a row of ten has been among them, so 60 in a row close the gate; after 30 successes 24 do, and after 70 eight. A row
+// that has closed the gate ends with a probe's success, or one that was sent before, and counts too.
+func (g *Gate) rowEnds(now time.Time) {
+	g.longest -= g.longest / rowFades
+	if g.failuresMixed && now.Sub(g.outageSince) < rowLasts {
+		g.longest = max(g.longest, float32(g.failures))
+	}
+	if g.longest*rowFactor <= failuresToClose {
+		g.longest = 0
+	}
+	g.failures, g.failuresMixed = 0, false
+}
+
 // probeFailed plans the next probe if the last one was still awaited: the older the outage, the later. At
 // 5 s of age it goes 250 ms later, at 100 s 2 s, and from 25 minutes on 30 s.
 func (g *Gate) probeFailed(now time.Time) {
@@ -178,8 +192,8 @@ func (g *Gate) probeFailed(now time.Time) {
 	}
 }
 
-// failed notes a recent failure and reports whether it closes the gate: the eighth in a row, or the one that Retry.Failures
-// says, does if they are of two calls at least. One call's own retries say little of the upstream: its request may be
+// failed notes a recent failure and reports whether it closes the gate: the eighth in a row, a later one after long rows that
+// successes have ended, or the one that Retry.Failures says, does if they are of two calls at least. One call's own retries say little of the upstream: its request may be
 // what the upstream fails at. While the gate is closed, the failure is the probe's, and plans the next.
 func (g *Gate) failed(r Report, now time.Time) (stopped bool) {
 	if g.cause != Open && !g.brief {
@@ -191,7 +205,7 @@ func (g *Gate) failed(r Report, now time.Time) (stopped bool) {
 	}
 	g.failures++
 	g.failuresMixed = g.failuresMixed || r.Call != g.failureCall
-	if most := cmp.Or(r.Failures, failuresToClose); int(g.failures) < most || !g.failuresMixed && most > 1 {
+	if most := cmp.Or(r.Failures, max(failuresToClose, int(rowFactor*g.longest))); int(g.failures) < most || !g.failuresMixed && most > 1 {
 		return false
 	}
 	g.epoch++

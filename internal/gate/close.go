@@ -40,7 +40,10 @@ func (g *Gate) closeUntil(c Cause, until, now time.Time) (longest bool) {
 	if c != ForPause {
 		g.servesNobody(g.until, now)
 	}
-	g.cause, g.brief, g.briefs, g.mode, g.probeOut, g.failures, g.unstarted = c, false, 0, reopened, false, 0, false
+	g.cause, g.brief, g.briefs, g.mode, g.probeOut, g.unstarted = c, false, 0, reopened, false, false
+	if c != ForFailures {
+		g.failures = 0
+	}
 	g.closings++
 	g.setAlert()
 	return longest
@@ -110,7 +113,7 @@ const Unpaced rate.Limit = -1
 
 // open lets the first calls through from at on: paced at that rate, or by slow start if it is not known.
 func (g *Gate) open(at time.Time, pace rate.Limit) {
-	g.mode, g.next, g.unstarted = paced, at, false
+	g.mode, g.next, g.unstarted, g.failures = paced, at, false, 0
 	switch {
 	case pace == Unpaced:
 		g.mode = reopened

@@ -105,7 +105,7 @@ type Config struct {
 	Shared      *limit.Set                       // paid by the calls of all keys; nil: none
 	MaxInFlight int                              // as Options.MaxInFlight, but of all keys together; 0: no bound
 	Errors      Errors
-	Failures    int  // in a row, that close a gate; 0: eight
+	Failures    int  // in a row, that close a gate; 0: as many as the gate says
 	Tell        Tell // what Call.Held says of waits; a bare queue has no observers
 	// WindowFactor is how much faster than evenly an advertised long window is used.
 	WindowFactor float64

@@ -1,0 +1,105 @@
+package gate
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// TestRowsThatEnd: after a script of answers, so many failures in a row close the gate. "x" is a failure of the next call,
+// "o" of the same one, "." a success, "-" a tenth of a second.
+func TestRowsThatEnd(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		want         int
+	}{
+		{"nothing", "", 8},
+		{"a failure now and then", strings.Repeat(".....x", 50) + ".", 8},
+		{"one in two", strings.Repeat("x.", 50), 8},
+		{"two in a row", "xx.", 12},
+		{"five", "xxxxx.", 30},
+		{"five, and a success more", "xxxxx..", 29},
+		{"five, and 30 successes", "xxxxx" + strings.Repeat(".", 30), 11},
+		{"five, long ago", "xxxxx" + strings.Repeat(".", 45), 8},
+		{"the longest counts", "xxxxx.xx.", 29},
+		{"one call alone failed", "xoooo.", 8},
+		{"an outage of a second", "xxxxx----------.", 8},
+		{"hardly that", "xxxxx---------.", 30},
+		{"it closed the gate, and the first probe succeeds", "xxxxxxxx---.", 48},
+		{"an outage that closed the gate", "xxxxxxxx---x-----x-----.", 8},
+	} {
+		g, now, call := new(Gate), zero, uint64(0)
+		answer := func(o Outcome) (stopped bool) {
+			if g.ProbeDue(now) {
+				g.Start(1, now, now, rate.Inf)
+			}
+			return g.Observe(Report{Outcome: o, Epoch: g.Epoch(), Call: call}, now, rate.Inf)
+		}
+		for _, a := range c.script {
+			switch a {
+			case 'x':
+				call++
+				answer(Failure)
+			case 'o':
+				answer(Failure)
+			case '.':
+				answer(Success)
+			case '-':
+				now = now.Add(100 * time.Millisecond)
+			}
+		}
+		got := 1
+		for call++; !answer(Failure); call++ {
+			got++
+		}
+		if got != c.want {
+			t.Errorf("%s: closed after %d failures, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestShedding: an upstream that turns a share of its requests away at random is not out, whatever the share; and when it
+// is, that is noticed before long.
+func TestShedding(t *testing.T) {
+	for _, c := range []struct {
+		share float64
+		most  int     // closings in 40 times 2,500 answers, of which each begins anew
+		costs float64 // failures until an outage is noticed, in the mean
+	}{{0, 0, 8}, {0.1, 0, 9}, {0.3, 2, 14}, {0.5, 10, 27}, {0.75, 20, 65}, {0.9, 100, 180}} {
+		closed, costs := 0, 0
+		const outages = 40
+		for seed := range uint64(outages) {
+			rng := rand.New(rand.NewPCG(seed, 39))
+			g, now := new(Gate), zero
+			call := uint64(0)
+			answer := func(o Outcome) (closes bool) {
+				now = now.Add(time.Millisecond)
+				if at, _ := g.nextStart(now, rate.Inf); at.After(now) {
+					now = at
+				}
+				g.Start(1, now, now, rate.Inf)
+				g.LineEmpty(now)
+				call++
+				return g.Observe(Report{Outcome: o, Epoch: g.Epoch(), Call: call}, now, rate.Inf)
+			}
+			for range 2500 {
+				o := Success
+				if rng.Float64() < c.share {
+					o = Failure
+				}
+				if answer(o) {
+					closed++
+				}
+			}
+			answer(Success)
+			for costs++; !answer(Failure); costs++ {
+			}
+		}
+		if mean := float64(costs) / outages; closed > c.most || mean > c.costs {
+			t.Errorf("%.2f turned away: closed %d times, want %d; an outage is noticed after %.1f failures, want %v", c.share, closed, c.most, mean, c.costs)
+		}
+	}
+}
