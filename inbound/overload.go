@@ -24,7 +24,8 @@ import (
 //
 // The signal is how many goroutines wait for a core. Once they are more than 32 for each core that the process may use, over
 // about 0.2 s, the requests in flight are limited to fewer than there are, until 16 wait that work on them; below 8 the
-// limit rises again. A process that is well has no limit. CPU use says nothing of that: a process that has just enough
+// limit rises again. Requests that take less than 5 ms of CPU time in the mean count for less: with 0.5 ms and less it takes ten
+// times as many. A process that is well has no limit. CPU use says nothing of that: a process that has just enough
 // to do uses all of its CPU. Nothing runs in the background: requests that come and end look, at most every 10 ms.
 //
 // In front of the limit requests wait, for Wait at most: the highest Priority goes first, then each Key in turn, then who came

@@ -79,7 +79,7 @@ func (c *shedder) lookLocked(now time.Duration) {
 		side = v.side
 	}
 	v.law.Step(&shed.Input{
-		Runnable: v.pulse.Value(), Last: v.pulse.Last(), Usable: max(1, cores), Cores: procs, Calm: v.calm,
+		Runnable: v.pulse.Value(), Timed: !counted, Last: v.pulse.Last(), Usable: max(1, cores), Cores: procs, Calm: v.calm,
 		InFlight: int(n), Waiting: int(c.waiting.Load()), Done: int(ended - v.ended), Side: int(side - v.side),
 		Quickest: c.quick().Seconds(), CPU: v.use.CPU * cores * (now - v.at).Seconds(),
 	})
@@ -141,7 +141,8 @@ func (c *shedder) stats() OverloadStats {
 			s.Why = "the load that Adaptive follows: " + held
 		}
 	case s.Limit > 0:
-		s.Why = fmt.Sprintf("%.1f goroutines wait for each core (fewer in flight above %d that work, more below %d): %s", s.Runnable, shed.High, shed.Low, held)
+		high, low := v.law.Bounds()
+		s.Why = fmt.Sprintf("%.1f goroutines wait for each core (fewer in flight above %.0f that work, more below %.0f): %s", s.Runnable, high, low, held)
 	}
 	return s
 }

@@ -62,6 +62,7 @@ func TestServers(t *testing.T) {
 			s.load = always(0.4)
 			s.speed = func(t float64) float64 { return 1 - 0.5*float64(int(t/5)%2) }
 		}, 0.98, 0.001, 0.5},
+		{"batches of 40, 0.5 ms each, load 0.8", func(s *server) { s.load, s.cpu, s.batch, s.secs = always(0.8), 0.0005, 40, 3 }, 0.85, 0.08, 0.3},
 		{"2 % take 100 ms, load 0.8", func(s *server) { s.long, s.load = 0.02, always(0.8) }, 0.97, 0.001, 0.6},
 		{"2 % take 100 ms, load 4", func(s *server) { s.long, s.load = 0.02, always(4) }, 0.85, 0.85, 0.6},
 		{"quota of half a core, load 0.8", func(s *server) { s.quota, s.load = 0.5, always(0.8) }, 0.96, 0.01, 0.6},
@@ -92,7 +93,7 @@ func TestLimits(t *testing.T) {
 			server{cores: 2, cpu: 0.005, io: 0.1, wait: 0.1, secs: 20, pool: 10, load: always(0.5)}, 0, 0.2},
 		{"requests of 300 ms, load 4: 16 that wait for each core are 4.8 s",
 			server{cores: 2, cpu: 0.3, wait: 0.1, secs: 60, load: always(4)}, 0.1, 0.7},
-		{"batches of 40, load 0.8",
+		{"batches of 40 that need 5 ms each, load 0.8",
 			server{cores: 2, cpu: 0.005, io: 0.02, wait: 0.1, secs: 20, batch: 40, load: always(0.8)}, 0.6, 0.95},
 	} {
 		r := c.s.try(1, 0)
@@ -200,6 +201,10 @@ func TestStep(t *testing.T) {
 		{"nobody waits, and it is not used", 50, 9, in(0.9, 30, 0, 40), 0},
 		{"calm", 50, 9, Input{Calm: true, Runnable: 3, Cores: 2, InFlight: 50, Done: 40}, 0},
 		{"most of those that wait are turned away", 50, 9, Input{Runnable: 80, Last: 80, Usable: 2, Cores: 2, InFlight: 50, Done: 39, Side: 360}, 50},
+		{"short ones: 40 wait for 1 ms each", 0, 9, Input{Runnable: 40, Last: 40, Usable: 2, Cores: 2, InFlight: 200, Done: 100, CPU: 0.1}, 0},
+		{"and 200", 0, 9, Input{Runnable: 200, Last: 200, Usable: 2, Cores: 2, InFlight: 500, Done: 100, CPU: 0.1}, 260},
+		{"very short ones", 0, 9, Input{Runnable: 400, Last: 400, Usable: 2, Cores: 2, InFlight: 900, Done: 100, CPU: 0.001}, 450},
+		{"it is known how long they wait", 0, 9, Input{Runnable: 40, Timed: true, Last: 40, Usable: 2, Cores: 2, InFlight: 90, Done: 100, CPU: 0.1}, 45},
 		{"they work for three slices each", 50, 9, Input{Runnable: 80, Last: 80, Usable: 2, Cores: 2, InFlight: 50, Done: 39, Side: 360, CPU: 1.2}, 42},
 	} {
 		l := Law{limit: c.limit, since: c.since}
