@@ -193,8 +193,9 @@ func (g *Gate) probeFailed(now time.Time) {
 }
 
 // failed notes a recent failure and reports whether it closes the gate: the eighth in a row, a later one after long rows that
-// successes have ended, or the one that Retry.Failures says, does if they are of two calls at least. One call's own retries say little of the upstream: its request may be
-// what the upstream fails at. While the gate is closed, the failure is the probe's, and plans the next.
+// successes have ended, or the one that Retry.Failures says, does if they are of two calls at least. One call's own retries say
+// little of the upstream: its request may be what the upstream fails at. While the gate is closed, the failure is the probe's,
+// and plans the next.
 func (g *Gate) failed(r Report, now time.Time) (stopped bool) {
 	if g.cause != Open && !g.brief {
 		g.probeFailed(now)

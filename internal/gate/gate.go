@@ -26,8 +26,8 @@ const (
 	// rowFactor: failures close the gate once there are six times as many in a row as in a row that a success has ended lately,
 	// because an upstream that turns most requests away, having more to do than it can, fails in long rows and is not out.
 	// With three of four turned away at random the gate closes 1 time in 200,000 answers, and 5,000 times without this; an
-	// outage that begins then costs some 50 attempts more. A row fades by a 32nd with each success, and one of rowLasts
-	// was an outage.
+	// outage that begins then costs some 50 attempts more. A row fades by a 32nd with each success. One that has lasted for
+	// rowLasts was an outage, and does not count.
 	rowFactor = 6
 	rowFades  = 32
 	rowLasts  = time.Second
@@ -244,7 +244,8 @@ func (g *Gate) unsettled() bool {
 	return g.breaker != nil && (g.cause != Open || g.mode == slowStart || g.mode == meeting || g.inRow())
 }
 
-// inRow reports whether a row of failures, of 500s or of closings has begun, which the next success ends.
+// inRow reports whether a row of failures, of 500s or of closings has begun, which the next success ends, or
+// that one which has ended still counts.
 func (b *breaker) inRow() bool {
 	return b.failures > 0 || b.longest > 0 || b.row500 > 0 || b.advertised > 0 || b.unadvertised > 0 || !b.unserved.IsZero()
 }

@@ -12,7 +12,7 @@ import "math"
 //	below 1        no limit, if it is not used: requests that mostly wait for something else are never calm
 //
 // Of the goroutines only those count that work for requests in flight, see own. Those of short requests count for less, see
-// weight: 40 that need a core for 0.5 ms each are a wait of 20 ms.
+// weigh: 40 that need a core for 0.5 ms each are a wait of 20 ms.
 //
 // Example: two cores, 5 ms of work for each request, four times the load that they can do. After 0.2 s 240 requests are
 // in flight, of which 238 wait, 119 for each core, 103 too many: 206 should go, and the limit becomes the half, 120, and
