@@ -8,6 +8,8 @@
 //	lim := fleet.New(store, "example.com", 100, 10, fleet.Options{})
 //	client := &http.Client{Transport: &throttle.Transport{Limiter: lim}}
 //
+// Processes of one machine need no server: [OpenFile] is a store in a file.
+//
 // # The bound
 //
 // In any window of length L the processes use together at most

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,23 @@ import (
 // ask is a request of a member with W = 250 ms.
 func ask(member string, seq uint64, limit rate.Limit, burst, need, want int) store.Request {
 	return store.Request{Member: member, Seq: seq, Limit: limit, Burst: burst, Validity: validity250, Need: need, Want: want}
+}
+
+// keepers are those that keep the law: each makes a limit, and returns its exchange at a moment.
+var keepers = map[string]func(t *testing.T) func(now int64, r store.Request) store.Reply{
+	"memory": func(*testing.T) func(int64, store.Request) store.Reply { return new(state).exchange },
+	"file": func(t *testing.T) func(int64, store.Request) store.Reply { // which is opened again for each exchange
+		path := newPath(t)
+		return func(now int64, r store.Request) store.Reply {
+			f := openAt(t, path, moment{1, now, now})
+			defer f.Close()
+			reply, err := f.Exchange(t.Context(), "x", r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+	},
 }
 
 // TestLaw is the law as a script: at a moment, in ms, a request, and the runs that it gets.
@@ -86,19 +104,17 @@ func TestLaw(t *testing.T) {
 			{10000, ask("a", 3, 1, 1, 2, 5), []store.Run{units(30*time.Second, 0, 2)}},
 		},
 	} {
-		s := new(state)
-		start := int64(1_700_000_000_000_000)
-		for i, step := range script {
-			got := s.exchange(start+step.at*1000, step.r)
-			same := len(got.Runs) == len(step.want)
-			for k := 0; same && k < len(step.want); k++ {
-				same = got.Runs[k] == step.want[k]
-			}
-			if !same {
-				t.Errorf("%s: step %d: got %+v, want %+v", name, i, got.Runs, step.want)
-			}
-			if step.want == nil && step.r.Need > 0 && step.r.Seq > 1 && got.Retry == 0 && got.Known.Next > start+30e6 {
-				t.Errorf("%s: step %d: no time to ask again", name, i)
+		for in, made := range keepers {
+			exchange := made(t)
+			start := int64(1_700_000_000_000_000)
+			for i, step := range script {
+				got := exchange(start+step.at*1000, step.r)
+				if !slices.Equal(got.Runs, step.want) {
+					t.Errorf("%s: %s: step %d: got %+v, want %+v", in, name, i, got.Runs, step.want)
+				}
+				if step.want == nil && step.r.Need > 0 && step.r.Seq > 1 && got.Retry == 0 && got.Known.Next > start+30e6 {
+					t.Errorf("%s: %s: step %d: no time to ask again", in, name, i)
+				}
 			}
 		}
 	}
@@ -106,15 +122,26 @@ func TestLaw(t *testing.T) {
 
 // TestMembers: those count that asked in this window of 2 s or in the one before.
 func TestMembers(t *testing.T) {
-	s := new(state)
-	for i, id := range []string{"a", "b", "c", "a"} {
-		s.exchange(int64(1e9)+int64(i), ask(id, uint64(i+1), 10, 1, 0, 0))
-	}
-	for _, c := range []struct{ at, want int64 }{{1e9 + 10, 3}, {1e9 + 2e6, 3}, {1e9 + 4e6, 1}, {1e9 + 100e6, 1}} {
-		if got := s.exchange(c.at, ask("a", uint64(c.at), 10, 1, 0, 0)).Members; int64(got) != c.want {
-			t.Errorf("at %d: %d members, want %d", c.at, got, c.want)
+	for in, made := range keepers {
+		exchange := made(t)
+		for i, id := range []string{"a", "b", "c", "a"} {
+			exchange(int64(1e9)+int64(i), ask(id, uint64(i+1), 10, 1, 0, 0))
+		}
+		for _, c := range []struct{ at, want int64 }{{1e9 + 10, 3}, {1e9 + 2e6, 3}, {1e9 + 4e6, 1}, {1e9 + 100e6, 1}} {
+			if got := exchange(c.at, ask("a", uint64(c.at), 10, 1, 0, 0)).Members; int64(got) != c.want {
+				t.Errorf("%s: at %d: %d members, want %d", in, c.at, got, c.want)
+			}
 		}
 	}
+}
+
+// TestMembersForgotten: a member that has not asked for a minute leaves nothing.
+func TestMembersForgotten(t *testing.T) {
+	s := new(state)
+	for i, id := range []string{"a", "b", "c"} {
+		s.exchange(int64(1e9)+int64(i), ask(id, 1, 10, 1, 0, 0))
+	}
+	s.exchange(1e9+100e6, ask("a", 2, 10, 1, 0, 0))
 	if len(s.members) != 1 {
 		t.Errorf("%d records are kept", len(s.members))
 	}
