@@ -176,7 +176,7 @@ func (g *Gate) succeed(r Report, now time.Time, pace rate.Limit) {
 func (g *Gate) rowEnds(now time.Time) {
 	g.longest -= g.longest / rowFades
 	if g.failuresMixed && now.Sub(g.outageSince) < rowLasts {
-		g.longest = max(g.longest, float32(g.failures))
+		g.longest = max(g.longest, float32(min(g.failures, rowMost)))
 	}
 	if g.longest*rowFactor <= failuresToClose {
 		g.longest = 0

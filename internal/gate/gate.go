@@ -27,9 +27,10 @@ const (
 	// because an upstream that turns most requests away, having more to do than it can, fails in long rows and is not out.
 	// With three of four turned away at random the gate closes 1 time in 200,000 answers, and 5,000 times without this; an
 	// outage that begins then costs some 50 attempts more. A row fades by a 32nd with each success. One that has lasted for
-	// rowLasts was an outage, and does not count.
+	// rowLasts was an outage, and does not count. None counts as more than rowMost: who serves one in a hundred is out.
 	rowFactor = 6
 	rowFades  = 32
+	rowMost   = 64
 	rowLasts  = time.Second
 
 	// ErrorsToCount is how many 500s in a row, without any other answer, make those after them count as failures. One

@@ -61,14 +61,18 @@ func TestRowsThatEnd(t *testing.T) {
 	}
 }
 
-// TestShedding: an upstream that turns a share of its requests away at random is not out, whatever the share; and when it
-// is, that is noticed before long.
+// TestShedding: an upstream that turns up to nine of ten requests away at random is not out, one that serves one in a hundred is;
+// and when it serves nobody, that is noticed before long.
 func TestShedding(t *testing.T) {
 	for _, c := range []struct {
 		share float64
-		most  int     // closings in 40 times 2,500 answers, of which each begins anew
+		least int // closings in 40 times 2,500 answers, of which each begins anew
+		most  int
 		costs float64 // failures until an outage is noticed, in the mean
-	}{{0, 0, 8}, {0.1, 0, 9}, {0.3, 2, 14}, {0.5, 10, 27}, {0.75, 20, 65}, {0.9, 100, 180}} {
+	}{
+		{0, 0, 0, 8}, {0.1, 0, 0, 9}, {0.3, 0, 2, 14}, {0.5, 0, 10, 27}, {0.75, 0, 20, 65}, {0.9, 0, 100, 180},
+		{0.95, 0, 200, 300}, {0.99, 300, 2000, 384},
+	} {
 		closed, costs := 0, 0
 		const outages = 40
 		for seed := range uint64(outages) {
@@ -98,8 +102,8 @@ func TestShedding(t *testing.T) {
 			for costs++; !answer(Failure); costs++ {
 			}
 		}
-		if mean := float64(costs) / outages; closed > c.most || mean > c.costs {
-			t.Errorf("%.2f turned away: closed %d times, want %d; an outage is noticed after %.1f failures, want %v", c.share, closed, c.most, mean, c.costs)
+		if mean := float64(costs) / outages; closed < c.least || closed > c.most || mean > c.costs {
+			t.Errorf("%.2f turned away: closed %d times, want %d to %d; an outage is noticed after %.1f failures, want %v", c.share, closed, c.least, c.most, mean, c.costs)
 		}
 	}
 }
