@@ -83,6 +83,14 @@ func (k *Keyed[K]) Reserve(key K, n int) Reservation {
 	return r
 }
 
+// Adjust corrects what a key has used, as is known afterwards: n > 0 takes n units more, as a debt if they are not there, and
+// n < 0 gives −n back, at most what counts at this moment: of a window the units of the open one. A key that was forgotten, or
+// has no slot, gets nothing back. A debt is remembered for a year at most.
+//
+// It does not know when the units were taken that it gives back. If the window may be another one by then, Reserve them and
+// call [Reservation.Settle].
+func (k *Keyed[K]) Adjust(key K, n int) { k.table.adjust(k.hash(key), 0, int64(n)) }
+
 // Tokens returns how many units a key could take now, by the limit that has the least left. It takes nothing, so use it
 // to show what is left, not to decide. Without limits it is negative.
 func (k *Keyed[K]) Tokens(key K) int {
@@ -134,6 +142,20 @@ func (r *Reservation) Delay() time.Duration {
 		return -1
 	}
 	return time.Duration(max(0, r.until-r.table.now()))
+}
+
+// Settle says, once, that the use of the units has cost n instead of those booked. What was too much comes back, as far as it has
+// not come back by itself, and what was too little is taken now, as a debt if it is not there. A negative n leaves them as
+// they are. After it Cancel does nothing.
+//
+//	r := k.Reserve(customer, estimate)
+//	...
+//	r.Settle(answer.Tokens)
+func (r *Reservation) Settle(n int) {
+	if r.table != nil && n >= 0 {
+		r.table.settle(r.hash, 0, r.units, int64(n), &r.verdict)
+	}
+	r.table = nil
 }
 
 // Cancel gives the units back, once. Call it only for units that were not used. What has come back by itself until then

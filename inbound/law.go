@@ -140,10 +140,10 @@ func (l *law) take(c cell, now, n int64, m *mark) {
 	m[0], m[1] = c[0], c[1]
 }
 
-// back undoes a take of n units that were not used. then is what the take has noted in m: what the cell would lack by
-// now, had nobody else come, is what has not come back by itself. No more is given. Example: 5/s window, 5 taken at 0 s,
+// back undoes a take of held units as far as n of them were not used. then is what the take has noted in m: what the cell would
+// lack by now, had nobody else come, is what has not come back by itself. No more is given. Example: 5/s window, 5 taken at 0 s,
 // 5 by somebody else at 1 s. If the first take is undone at 1.1 s nothing is given, as its window is over.
-func (l *law) back(c, then cell, now, n int64) {
+func (l *law) back(c, then cell, now, held, n int64) {
 	switch l.kind {
 	case bucket:
 		missing := max(0, l.missing(c, now)-min(float64(n), l.missing(then, now)))
@@ -153,7 +153,7 @@ func (l *law) back(c, then cell, now, n int64) {
 		start, used := l.open(c, now)
 		c[0], c[1] = uint64(start), uint64(max(0, used-min(n, left)))
 	case logged:
-		l.backLogged(c, then, n)
+		l.backLogged(c, then, held, n)
 	default:
 		_, _, left := l.turn(then, now)
 		start, before, since := l.turn(c, now)

@@ -87,8 +87,11 @@ func (l *law) waitLogged(c cell, now, n int64) int64 {
 	if l.tooLong(n) {
 		return never
 	}
-	return max(0, int64(c[min(n, l.most)-1])-now)
+	return l.untilBack(c, now, n)
 }
+
+// untilBack is how long until n units are back, or all if n are more.
+func (l *law) untilBack(c cell, now, n int64) int64 { return max(0, int64(c[min(n, l.most)-1])-now) }
 
 // takeLogged takes n units at the moment at which all of them fit, which it returns: they are used together.
 func (l *law) takeLogged(c cell, now, n int64) mark {
@@ -96,7 +99,7 @@ func (l *law) takeLogged(c cell, now, n int64) mark {
 		return mark{}
 	}
 	log, rounds, more := c[:l.most], n/l.most, n%l.most
-	at := now + l.waitLogged(c, now, n)
+	at := now + l.untilBack(c, now, n)
 	if rounds > 0 {
 		for i := range log {
 			log[i] = uint64(at + rounds*l.per)
@@ -109,19 +112,30 @@ func (l *law) takeLogged(c cell, now, n int64) mark {
 	return mark{uint64(at)}
 }
 
-// backLogged undoes a take: those of its moments that have not made room for later ones go back to when it took place. No
-// matter whose they are if others have the same: such units are alike.
-func (l *law) backLogged(c, then cell, n int64) {
-	log, rounds, more := c[:l.most], n/l.most, n%l.most
-	all := l.most - more
-	for i, back := range log {
-		switch windows := (int64(back) - int64(then[0])) / l.per; {
-		case back != then[0]+uint64(windows*l.per):
+// backLogged makes a take of held units one of n less: its moments, the latest first, get the places that those of the smaller
+// take would have. Moments that have made room for later ones are not among them. No matter whose they are if others have the
+// same: such units are alike.
+func (l *law) backLogged(c, then cell, held, n int64) {
+	log, rounds, more := c[:l.most], held/l.most, held%l.most
+	all, less, last := l.most-more, (held-n)/l.most, (held-n)%l.most
+	for i := l.most - 1; i >= 0; i-- {
+		windows := (int64(log[i]) - int64(then[0])) / l.per
+		switch {
+		case log[i] != then[0]+uint64(windows*l.per):
+			continue
 		case windows == rounds+1 && more > 0:
-			log[i], more = then[0], more-1
+			more--
 		case windows == rounds && rounds > 0 && all > 0:
-			log[i], all = then[0], all-1
+			all--
+		default:
+			continue
 		}
+		to := then[0] + uint64(less*l.per)
+		if last > 0 {
+			to += uint64(l.per)
+			last--
+		}
+		log[i] = min(log[i], to)
 	}
 	slices.Sort(log)
 }

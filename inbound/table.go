@@ -293,7 +293,7 @@ func (t *table) turnAway(hash uint64, v *verdict) {
 
 func giveBackLocked(laws []law, cells cell, now, n int64, v *verdict) {
 	for i := range laws {
-		laws[i].back(cells[laws[i].at:], v.then[i][:], now, n)
+		laws[i].back(cells[laws[i].at:], v.then[i][:], now, n, n)
 	}
 }
 
