@@ -97,6 +97,24 @@
 // requests wait already. A request whose client leaves takes nothing. net/http notices that for HTTP/1 only after the
 // request's body was read, so such a request keeps its place until Wait is over.
 //
+// # What a request has cost
+//
+// [Limit].Settle corrects the cost of a request once its handler has returned, by the request and its answer. A log-in that
+// counts only if it fails:
+//
+//	logins := inbound.Limit{
+//		Limits: []string{"5/1m window"},
+//		Settle: func(_ *http.Request, status int, _ http.Header) int {
+//			if status == http.StatusUnauthorized {
+//				return 1
+//			}
+//			return 0
+//		},
+//	}
+//
+// With Settle, and only then, handlers get another ResponseWriter. It flushes and gives connections away if that of the server
+// does, and http.ResponseController works as before.
+//
 // # Overload
 //
 // A server that gets more requests than it can do, and takes them all, answers none in time: each waits for all others, and

@@ -44,6 +44,15 @@ type Limit struct {
 	// would take more than an hour is always refused, without Retry-After.
 	Cost func(*http.Request) int
 
+	// Settle says what a request has cost, in units, when its handler has returned: 0 for a log-in that has succeeded, or an
+	// answer with status 304; the tokens of one that was estimated by Cost. nil: what Cost said, and so does a negative
+	// number. Until then the request counts by its Cost, for others that come meanwhile and in the fields of its answer:
+	// with 5/m no more than five log-ins are tried at once. What was too much comes back, as far as it has not come
+	// back by itself, and what was too little is taken then, as a debt if need be. The header is that of the answer, also what was
+	// set too late to be sent; the status of a connection that was taken over is 101. If the handler panics, the request
+	// counts by its Cost. A Settle that panics does so in place of the handler.
+	Settle func(r *http.Request, status int, header http.Header) int
+
 	// Refused answers a request that is refused, in place of a problem document (RFC 9457) with status 429. The
 	// header of the answer has Retry-After and the other fields already.
 	Refused http.Handler
@@ -60,7 +69,7 @@ type Limit struct {
 	// And are further Limits, mostly by other keys, that hold too: all let a request in, or it takes from none.
 	// They are asked in their order, after this one, and a request that one of them refuses takes no slot in the
 	// tables of those behind it. So against floods the widest key comes first: a network before its addresses. Of
-	// their fields Limits, Name, Key, MaxKeys, Cost, Allow, Tier, Tiers and Shadow are used. A Limit may be part of
+	// their fields Limits, Name, Key, MaxKeys, Cost, Settle, Allow, Tier, Tiers and Shadow are used. A Limit may be part of
 	// several.
 	And []*Limit
 
@@ -126,6 +135,7 @@ type part struct {
 	laws   [][]law        // by tier; 0: Limits
 	key    func(*http.Request) string
 	cost   func(*http.Request) int
+	settle func(*http.Request, int, http.Header) int
 	allow  func(*http.Request) bool
 	tier   func(*http.Request) string
 	shadow bool
@@ -137,6 +147,7 @@ type core struct {
 	parts    []*part
 	policies policies
 	lines    lines
+	settles  bool // one of the parts does
 }
 
 // Handler returns a handler that calls next for requests within the limits. It passes the ResponseWriter on as it is,
@@ -230,6 +241,7 @@ func newCore(l *Limit) (*core, error) {
 			return nil, err
 		}
 		c.parts = append(c.parts, p)
+		c.settles = c.settles || p.settle != nil
 	}
 	c.policies = newPolicies(c.parts)
 	return c, nil
@@ -247,8 +259,8 @@ func (l *Limit) compile() (*part, error) {
 // newPart checks what a Limit counts by, and makes its table: all memory that it will ever need.
 func newPart(l *Limit) (*part, error) {
 	p := &part{
-		name: l.Name, seed: maphash.MakeSeed(), key: l.Key, cost: l.Cost, allow: l.Allow, shadow: l.Shadow,
-		tiers: map[string]int{}, tier: l.Tier,
+		name: l.Name, seed: maphash.MakeSeed(), key: l.Key, cost: l.Cost, settle: l.Settle,
+		allow: l.Allow, shadow: l.Shadow, tiers: map[string]int{}, tier: l.Tier,
 	}
 	if p.key == nil {
 		p.key = ByIP()

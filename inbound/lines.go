@@ -31,7 +31,8 @@ type lines struct {
 	all map[uint64]line // by the hash of the Limit's own key
 }
 
-// A line is the requests of one key, in order. The channel of each is closed when it is the first.
+// A line is the requests of one key, in order. Each has a channel with room for one signal, which says that it is the first and should
+// ask, and later that something has come back.
 type line []chan struct{}
 
 // newLines makes the lines of a Limit; there are none yet.
@@ -54,8 +55,7 @@ func (l *lines) busy(hash uint64) bool {
 }
 
 // enter counts a request among those that are held, before it looks at the line, so that there are never more than
-// places. It returns what is closed when the request is the first in the line of its key, and how many are before; nil: all
-// places are taken.
+// places. It returns the channel of the request, and how many of its key are before; nil: all places are taken.
 func (l *lines) enter(hash uint64) (first chan struct{}, ahead int) {
 	if l.waiting.Add(1) > l.places {
 		l.waiting.Add(-1)
@@ -66,9 +66,9 @@ func (l *lines) enter(hash uint64) (first chan struct{}, ahead int) {
 	if l.all == nil {
 		l.all = map[uint64]line{}
 	}
-	first, ahead = make(chan struct{}), len(l.all[hash])
+	first, ahead = make(chan struct{}, 1), len(l.all[hash])
 	if ahead == 0 {
-		close(first)
+		signal(first)
 	}
 	l.all[hash] = append(l.all[hash], first)
 	return first, ahead
@@ -86,7 +86,27 @@ func (l *lines) leave(hash uint64, first chan struct{}) {
 		return
 	}
 	if l.all[hash] = at; was {
-		close(at[0])
+		signal(at[0])
+	}
+}
+
+// wake lets the first in the line of a key ask again: units of it have come back.
+func (l *lines) wake(hash uint64) {
+	if l.most == 0 || l.waiting.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := l.all[hash]; len(at) > 0 {
+		signal(at[0])
+	}
+}
+
+// signal does not wait: a signal that is there already serves for both.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -123,7 +143,7 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 // maxAskGap is how long the first in a line does not ask: a shared limit may change without a word.
 const maxAskGap = time.Second
 
-// hold waits until first is closed, and then asks until the visit has its units, its time is over or its client leaves. It
+// hold waits until the visit is the first, and then asks until the visit has its units, its time is over or its client leaves. It
 // returns 0 if the request goes; otherwise what the client should wait at least, never: for ever. Units that come as the client
 // leaves go back with the visit.
 func (v *visit) hold(ctx context.Context, first chan struct{}, most time.Duration) (wait int64) {
@@ -148,6 +168,8 @@ func (v *visit) hold(ctx context.Context, first chan struct{}, most time.Duratio
 		again := time.NewTimer(min(time.Duration(v.wait), maxAskGap))
 		select {
 		case <-again.C:
+		case <-first:
+			again.Stop()
 		case <-ctx.Done():
 			again.Stop()
 			return 1

@@ -6,7 +6,7 @@ import (
 )
 
 // This file is the way of a request. Nothing is deferred and nothing is wrapped: once next is called, the middleware has
-// nothing left to do, whatever next does with the connection.
+// nothing left to do, whatever next does with the connection. Only for Settle it has, see answer.go.
 
 // serve is the middleware: ask, perhaps wait, then let in or refuse.
 func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -25,6 +25,10 @@ func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	if !c.NoFields || c.XRateLimit {
 		c.advertise(w.Header(), &v)
+	}
+	if c.settles {
+		c.serveAndSettle(w, r, &v, next)
+		return
 	}
 	next.ServeHTTP(w, r)
 }
