@@ -115,6 +115,12 @@
 // With Settle, and only then, handlers get another ResponseWriter. It flushes and gives connections away if that of the server
 // does, and http.ResponseController works as before.
 //
+// # New limits
+//
+// [Limit].SetLimits replaces limits while requests come, and [Limit].SetTier those of a tier. What a key has used stays used, at most
+// as much as the new limit has; whoever waits goes by the new ones, and fields tell of them at once. A table grows if the new limits
+// need larger slots, see Memory.
+//
 // # Overload
 //
 // A server that gets more requests than it can do, and takes them all, answers none in time: each waits for all others, and

@@ -125,3 +125,42 @@ func ExampleOverload() {
 	// 200 hello
 	// 1 let in, 1 beside them, 0 turned away; limit 0
 }
+
+// Only log-ins that fail count, and an operator makes the limit tighter while they come.
+func ExampleLimit_settle() {
+	logins := inbound.Limit{
+		Limits: []string{"3/1h window"},
+		Settle: func(_ *http.Request, status int, _ http.Header) int {
+			if status == http.StatusUnauthorized {
+				return 1
+			}
+			return 0
+		},
+	}
+	server := logins.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	try := func(password string) {
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?password="+password, nil))
+		fmt.Println(password, w.Code)
+	}
+	for _, password := range []string{"secret", "secret", "secret", "secret", "a", "b", "secret"} {
+		try(password)
+	}
+	if err := logins.SetLimits("2/1h window"); err != nil {
+		fmt.Println(err)
+	}
+	try("secret")
+	// Output:
+	// secret 200
+	// secret 200
+	// secret 200
+	// secret 200
+	// a 401
+	// b 401
+	// secret 200
+	// secret 429
+}

@@ -3,6 +3,7 @@ package inbound
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -28,18 +29,42 @@ const (
 )
 
 // policies are the RateLimit-Policy lines that a core can send, made in advance, since most have one part and a few
-// tiers: by tier of the first part. Requests under further parts have a line for each.
+// tiers: by tier of the first part. Requests under further parts have a line for each. They are never changed, and made anew for the
+// first request that was judged by other laws.
 type policies struct {
+	laws  [maxParts][][]law           // by part and tier: what they were made of
 	names [maxParts][][maxLaws]string // by part and tier: the quoted names
 	lines [maxParts][][]string        // by part and tier: the values of the field; nil: there is none
 }
 
-// newPolicies names the laws of all parts, so that no name stands for two of them.
-func newPolicies(parts []*part) (p policies) {
-	taken := map[string]bool{} // by the parts before
+// policiesFor are those of the laws that a visit was judged by. A part whose laws it did not note has refused nothing, and is not
+// shown.
+func (c *core) policiesFor(v *visit) *policies {
+	p := c.policies.Load()
+	for i := range c.parts {
+		if a := &v.asked[i]; a.verdict.laws != nil && !sameLaws(p.laws[i][a.tier], a.verdict.laws) {
+			p = newPolicies(c.parts, v)
+			c.policies.Store(p)
+			break
+		}
+	}
+	return p
+}
+
+// sameLaws reports whether laws are the same and not only equal.
+func sameLaws(a, b []law) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// newPolicies names the laws of all parts, those of a visit in place of those that hold now, so that no name stands for two of
+// them.
+func newPolicies(parts []*part, v *visit) *policies {
+	p, taken := new(policies), map[string]bool{} // by the parts before
 	for i, part := range parts {
+		p.laws[i] = slices.Clone(part.table.current())
+		if v != nil && v.asked[i].verdict.laws != nil {
+			p.laws[i][v.asked[i].tier] = v.asked[i].verdict.laws
+		}
 		own := map[string]bool{}
-		for _, laws := range part.laws {
+		for _, laws := range p.laws[i] {
 			var names [maxLaws]string
 			used := map[string]bool{}
 			for k, l := range laws {
@@ -126,19 +151,19 @@ func sent(h http.Header, name string) int64 {
 
 // quotas gathers the laws that can be advertised, the tightest first, by insertion: there are a few. Clients that read
 // only one quota read the first.
-func (c *core) quotas(v *visit, all *[maxParts * maxLaws]quota) []quota {
+func (c *core) quotas(v *visit, p *policies, all *[maxParts * maxLaws]quota) []quota {
 	n := 0
-	for i, p := range c.parts {
+	for i, part := range c.parts {
 		a := &v.asked[i]
-		if a.skip || p.shadow {
+		if a.skip || part.shadow {
 			continue
 		}
-		laws := p.laws[a.tier]
+		laws := a.verdict.laws
 		for k := range laws {
 			if laws[k].span == 0 {
 				continue
 			}
-			q := quota{c.policies.names[i][a.tier][k], laws[k].most, a.verdict.rest[k], int64(a.verdict.reset[k])}
+			q := quota{p.names[i][a.tier][k], laws[k].most, a.verdict.rest[k], int64(a.verdict.reset[k])}
 			at := n
 			for ; at > 0 && q.tighter(&all[at-1]); at-- {
 				all[at] = all[at-1]
@@ -155,7 +180,8 @@ func (c *core) quotas(v *visit, all *[maxParts * maxLaws]quota) []quota {
 // answers; net/http and handlers replace or append values and do not write into them.
 func (c *core) advertise(h http.Header, v *visit) {
 	var all [maxParts * maxLaws]quota
-	quotas := c.quotas(v, &all)
+	policies := c.policiesFor(v)
+	quotas := c.quotas(v, policies, &all)
 	if len(quotas) == 0 {
 		return
 	}
@@ -180,7 +206,7 @@ func (c *core) advertise(h http.Header, v *visit) {
 	h[rateLimit] = append(h[rateLimit], string(line))
 	for i, p := range c.parts {
 		if a := &v.asked[i]; !a.skip && !p.shadow {
-			addLine(h, ratePolicy, c.policies.lines[i][a.tier])
+			addLine(h, ratePolicy, policies.lines[i][a.tier])
 		}
 	}
 }
@@ -221,9 +247,10 @@ func (c *core) problem(w http.ResponseWriter, v *visit) {
 	if v.wait != never {
 		d.Detail = "Try again in " + roundUp(time.Duration(v.wait)).String() + "."
 	}
+	policies := c.policiesFor(v)
 	for i, p := range c.parts {
 		if a := &v.asked[i]; !a.skip && !p.shadow && a.verdict.wait > 0 {
-			d.Violated = append(d.Violated, c.violated(i, a)...)
+			d.Violated = append(d.Violated, policies.violated(i, a)...)
 		}
 	}
 	body, _ := json.Marshal(&d) // strings and numbers: it cannot fail
@@ -246,10 +273,10 @@ func roundUp(d time.Duration) time.Duration {
 
 // violated is the names of those that have refused, as far as the units that are left say it: the laws of a part that have
 // less left than the request costs.
-func (c *core) violated(i int, a *asked) (names []string) {
-	for k := range c.parts[i].laws[a.tier] {
-		if law := &c.parts[i].laws[a.tier][k]; a.verdict.rest[k] < min(a.cost, law.most) {
-			name, _ := strconv.Unquote(c.policies.names[i][a.tier][k])
+func (p *policies) violated(i int, a *asked) (names []string) {
+	for k := range a.verdict.laws {
+		if law := &a.verdict.laws[k]; a.verdict.rest[k] < min(a.cost, law.most) {
+			name, _ := strconv.Unquote(p.names[i][a.tier][k])
 			names = append(names, name)
 		}
 	}

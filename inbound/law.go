@@ -126,7 +126,7 @@ func (l *law) take(c cell, now, n int64, m *mark) {
 	switch l.kind {
 	case bucket:
 		missing := l.missing(c, now) + float64(n)
-		c[0], c[1] = uint64(max(now, int64(c[0]))), math.Float64bits(missing)
+		set(c, max(now, int64(c[0])), missing)
 	case window:
 		start, used := l.open(c, now)
 		c[0], c[1] = uint64(start), uint64(used+n)
@@ -147,7 +147,7 @@ func (l *law) back(c, then cell, now, held, n int64) {
 	switch l.kind {
 	case bucket:
 		missing := max(0, l.missing(c, now)-min(float64(n), l.missing(then, now)))
-		c[0], c[1] = uint64(max(now, int64(c[0]))), math.Float64bits(missing)
+		set(c, max(now, int64(c[0])), missing)
 	case window:
 		_, left := l.open(then, now)
 		start, used := l.open(c, now)
@@ -160,6 +160,9 @@ func (l *law) back(c, then cell, now, held, n int64) {
 		c[0], c[1] = uint64(start), uint64(before)<<32|uint64(max(0, since-min(n, left)))
 	}
 }
+
+// set writes the cell of a bucket.
+func set(c cell, at int64, missing float64) { c[0], c[1] = uint64(at), math.Float64bits(missing) }
 
 // behind is about how long, in ns, so many units take that go before a request, once the first of them fits. At 2/s three
 // units take 1.5 s. Of a window of 100/m fifty take no time, because they go together when it begins, and 250 take two

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-throttle/throttle"
@@ -13,7 +14,7 @@ import (
 )
 
 // A Limit bounds the requests that a server takes from each client. Its Handler is the middleware. Fields must not
-// change once Handler, HandlerFunc or Stats was called; all of these may be called by several goroutines.
+// change once one of its methods was called; SetLimits changes limits. All methods may be called by several goroutines.
 //
 //	api := inbound.Limit{Limits: []string{"100/1m burst 20", "5000/24h window"}}
 //	http.ListenAndServe(":8080", api.Handler(mux))
@@ -131,8 +132,7 @@ type part struct {
 	name   string
 	table  *table
 	seed   maphash.Seed
-	tiers  map[string]int // to laws
-	laws   [][]law        // by tier; 0: Limits
+	tiers  map[string]int // to laws of the table; 0: Limits
 	key    func(*http.Request) string
 	cost   func(*http.Request) int
 	settle func(*http.Request, int, http.Header) int
@@ -145,7 +145,7 @@ type part struct {
 type core struct {
 	*Limit
 	parts    []*part
-	policies policies
+	policies atomic.Pointer[policies]
 	lines    lines
 	settles  bool // one of the parts does
 }
@@ -243,7 +243,7 @@ func newCore(l *Limit) (*core, error) {
 		c.parts = append(c.parts, p)
 		c.settles = c.settles || p.settle != nil
 	}
-	c.policies = newPolicies(c.parts)
+	c.policies.Store(newPolicies(c.parts, nil))
 	return c, nil
 }
 
@@ -282,25 +282,26 @@ func newPart(l *Limit) (*part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inbound.Limit: Limits: %w", err)
 	}
-	p.laws = append(p.laws, laws)
+	all := [][]law{laws}
 	for name, limits := range l.Tiers {
 		if laws, err = newLaws(limits); err != nil {
 			return nil, fmt.Errorf("inbound.Limit: Tiers[%q]: %w", name, err)
 		}
-		p.tiers[name] = len(p.laws)
-		p.laws = append(p.laws, laws)
+		p.tiers[name] = len(all)
+		all = append(all, laws)
 	}
 	keys := l.MaxKeys
 	if keys == 0 {
 		keys = defaultKeys
 	}
-	p.table = newTable(p.laws, keys)
+	p.table = newTable(all, keys)
 	return p, nil
 }
 
 // newLaws reads limits. Example: {"10/s, 100/m", "5000/d window"} are three laws. They keep their order, which is that of
 // their names in RateLimit-Policy.
 func newLaws(texts []string) (laws []law, err error) {
+	laws = []law{}
 	for _, text := range texts {
 		specs, err := limit.ParseSpecs(text)
 		if err != nil {

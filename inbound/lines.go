@@ -102,6 +102,15 @@ func (l *lines) wake(hash uint64) {
 	}
 }
 
+// wakeAll is wake for all lines.
+func (l *lines) wakeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, at := range l.all {
+		signal(at[0])
+	}
+}
+
 // signal does not wait: a signal that is there already serves for both.
 func signal(c chan struct{}) {
 	select {

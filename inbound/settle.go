@@ -31,12 +31,12 @@ func (t *table) settle(hash uint64, tier int, held, n int64, v *verdict) {
 	case v.shared:
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
-		correctLocked(t.laws[tier], t.shared[tier], now, held, n, v)
+		t.correctLocked(tier, t.shared[tier], now, held, n, v)
 	case n > held:
 		t.moreLocked(p, hash, tier, now, n-held)
 	default:
 		if i := p.slot(hash); i >= 0 {
-			correctLocked(t.laws[tier], t.cell(p.shard, i), now, held, n, v)
+			t.correctLocked(tier, t.cell(p.shard, i), now, held, n, v)
 		}
 	}
 }
@@ -49,11 +49,8 @@ func (t *table) adjust(hash uint64, tier int, n int64) {
 	defer p.mu.Unlock()
 	if n > 0 {
 		t.moreLocked(p, hash, tier, now, n)
-		return
-	}
-	i := p.slot(hash)
-	for k, laws := 0, t.laws[tier]; i >= 0 && k < len(laws); k++ {
-		laws[k].give(t.cell(p.shard, i)[laws[k].at:], now, -max(n, -maxCost))
+	} else if i := p.slot(hash); i >= 0 {
+		give(t.laws[tier], t.cell(p.shard, i), now, -max(n, -maxCost))
 	}
 }
 
@@ -64,23 +61,35 @@ func (t *table) moreLocked(p place, hash uint64, tier int, now, n int64) {
 		i = t.settleLocked(p, hash, tier, uint32(now/1e9), now, book)
 	}
 	if i >= 0 {
-		correctLocked(t.laws[tier], t.cell(p.shard, i), now, 0, n, nil)
+		t.correctLocked(tier, t.cell(p.shard, i), now, 0, n, nil)
 		return
 	}
 	t.sharedMu.Lock()
 	defer t.sharedMu.Unlock()
-	correctLocked(t.laws[tier], t.shared[tier], now, 0, n, nil)
+	t.correctLocked(tier, t.shared[tier], now, 0, n, nil)
 }
 
 // correctLocked makes n units of held ones. The verdict is used only if that is less.
-func correctLocked(laws []law, cells cell, now, held, n int64, v *verdict) {
-	for k := range laws {
-		c := cells[laws[k].at:]
-		if n > held {
-			laws[k].charge(c, now, n-held)
-		} else {
-			laws[k].back(c, v.then[k][:], now, held, held-n)
+func (t *table) correctLocked(tier int, cells cell, now, held, n int64, v *verdict) {
+	laws := t.laws[tier]
+	switch {
+	case n > held:
+		for k := range laws {
+			laws[k].charge(cells[laws[k].at:], now, n-held)
 		}
+	case v.gen != t.gen: // the mark is of other laws
+		give(laws, cells, now, held-n)
+	default:
+		for k := range laws {
+			laws[k].back(cells[laws[k].at:], v.then[k][:], now, held, held-n)
+		}
+	}
+}
+
+// give gives back n of the units that count now.
+func give(laws []law, cells cell, now, n int64) {
+	for k := range laws {
+		laws[k].give(cells[laws[k].at:], now, n)
 	}
 }
 

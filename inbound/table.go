@@ -48,13 +48,16 @@ import (
 //	a call wants to undo a take   used in the slot, to be on the safe side
 //	Cleanup, a call               one is first; a key that is swept comes back as new, and only idle keys are swept
 type table struct {
-	laws    [][]law // by tier; at least one
+	laws    [][]law // by tier; at least one. These three are changed under all locks, see change.go
 	words   int     // of a slot's cells: those of the tier that has most
+	gen     uint32  // how often the laws have changed
 	maxKeys int64
 	keys    atomic.Int64
 	shards  []shard
 	sets    uint64 // of each shard
 	start   func() time.Time
+
+	changing sync.Mutex // held by who replaces laws, before all others
 
 	sharedMu sync.Mutex
 	shared   []cell // by tier, each one a slot's
@@ -184,6 +187,8 @@ type verdict struct {
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
 	then    [maxLaws]mark   // of the units that were taken, for back
+	gen     uint32          // of the laws that it was judged by
+	laws    []law           // these, with rest and reset
 }
 
 // ask is the one way in: it takes n units of a key, or says how long to wait. The moment is read before the lock: a
@@ -231,7 +236,7 @@ func (t *table) askShared(tier int, n, now int64, m mode, v *verdict) {
 
 // judgeLocked asks all laws, and takes from all or from none.
 func (t *table) judgeLocked(laws []law, cells cell, n, now int64, m mode, v *verdict) {
-	v.wait = 0
+	v.wait, v.gen = 0, t.gen
 	for i := range laws {
 		v.wait = max(v.wait, laws[i].wait(cells[laws[i].at:], now, n))
 	}
@@ -246,6 +251,7 @@ func (t *table) judgeLocked(laws []law, cells cell, n, now int64, m mode, v *ver
 	if v.brief && v.wait == 0 {
 		return
 	}
+	v.laws = laws
 	for i := range laws {
 		rest, reset := laws[i].rest(cells[laws[i].at:], now)
 		v.rest[i], v.reset[i] = rest, wholeSeconds(reset)
@@ -270,10 +276,10 @@ func (t *table) back(hash uint64, tier int, n int64, v *verdict) {
 	if v.shared {
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
-		giveBackLocked(t.laws[tier], t.shared[tier], now, n, v)
+		t.correctLocked(tier, t.shared[tier], now, n, 0, v)
 		t.judgeLocked(t.laws[tier], t.shared[tier], 0, now, look, v)
 	} else if i := p.slot(hash); i >= 0 {
-		giveBackLocked(t.laws[tier], t.cell(p.shard, i), now, n, v)
+		t.correctLocked(tier, t.cell(p.shard, i), now, n, 0, v)
 		t.judgeLocked(t.laws[tier], t.cell(p.shard, i), 0, now, look, v)
 	}
 }
@@ -289,12 +295,6 @@ func (t *table) turnAway(hash uint64, v *verdict) {
 	defer p.mu.Unlock()
 	p.count.refused++
 	v.refused = true
-}
-
-func giveBackLocked(laws []law, cells cell, now, n int64, v *verdict) {
-	for i := range laws {
-		laws[i].back(cells[laws[i].at:], v.then[i][:], now, n, n)
-	}
 }
 
 // hashOf is the hash of a key in a tier. 0 means empty, so it is nobody's hash. Tiers are apart: a key that changes its

@@ -126,7 +126,7 @@ func (v *visit) behind(ahead int) (ns int64) {
 	if a.cost > maxCost || ahead == 0 {
 		return 0
 	}
-	laws := v.core.parts[0].laws[a.tier]
+	laws := a.verdict.laws
 	for i := range laws {
 		ns = max(ns, laws[i].behind(int64(ahead)*a.cost))
 	}
