@@ -9,15 +9,21 @@ import (
 	"github.com/go-throttle/throttle"
 )
 
-// This file is what comes after the handler, for Limits with Settle: the status is noted as it passes, and the units that were
-// taken at arrival are corrected by what the request has cost.
+// This file is what comes after the handler, for Limits with Settle or places: the status is noted as it passes, and the units
+// that were taken at arrival are corrected by what the request has cost.
 //
 //	taken     at arrival, by Cost; other requests see the units as used
-//	settled   the handler has returned: Settle was asked, once for each part, and the line was told
+//	settled   the handler has returned: Settle was asked, once for each part
 //	kept      the handler has panicked, or Settle has: the units stay as they were taken
+//	landed    after each of these: its places in flight are free, and the line was told
 
-// serveAndSettle lets a request in and settles it.
-func (c *core) serveAndSettle(w http.ResponseWriter, r *http.Request, v *visit, next http.Handler) {
+// serveAndLand lets a request in, and settles it.
+func (c *core) serveAndLand(w http.ResponseWriter, r *http.Request, v *visit, next http.Handler) {
+	defer v.land()
+	if !c.settles {
+		next.ServeHTTP(w, r)
+		return
+	}
 	rec := &recorder{ResponseWriter: w}
 	next.ServeHTTP(rec.as(w), r)
 	if rec.status == 0 {
@@ -31,7 +37,6 @@ func (c *core) serveAndSettle(w http.ResponseWriter, r *http.Request, v *visit, 
 			v.settle(i, int64(n))
 		}
 	}
-	c.lines.wake(v.asked[0].hash)
 }
 
 // settle makes n units of those that a part has taken, which a shadow may not have; with the first part go the shared limits.

@@ -47,7 +47,7 @@ func (l *Limit) SetTier(name string, limits ...string) error {
 
 // SetLimits replaces the limits of all keys while they are in use, as [Limit.SetLimits] does.
 func (k *Keyed[K]) SetLimits(limits ...string) error {
-	laws, err := newLaws(limits)
+	laws, err := newKeyedLaws(limits)
 	if err != nil {
 		return fmt.Errorf("throttle: inbound.Keyed.SetLimits: %w", err)
 	}
@@ -72,6 +72,14 @@ func (t *table) replace(tier int, laws []law) {
 	defer t.changing.Unlock()
 	all := slices.Clone(t.laws) // changed only here
 	all[tier] = laws
+	gen := nextGen(t.gen, all)
+	for k := range laws {
+		if laws[k].born = gen; laws[k].kind == atOnce {
+			if i := matching(laws, k, t.laws[tier]); i >= 0 && t.laws[tier][i].kind == atOnce {
+				laws[k].born = t.laws[tier][i].born
+			}
+		}
+	}
 	words := 0
 	for _, l := range all {
 		words = max(words, wordsOf(l))
@@ -85,8 +93,7 @@ func (t *table) replace(tier int, laws []law) {
 	was := t.shared[tier]
 	t.shared[tier] = make(cell, wordsOf(laws))
 	carry(laws, t.shared[tier], t.laws[tier], was, now)
-	t.laws, t.words = all, words
-	t.gen++
+	t.laws, t.words, t.gen = all, words, gen
 }
 
 // carryLocked makes the cells of a shard anew.
@@ -158,6 +165,10 @@ func matching(laws []law, k int, from []law) int {
 // count as used now.
 func (l *law) carry(c cell, o *law, old cell, now int64) {
 	switch {
+	case l.kind == atOnce || o.kind == atOnce:
+		if l.kind == o.kind {
+			c[0] = old[0]
+		}
 	case l.kind == bucket && o.kind == bucket:
 		missing := o.missing(old, now)
 		debt := max(0, missing-float64(o.most))

@@ -115,6 +115,12 @@
 // With Settle, and only then, handlers get another ResponseWriter. It flushes and gives connections away if that of the server
 // does, and http.ResponseController works as before.
 //
+// # Requests in flight
+//
+// "4 at once" lets a key have four requests in flight, beside other limits as in "100/1m burst 20, 4 at once". A fifth is refused, or
+// waits for one of them with [Limit].Wait. Nobody knows for how long, so Retry-After is a second. A connection that was taken
+// over counts until the handler returns.
+//
 // # New limits
 //
 // [Limit].SetLimits replaces limits while requests come, and [Limit].SetTier those of a tier. What a key has used stays used, at most

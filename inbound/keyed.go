@@ -26,7 +26,7 @@ type Keyed[K comparable] struct {
 // has, see the package documentation. NewKeyed panics, naming what is wrong, if a limit does not parse, if there are
 // more than three, or if maxKeys is negative.
 func NewKeyed[K comparable](maxKeys int, limits ...string) *Keyed[K] {
-	laws, err := newLaws(limits)
+	laws, err := newKeyedLaws(limits)
 	if err == nil && (maxKeys < 0 || maxKeys > mostKeys) {
 		err = fmt.Errorf("maxKeys is %d, must be from 0 to %d", maxKeys, mostKeys)
 	}
@@ -37,6 +37,17 @@ func NewKeyed[K comparable](maxKeys int, limits ...string) *Keyed[K] {
 		maxKeys = defaultKeys
 	}
 	return &Keyed[K]{newTable([][]law{laws}, maxKeys), maphash.MakeSeed()}
+}
+
+// newKeyedLaws is newLaws without requests in flight: nobody tells a Keyed when they end.
+func newKeyedLaws(limits []string) ([]law, error) {
+	laws, err := newLaws(limits)
+	for _, l := range laws {
+		if l.kind == atOnce && err == nil {
+			err = fmt.Errorf("%q: a Keyed has no requests that end; a Limit has", limits)
+		}
+	}
+	return laws, err
 }
 
 // hash is the hash of a key. Strings have a shorter way, and both are under the random seed of this Keyed, so nobody can

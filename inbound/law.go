@@ -15,6 +15,7 @@ import (
 //	bucket   moment of the last unit  units that are missing then, a float64
 //	window   start of the window      units used since
 //	sliding  start of the window      units used in the window before, and since: 32 bits each
+//	atOnce   requests in flight
 //	logged   a word for each unit of the limit: the moment at which it comes back, see sliding.go
 //
 // Examples, all with two units used at 0 s:
@@ -42,6 +43,7 @@ const (
 	window              // the next one begins with the first unit after the last one has ended
 	sliding             // two counters
 	logged              // sliding, with a moment for each unit
+	atOnce              // requests in flight, see atonce.go
 )
 
 // A law is one limit.
@@ -53,6 +55,7 @@ type law struct {
 	most  int64   // burst, or units of a window
 	perNs float64 // of a bucket: units per nanosecond
 	per   int64   // of a window: its length, ns
+	born  uint32  // of atOnce: the gen of the table from which on it has counted
 	span  int64   // what the fields advertise as w, s: the time in which most come back; 0: below a second
 }
 
@@ -115,6 +118,11 @@ func (l *law) wait(c cell, now, n int64) int64 {
 		return l.waitWindow(c, now, n)
 	case l.kind == logged:
 		return l.waitLogged(c, now, n)
+	case l.kind == atOnce:
+		if int64(c[0]) < l.most {
+			return 0
+		}
+		return 1
 	default:
 		return l.waitSliding(c, now, n)
 	}
@@ -132,6 +140,12 @@ func (l *law) take(c cell, now, n int64, m *mark) {
 		c[0], c[1] = uint64(start), uint64(used+n)
 	case logged:
 		*m = l.takeLogged(c, now, n)
+		return
+	case atOnce:
+		if *m = (mark{}); n > 0 {
+			c[0]++
+			*m = mark{airborne}
+		}
 		return
 	default:
 		start, before, since := l.turn(c, now)
@@ -154,6 +168,7 @@ func (l *law) back(c, then cell, now, held, n int64) {
 		c[0], c[1] = uint64(start), uint64(max(0, used-min(n, left)))
 	case logged:
 		l.backLogged(c, then, held, n)
+	case atOnce: // see land
 	default:
 		_, _, left := l.turn(then, now)
 		start, before, since := l.turn(c, now)
@@ -189,6 +204,8 @@ func (l *law) rest(c cell, now int64) (units, reset int64) {
 		return l.left(c, now, l.most-used, start+l.per-now)
 	case logged:
 		return l.restLogged(c, now)
+	case atOnce:
+		return max(0, l.most-int64(c[0])), 0
 	default:
 		start, before, since := l.turn(c, now)
 		if before+since == 0 {
@@ -219,6 +236,8 @@ func (l *law) fresh(c cell, now int64) bool {
 		return used == 0
 	case logged:
 		return int64(c[l.most-1]) <= now
+	case atOnce:
+		return c[0] == 0
 	default:
 		_, before, since := l.turn(c, now)
 		return before+since == 0

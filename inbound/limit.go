@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
-	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // A Limit bounds the requests that a server takes from each client. Its Handler is the middleware. Fields must not
@@ -23,7 +22,8 @@ import (
 // if a field makes no sense, naming it, as regexp.MustCompile does.
 type Limit struct {
 	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
-	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. Mind the kind:
+	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. "4 at once" is how many
+	// requests may be in flight, until their handlers return; it is not in the fields, and Retry-After is 1. Mind the kind:
 	// "100/1m even" lets in a request each 600 ms and refuses the second of a page; "100/1m burst 20" lets 20 come
 	// at once, and "100/1m window" all 100. A sliding limit of more than 20 units is an estimate here, by two counters,
 	// see the package documentation. Empty, or "unlimited":
@@ -296,28 +296,4 @@ func newPart(l *Limit) (*part, error) {
 	}
 	p.table = newTable(all, keys)
 	return p, nil
-}
-
-// newLaws reads limits. Example: {"10/s, 100/m", "5000/d window"} are three laws. They keep their order, which is that of
-// their names in RateLimit-Policy.
-func newLaws(texts []string) (laws []law, err error) {
-	laws = []law{}
-	for _, text := range texts {
-		specs, err := limit.ParseSpecs(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-		for _, s := range specs {
-			l, err := newLaw(s)
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", text, err)
-			}
-			l.at = wordsOf(laws)
-			laws = append(laws, l)
-		}
-	}
-	if len(laws) > maxLaws {
-		return nil, fmt.Errorf("%d limits in %q; a key has memory for %d", len(laws), texts, maxLaws)
-	}
-	return laws, nil
 }

@@ -174,7 +174,7 @@ func (v *visit) hold(ctx context.Context, first chan struct{}, most time.Duratio
 		case v.wait == never: // a shared limit has failed, which the tables do not know
 			return never
 		}
-		again := time.NewTimer(min(time.Duration(v.wait), maxAskGap))
+		again := time.NewTimer(v.gap())
 		select {
 		case <-again.C:
 		case <-first:

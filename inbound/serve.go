@@ -6,7 +6,7 @@ import (
 )
 
 // This file is the way of a request. Nothing is deferred and nothing is wrapped: once next is called, the middleware has
-// nothing left to do, whatever next does with the connection. Only for Settle it has, see answer.go.
+// nothing left to do, whatever next does with the connection. Only for Settle and for limits such as "4 at once" it has, see answer.go.
 
 // serve is the middleware: ask, perhaps wait, then let in or refuse.
 func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -26,8 +26,8 @@ func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if !c.NoFields || c.XRateLimit {
 		c.advertise(w.Header(), &v)
 	}
-	if c.settles {
-		c.serveAndSettle(w, r, &v, next)
+	if c.settles || v.flies() {
+		c.serveAndLand(w, r, &v, next)
 		return
 	}
 	next.ServeHTTP(w, r)
@@ -50,6 +50,9 @@ func (c *core) admit(r *http.Request, v *visit) bool {
 
 // refuse answers a request that does not go.
 func (c *core) refuse(w http.ResponseWriter, r *http.Request, v *visit) {
+	if v.full() {
+		v.wait = max(v.wait, int64(time.Second))
+	}
 	if c.OnRefusal != nil {
 		c.OnRefusal(r, waitOf(v.wait))
 	}

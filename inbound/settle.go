@@ -97,9 +97,12 @@ func give(laws []law, cells cell, now, n int64) {
 // that no debt grows beyond what can be counted.
 func (l *law) charge(c cell, now, n int64) {
 	most := float64(l.most)
-	if l.kind == bucket {
+	switch l.kind {
+	case bucket:
 		most += l.perNs * float64(mostBooked)
-	} else {
+	case atOnce:
+		return
+	default:
 		most += most * float64(mostBooked/l.per)
 	}
 	if l.wait(c, now, 1) <= mostBooked {

@@ -121,7 +121,8 @@ func (t *table) inheritLocked(p place, i, tier int, at uint32, now int64) bool {
 	}
 	cells := t.cell(p.shard, i)
 	for j, laws := 0, t.laws[tier]; j < len(laws); j++ {
-		if rest, _ := laws[j].rest(cells[laws[j].at:], now); 2*rest < laws[j].most {
+		c := cells[laws[j].at:]
+		if rest, _ := laws[j].rest(c, now); 2*rest < laws[j].most || laws[j].kind == atOnce && c[0] > 0 {
 			return false
 		}
 	}

@@ -50,7 +50,7 @@ import (
 type table struct {
 	laws    [][]law // by tier; at least one. These three are changed under all locks, see change.go
 	words   int     // of a slot's cells: those of the tier that has most
-	gen     uint32  // how often the laws have changed
+	gen     uint32  // how often the laws have changed, and whether some are atOnce (see nextGen)
 	maxKeys int64
 	keys    atomic.Int64
 	shards  []shard
@@ -93,7 +93,7 @@ type visits struct {
 
 // newTable makes a table for at most maxKeys keys.
 func newTable(laws [][]law, maxKeys int) *table {
-	t := &table{laws: laws, maxKeys: int64(maxKeys), start: sync.OnceValue(time.Now)}
+	t := &table{laws: laws, gen: nextGen(0, laws), maxKeys: int64(maxKeys), start: sync.OnceValue(time.Now)}
 	for _, l := range laws {
 		words := wordsOf(l)
 		t.words, t.shared = max(t.words, words), append(t.shared, make(cell, words))
@@ -277,9 +277,11 @@ func (t *table) back(hash uint64, tier int, n int64, v *verdict) {
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
 		t.correctLocked(tier, t.shared[tier], now, n, 0, v)
+		t.landLocked(tier, t.shared[tier], v)
 		t.judgeLocked(t.laws[tier], t.shared[tier], 0, now, look, v)
 	} else if i := p.slot(hash); i >= 0 {
 		t.correctLocked(tier, t.cell(p.shard, i), now, n, 0, v)
+		t.landLocked(tier, t.cell(p.shard, i), v)
 		t.judgeLocked(t.laws[tier], t.cell(p.shard, i), 0, now, look, v)
 	}
 }
