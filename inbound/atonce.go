@@ -49,8 +49,9 @@ func (v *visit) flies() bool {
 func (v *visit) full() bool {
 	for i, p := range v.core.parts {
 		a := &v.asked[i].verdict
-		for k := 0; !p.shadow && a.wait > 0 && k < len(a.laws); k++ {
-			if a.laws[k].kind == atOnce && a.rest[k] <= 0 {
+		laws := a.judged()
+		for k := 0; !p.shadow && a.wait > 0 && k < len(laws); k++ {
+			if laws[k].kind == atOnce && a.rest[k] <= 0 {
 				return true
 			}
 		}
@@ -88,7 +89,7 @@ func (t *table) land(hash uint64, tier int, v *verdict) {
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
 		t.landLocked(tier, t.shared[tier], v)
-	} else if i := p.slot(hash); i >= 0 {
+	} else if i := t.slotLocked(p, hash, tier, t.now()); i >= 0 {
 		t.landLocked(tier, t.cell(p.shard, i), v)
 	}
 }

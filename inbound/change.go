@@ -70,44 +70,79 @@ func (c *core) change(tier int, limits []string) error {
 func (t *table) replace(tier int, laws []law) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	all := slices.Clone(t.laws) // changed only here
+	all := slices.Clone(t.laws) // changed only under changing
+	old := all[tier]
 	all[tier] = laws
 	gen := nextGen(t.gen, all)
 	for k := range laws {
 		if laws[k].born = gen; laws[k].kind == atOnce {
-			if i := matching(laws, k, t.laws[tier]); i >= 0 && t.laws[tier][i].kind == atOnce {
-				laws[k].born = t.laws[tier][i].born
+			if i := matching(laws, k, old); i >= 0 && old[i].kind == atOnce {
+				laws[k].born = old[i].born
 			}
 		}
 	}
-	words := 0
-	for _, l := range all {
-		words = max(words, wordsOf(l))
+	t.lockAll()
+	defer t.unlockAll()
+	t.stretchLocked(laws)
+	now := t.now()
+	for i := range t.shards {
+		s := &t.shards[i]
+		for k, tag := range s.tags {
+			if tag != 0 && int(s.seen[k].tier) == tier {
+				recount(laws, old, t.cell(s, k), now)
+			}
+		}
+	}
+	t.shared[tier] = slices.Grow(t.shared[tier], wordsOf(laws))[:max(wordsOf(laws), len(t.shared[tier]))]
+	recount(laws, old, t.shared[tier], now)
+	t.laws, t.gen = all, gen
+}
+
+// put makes a tier of laws, one that no slot has: the next, or one that was given up.
+func (t *table) put(tier int, laws []law) {
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	all, gen := slices.Clone(t.laws), t.gen
+	if tier == len(all) {
+		all = append(all, laws)
+		gen |= nextGen(0, all) & withAtOnce // marks of others stay good
+	} else {
+		all[tier] = laws
+		gen = nextGen(gen, all)
 	}
 	t.lockAll()
 	defer t.unlockAll()
-	now := t.now()
-	for i := range t.shards {
-		t.carryLocked(&t.shards[i], tier, laws, words, now)
+	t.stretchLocked(laws)
+	if tier == len(t.shared) {
+		t.shared = append(t.shared, nil)
 	}
-	was := t.shared[tier]
 	t.shared[tier] = make(cell, wordsOf(laws))
-	carry(laws, t.shared[tier], t.laws[tier], was, now)
-	t.laws, t.words, t.gen = all, words, gen
+	t.laws, t.gen = all, gen
 }
 
-// carryLocked makes the cells of a shard anew.
-func (t *table) carryLocked(s *shard, tier int, laws []law, words int, now int64) {
-	fresh := make([]uint64, len(s.tags)*words)
-	for i, tag := range s.tags {
-		to := cell(fresh[i*words : (i+1)*words])
-		if tag != 0 && int(s.seen[i].tier) == tier {
-			carry(laws, to, t.laws[tier], t.cell(s, i), now)
-		} else if tag != 0 {
-			copy(to, t.cell(s, i))
-		}
+// stretchLocked makes room for laws that need larger cells than there are.
+func (t *table) stretchLocked(laws []law) {
+	words := wordsOf(laws)
+	if words <= t.words {
+		return
 	}
-	s.words = fresh
+	for i := range t.shards {
+		s := &t.shards[i]
+		wide := make([]uint64, len(s.tags)*words)
+		for k := range s.tags {
+			copy(wide[k*words:], t.cell(s, k))
+		}
+		s.words = wide
+	}
+	t.words = words
+}
+
+// recount makes the cells of some laws those of others, in their place.
+func recount(laws, from []law, cells cell, now int64) {
+	var old [maxLaws * maxLogged]uint64
+	copy(old[:], cells)
+	clear(cells)
+	carry(laws, cells, from, old[:], now)
 }
 
 // lockAll takes the locks of all shards, in their order, and last that of the shared slots. Nobody else holds two shards'.

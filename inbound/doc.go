@@ -125,7 +125,7 @@
 //
 // [Limit].SetLimits replaces limits while requests come, and [Limit].SetTier those of a tier. What a key has used stays used, at most
 // as much as the new limit has; whoever waits goes by the new ones, and fields tell of them at once. A table grows if the new limits
-// need larger slots, see Memory.
+// need larger slots, see Memory. With [Limit].Plan each key has limits of its own, out of a database, which may change too.
 //
 // # Overload
 //

@@ -42,8 +42,8 @@ type policies struct {
 func (c *core) policiesFor(v *visit) *policies {
 	p := c.policies.Load()
 	for i := range c.parts {
-		if a := &v.asked[i]; a.verdict.laws != nil && !sameLaws(p.laws[i][a.tier], a.verdict.laws) {
-			p = newPolicies(c.parts, v)
+		if a := &v.asked[i]; a.verdict.laws != nil && (a.tier >= len(p.laws[i]) || !sameLaws(p.laws[i][a.tier], *a.verdict.laws)) {
+			p = newPolicies(c.parts, p, v)
 			c.policies.Store(p)
 			break
 		}
@@ -55,16 +55,20 @@ func (c *core) policiesFor(v *visit) *policies {
 func sameLaws(a, b []law) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // newPolicies names the laws of all parts, those of a visit in place of those that hold now, so that no name stands for two of
-// them.
-func newPolicies(parts []*part, v *visit) *policies {
+// them. What was made of the same laws before serves again where no other part has a say, since Plan may have many.
+func newPolicies(parts []*part, before *policies, v *visit) *policies {
 	p, taken := new(policies), map[string]bool{} // by the parts before
 	for i, part := range parts {
 		p.laws[i] = slices.Clone(part.table.current())
 		if v != nil && v.asked[i].verdict.laws != nil {
-			p.laws[i][v.asked[i].tier] = v.asked[i].verdict.laws
+			p.laws[i][v.asked[i].tier] = *v.asked[i].verdict.laws
 		}
 		own := map[string]bool{}
-		for _, laws := range p.laws[i] {
+		for t, laws := range p.laws[i] {
+			if len(parts) == 1 && t < len(before.laws[0]) && sameLaws(laws, before.laws[0][t]) {
+				p.names[0], p.lines[0] = append(p.names[0], before.names[0][t]), append(p.lines[0], before.lines[0][t])
+				continue
+			}
 			var names [maxLaws]string
 			used := map[string]bool{}
 			for k, l := range laws {
@@ -158,7 +162,7 @@ func (c *core) quotas(v *visit, p *policies, all *[maxParts * maxLaws]quota) []q
 		if a.skip || part.shadow {
 			continue
 		}
-		laws := a.verdict.laws
+		laws := a.verdict.judged()
 		for k := range laws {
 			if laws[k].span == 0 {
 				continue
@@ -274,8 +278,8 @@ func roundUp(d time.Duration) time.Duration {
 // violated is the names of those that have refused, as far as the units that are left say it: the laws of a part that have
 // less left than the request costs.
 func (p *policies) violated(i int, a *asked) (names []string) {
-	for k := range a.verdict.laws {
-		if law := &a.verdict.laws[k]; a.verdict.rest[k] < min(a.cost, law.most) {
+	for k := range a.verdict.judged() {
+		if law := &a.verdict.judged()[k]; a.verdict.rest[k] < min(a.cost, law.most) {
 			name, _ := strconv.Unquote(p.names[i][a.tier][k])
 			names = append(names, name)
 		}

@@ -108,7 +108,7 @@ func (k *Keyed[K]) Tokens(key K) int {
 	var v verdict
 	k.table.ask(k.hash(key), 0, 0, look, &v)
 	least := int64(-1)
-	for i := range v.laws {
+	for i := range v.judged() {
 		if least < 0 || v.rest[i] < least {
 			least = v.rest[i]
 		}

@@ -67,10 +67,19 @@ type Limit struct {
 	Tier  func(*http.Request) string
 	Tiers map[string][]string
 
+	// Plan returns the limits of the request's key, as a list like Limits, such as those of a customer in a database; nil:
+	// there is none. No list is Limits, and so is an error at first. What it says holds for PlanFor; 0: a minute. Then the
+	// next request of the key asks again, and others go by the old limits meanwhile. A key takes what it has used along to
+	// new limits, as with SetLimits. The first requests of a key wait for Plan, which should mind r.Context(). After an
+	// error, or a list that makes no sense, a key keeps the limits that it had, and Plan is asked again after a second; Stats
+	// counts them. At most 1,000 different lists can be in use. Each key that was asked for takes about 100 bytes.
+	Plan    func(r *http.Request) ([]string, error)
+	PlanFor time.Duration
+
 	// And are further Limits, mostly by other keys, that hold too: all let a request in, or it takes from none.
 	// They are asked in their order, after this one, and a request that one of them refuses takes no slot in the
 	// tables of those behind it. So against floods the widest key comes first: a network before its addresses. Of
-	// their fields Limits, Name, Key, MaxKeys, Cost, Settle, Allow, Tier, Tiers and Shadow are used. A Limit may be part of
+	// their fields Limits, Name, Key, MaxKeys, Cost, Settle, Allow, Tier, Tiers, Plan, PlanFor and Shadow are used. A Limit may be part of
 	// several.
 	And []*Limit
 
@@ -138,6 +147,7 @@ type part struct {
 	settle func(*http.Request, int, http.Header) int
 	allow  func(*http.Request) bool
 	tier   func(*http.Request) string
+	plans  *plans // nil: there is no Plan
 	shadow bool
 }
 
@@ -171,11 +181,12 @@ func (l *Limit) HandlerFunc(next http.HandlerFunc) http.HandlerFunc {
 
 // Stats is a snapshot of a Limit or a Keyed. Counts are since it was made.
 type Stats struct {
-	Keys      int    // that have units of their own
-	Admitted  uint64 // requests let in, those of Shadow that would not have been not counted; or calls
-	Refused   uint64 // requests refused, or that would have been but for Shadow; or calls
-	Newcomers uint64 // of both, those that came while the table was full, and shared what one key has
-	Waiting   int    // requests that are held
+	Keys       int    // that have units of their own
+	Admitted   uint64 // requests let in, those of Shadow that would not have been not counted; or calls
+	Refused    uint64 // requests refused, or that would have been but for Shadow; or calls
+	Newcomers  uint64 // of both, those that came while the table was full, and shared what one key has
+	Waiting    int    // requests that are held
+	PlanErrors uint64 // answers of Limit.Plan that were errors, or no limits
 }
 
 // Stats returns a snapshot, for metrics. A request that And or Shared has refused counts as refused, and one that was
@@ -184,6 +195,9 @@ func (l *Limit) Stats() Stats {
 	c := l.compiled()
 	s := c.parts[0].table.stats()
 	s.Waiting = int(c.lines.waiting.Load())
+	if p := c.parts[0].plans; p != nil {
+		s.PlanErrors = p.failed.Load()
+	}
 	return s
 }
 
@@ -243,7 +257,7 @@ func newCore(l *Limit) (*core, error) {
 		c.parts = append(c.parts, p)
 		c.settles = c.settles || p.settle != nil
 	}
-	c.policies.Store(newPolicies(c.parts, nil))
+	c.policies.Store(newPolicies(c.parts, new(policies), nil))
 	return c, nil
 }
 
@@ -277,6 +291,10 @@ func newPart(l *Limit) (*part, error) {
 		return nil, fmt.Errorf("inbound.Limit: Tiers has %d names; there may be %d", len(l.Tiers), maxTiers)
 	case l.Tier == nil && len(l.Tiers) > 0:
 		return nil, fmt.Errorf("inbound.Limit: Tiers is set, and Tier is nil")
+	case l.Plan != nil && l.Tier != nil:
+		return nil, fmt.Errorf("inbound.Limit: Plan and Tier are both set")
+	case l.PlanFor < 0 || l.PlanFor > 0 && l.Plan == nil:
+		return nil, fmt.Errorf("inbound.Limit: PlanFor is %v, must be of a Plan and not negative", l.PlanFor)
 	}
 	laws, err := newLaws(l.Limits)
 	if err != nil {
@@ -295,5 +313,8 @@ func newPart(l *Limit) (*part, error) {
 		keys = defaultKeys
 	}
 	p.table = newTable(all, keys)
+	if l.Plan != nil {
+		p.plans = newPlans(l, p.table, keys)
+	}
 	return p, nil
 }

@@ -35,7 +35,7 @@ func (t *table) settle(hash uint64, tier int, held, n int64, v *verdict) {
 	case n > held:
 		t.moreLocked(p, hash, tier, now, n-held)
 	default:
-		if i := p.slot(hash); i >= 0 {
+		if i := t.slotLocked(p, hash, tier, now); i >= 0 {
 			t.correctLocked(tier, t.cell(p.shard, i), now, held, n, v)
 		}
 	}
@@ -56,7 +56,7 @@ func (t *table) adjust(hash uint64, tier int, n int64) {
 
 // moreLocked takes n units more of a key, which gets a slot if it has none.
 func (t *table) moreLocked(p place, hash uint64, tier int, now, n int64) {
-	i := p.slot(hash)
+	i := t.slotLocked(p, hash, tier, now)
 	if i < 0 {
 		i = t.settleLocked(p, hash, tier, uint32(now/1e9), now, book)
 	}

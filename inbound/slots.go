@@ -24,7 +24,7 @@ func (t *table) settleLocked(p place, hash uint64, tier int, at uint32, now int6
 			clear(t.cell(p.shard, i))
 		}
 	}
-	p.tags[i], p.seen[i] = hash, visits{last: at, tier: uint8(tier)}
+	p.tags[i], p.seen[i] = hash, visits{last: at, tier: uint16(tier)}
 	return i
 }
 
@@ -88,8 +88,8 @@ func (t *table) replaceLocked(p place, tier int, at uint32, now int64) int {
 
 // again notes one more visit.
 func (v *visits) again(at uint32) {
-	v.known = uint16(min(uint32(v.known)+since(v.last, at), mostKnown))
-	v.last, v.twice = max(v.last, at), true
+	v.known = uint16(min(uint32(v.known&^twice)+since(v.last, at), mostKnown)) | twice
+	v.last = max(v.last, at)
 }
 
 // protected reports whether a key keeps its slot while it has nothing used. One that came once does not. Others keep
@@ -97,7 +97,7 @@ func (v *visits) again(at uint32) {
 // comes each ten minutes has its slot from the second visit on. A flood cannot push it out, however often each of its
 // keys comes.
 func (v *visits) protected(at uint32) bool {
-	return v.twice && since(v.last, at) < max(2*uint32(v.known), leastProtected)
+	return v.known >= twice && since(v.last, at) < max(2*uint32(v.known-twice), leastProtected)
 }
 
 // since is the time from one moment to a later one.

@@ -71,6 +71,7 @@ const (
 
 	leastProtected = 60   // s
 	mostKnown      = 3600 // s
+	twice          = 1 << 15
 )
 
 // A shard is a part of the table with a lock of its own.
@@ -86,9 +87,8 @@ type shard struct {
 // visits are when a key has come, in whole seconds.
 type visits struct {
 	last  uint32 // since the table's first use
-	known uint16 // from its first visit to the last, at most mostKnown
-	tier  uint8  // the laws that its cells are read by
-	twice bool   // it has come more than once
+	known uint16 // from its first visit to the last, at most mostKnown; with twice if it has come more than once
+	tier  uint16 // the laws that its cells are read by
 }
 
 // newTable makes a table for at most maxKeys keys.
@@ -181,14 +181,22 @@ const (
 // A verdict is what a table says of one call.
 type verdict struct {
 	wait    int64           // ns until the units fit; 0: they do
+	gen     uint32          // of the laws that it was judged by
 	shared  bool            // the key has no slot of its own
 	refused bool            // the call is counted as refused; kept from one ask to the next
 	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody reads them otherwise
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
 	then    [maxLaws]mark   // of the units that were taken, for back
-	gen     uint32          // of the laws that it was judged by
-	laws    []law           // these, with rest and reset
+	laws    *[]law          // those that it was judged by, with rest and reset
+}
+
+// judged is these laws; none: nobody needed rest and reset.
+func (v *verdict) judged() []law {
+	if v.laws == nil {
+		return nil
+	}
+	return *v.laws
 }
 
 // ask is the one way in: it takes n units of a key, or says how long to wait. The moment is read before the lock: a
@@ -204,9 +212,14 @@ func (t *table) ask(hash uint64, tier int, n int64, m mode, v *verdict) {
 	at := uint32(now / int64(time.Second))
 	i := p.slot(hash)
 	switch {
-	case i >= 0 && m != look:
-		p.seen[i].again(at)
-	case i < 0:
+	case i >= 0:
+		if int(p.seen[i].tier) != tier {
+			t.switchLocked(p, i, tier, now)
+		}
+		if m != look {
+			p.seen[i].again(at)
+		}
+	default:
 		if i = t.settleLocked(p, hash, tier, at, now, m); i < 0 {
 			t.askShared(tier, n, now, m, v)
 			p.count.addLocked(m, v)
@@ -219,10 +232,10 @@ func (t *table) ask(hash uint64, tier int, n int64, m mode, v *verdict) {
 		if p.tags[i] != 0 && !t.unusedLocked(p, i, now) {
 			copy(clean[:], t.cell(p.shard, i))
 		}
-		t.judgeLocked(t.laws[tier], clean[:], n, now, look, v)
+		t.judgeLocked(tier, clean[:], n, now, look, v)
 		return
 	}
-	t.judgeLocked(t.laws[tier], t.cell(p.shard, i), n, now, m, v)
+	t.judgeLocked(tier, t.cell(p.shard, i), n, now, m, v)
 	p.count.addLocked(m, v)
 }
 
@@ -231,11 +244,12 @@ func (t *table) askShared(tier int, n, now int64, m mode, v *verdict) {
 	t.sharedMu.Lock()
 	defer t.sharedMu.Unlock()
 	v.shared = true
-	t.judgeLocked(t.laws[tier], t.shared[tier], n, now, m, v)
+	t.judgeLocked(tier, t.shared[tier], n, now, m, v)
 }
 
 // judgeLocked asks all laws, and takes from all or from none.
-func (t *table) judgeLocked(laws []law, cells cell, n, now int64, m mode, v *verdict) {
+func (t *table) judgeLocked(tier int, cells cell, n, now int64, m mode, v *verdict) {
+	laws := t.laws[tier]
 	v.wait, v.gen = 0, t.gen
 	for i := range laws {
 		v.wait = max(v.wait, laws[i].wait(cells[laws[i].at:], now, n))
@@ -251,7 +265,7 @@ func (t *table) judgeLocked(laws []law, cells cell, n, now int64, m mode, v *ver
 	if v.brief && v.wait == 0 {
 		return
 	}
-	v.laws = laws
+	v.laws = &t.laws[tier]
 	for i := range laws {
 		rest, reset := laws[i].rest(cells[laws[i].at:], now)
 		v.rest[i], v.reset[i] = rest, wholeSeconds(reset)
@@ -278,11 +292,11 @@ func (t *table) back(hash uint64, tier int, n int64, v *verdict) {
 		defer t.sharedMu.Unlock()
 		t.correctLocked(tier, t.shared[tier], now, n, 0, v)
 		t.landLocked(tier, t.shared[tier], v)
-		t.judgeLocked(t.laws[tier], t.shared[tier], 0, now, look, v)
-	} else if i := p.slot(hash); i >= 0 {
+		t.judgeLocked(tier, t.shared[tier], 0, now, look, v)
+	} else if i := t.slotLocked(p, hash, tier, now); i >= 0 {
 		t.correctLocked(tier, t.cell(p.shard, i), now, n, 0, v)
 		t.landLocked(tier, t.cell(p.shard, i), v)
-		t.judgeLocked(t.laws[tier], t.cell(p.shard, i), 0, now, look, v)
+		t.judgeLocked(tier, t.cell(p.shard, i), 0, now, look, v)
 	}
 }
 

@@ -62,6 +62,9 @@ func (v *visit) begin(c *core, r *http.Request) {
 			}
 		}
 		a.hash = hashOf(p.seed, p.key(r), a.tier)
+		if p.plans != nil {
+			a.tier = p.plans.of(r, a.hash)
+		}
 	}
 	v.cost = int(min(v.asked[0].cost, maxCost))
 }
@@ -126,7 +129,7 @@ func (v *visit) behind(ahead int) (ns int64) {
 	if a.cost > maxCost || ahead == 0 {
 		return 0
 	}
-	laws := a.verdict.laws
+	laws := a.verdict.judged()
 	for i := range laws {
 		ns = max(ns, laws[i].behind(int64(ahead)*a.cost))
 	}
