@@ -81,6 +81,7 @@ func (t *table) replace(tier int, laws []law) {
 			}
 		}
 	}
+	bind(laws, t.start)
 	t.lockAll()
 	defer t.unlockAll()
 	t.stretchLocked(laws)
@@ -110,6 +111,7 @@ func (t *table) put(tier int, laws []law) {
 		all[tier] = laws
 		gen = nextGen(gen, all)
 	}
+	bind(laws, t.start)
 	t.lockAll()
 	defer t.unlockAll()
 	t.stretchLocked(laws)
@@ -211,10 +213,13 @@ func (l *law) carry(c cell, o *law, old cell, now int64) {
 	case l.kind == o.kind && l.per == o.per && l.kind == window:
 		start, used := o.open(old, now)
 		c[0], c[1] = uint64(start), uint64(l.atMost(o, used))
+	case l.kind == dated && o.kind == dated && l.cal.unit == o.cal.unit && l.cal.zone.String() == o.cal.zone.String():
+		start, used, _ := o.dated(old, now)
+		c[0], c[1] = uint64(start), uint64(l.atMost(o, used))
 	case l.kind == o.kind && l.per == o.per && l.kind == sliding:
 		start, before, since := o.turn(old, now)
 		c[0], c[1] = uint64(start), uint64(min(before, l.most))<<32|uint64(l.atMost(o, since))
-	case l.kind == o.kind && l.per == o.per: // the latest moments
+	case l.kind == logged && o.kind == logged && l.per == o.per: // the latest moments
 		n := min(l.most, o.most)
 		copy(c[l.most-n:l.most], old[o.most-n:o.most])
 	default:

@@ -95,16 +95,16 @@ func TestSameLimitsAgain(t *testing.T) {
 func TestChangedLimitsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(45, 4))
-		kinds := []string{"%d/1h window", "%d/1h sliding", "1/1h burst %d"}
+		kinds := []string{"%d/1h window", "%d/1h sliding", "1/1h burst %d", "%d/month in UTC"}
 		for range race.Pick(1000, 30_000) {
-			kind := kinds[r.IntN(3)]
+			kind := kinds[r.IntN(4)]
 			n := 1 + r.IntN(40)
 			k, used := inbound.NewKeyed[int](1, fmt.Sprintf(kind, n)), 0
 			for range 20 {
 				switch r.IntN(3) {
 				case 0:
 					if r.IntN(3) == 0 {
-						kind = kinds[r.IntN(3)]
+						kind = kinds[r.IntN(4)]
 					}
 					n = 1 + r.IntN(40)
 					if err := k.SetLimits(fmt.Sprintf(kind, n)); err != nil {

@@ -115,6 +115,13 @@
 // With Settle, and only then, handlers get another ResponseWriter. It flushes and gives connections away if that of the server
 // does, and http.ResponseController works as before.
 //
+// # The calendar
+//
+// "1000/24h window" begins with a key's first unit, and "1000/day in Europe/Berlin" at midnight there, for all keys. The units are
+// hour, day, week (from Monday on) and month, the zones those of time.LoadLocation. A day has the 23 or 25 hours that it has
+// when clocks are changed. The reset that clients see is exact; as the length of a window they see 24 hours for a day and 30 days for a
+// month. Programs without zones on their disk import time/tzdata.
+//
 // # Requests in flight
 //
 // "4 at once" lets a key have four requests in flight, beside other limits as in "100/1m burst 20, 4 at once". A fifth is refused, or

@@ -15,6 +15,7 @@ import (
 //	bucket   moment of the last unit  units that are missing then, a float64
 //	window   start of the window      units used since
 //	sliding  start of the window      units used in the window before, and since: 32 bits each
+//	dated    start of the period       units used since
 //	atOnce   requests in flight
 //	logged   a word for each unit of the limit: the moment at which it comes back, see sliding.go
 //
@@ -44,6 +45,7 @@ const (
 	sliding             // two counters
 	logged              // sliding, with a moment for each unit
 	atOnce              // requests in flight, see atonce.go
+	dated               // a window of the calendar, see calendar.go
 )
 
 // A law is one limit.
@@ -56,7 +58,8 @@ type law struct {
 	perNs float64 // of a bucket: units per nanosecond
 	per   int64   // of a window: its length, ns
 	born  uint32  // of atOnce: the gen of the table from which on it has counted
-	span  int64   // what the fields advertise as w, s: the time in which most come back; 0: below a second
+	cal   *calendar
+	span  int64 // what the fields advertise as w, s: the time in which most come back; 0: below a second
 }
 
 const (
@@ -118,6 +121,8 @@ func (l *law) wait(c cell, now, n int64) int64 {
 		return l.waitWindow(c, now, n)
 	case l.kind == logged:
 		return l.waitLogged(c, now, n)
+	case l.kind == dated:
+		return l.waitDated(c, now, n)
 	case l.kind == atOnce:
 		if int64(c[0]) < l.most {
 			return 0
@@ -137,6 +142,9 @@ func (l *law) take(c cell, now, n int64, m *mark) {
 		set(c, max(now, int64(c[0])), missing)
 	case window:
 		start, used := l.open(c, now)
+		c[0], c[1] = uint64(start), uint64(used+n)
+	case dated:
+		start, used, _ := l.dated(c, now)
 		c[0], c[1] = uint64(start), uint64(used+n)
 	case logged:
 		*m = l.takeLogged(c, now, n)
@@ -168,6 +176,10 @@ func (l *law) back(c, then cell, now, held, n int64) {
 		c[0], c[1] = uint64(start), uint64(max(0, used-min(n, left)))
 	case logged:
 		l.backLogged(c, then, held, n)
+	case dated:
+		_, left, _ := l.dated(then, now)
+		start, used, _ := l.dated(c, now)
+		c[0], c[1] = uint64(start), uint64(max(0, used-min(n, left)))
 	case atOnce: // see land
 	default:
 		_, _, left := l.turn(then, now)
@@ -204,6 +216,9 @@ func (l *law) rest(c cell, now int64) (units, reset int64) {
 		return l.left(c, now, l.most-used, start+l.per-now)
 	case logged:
 		return l.restLogged(c, now)
+	case dated:
+		_, used, left := l.dated(c, now)
+		return l.left(c, now, l.most-used, left)
 	case atOnce:
 		return max(0, l.most-int64(c[0])), 0
 	default:
@@ -236,6 +251,9 @@ func (l *law) fresh(c cell, now int64) bool {
 		return used == 0
 	case logged:
 		return int64(c[l.most-1]) <= now
+	case dated:
+		_, used, _ := l.dated(c, now)
+		return used == 0
 	case atOnce:
 		return c[0] == 0
 	default:

@@ -23,7 +23,8 @@ import (
 type Limit struct {
 	// Limits hold for each key, all of them, in the words of throttle.Limit: "100/1m burst 20", "5/s even",
 	// "1000/h window", "1000/h sliding", or several with commas between. There are at most three. "4 at once" is how many
-	// requests may be in flight, until their handlers return; it is not in the fields, and Retry-After is 1. Mind the kind:
+	// requests may be in flight, until their handlers return; it is not in the fields, and Retry-After is 1. "1000/day in
+	// Europe/Berlin" is a window that follows the calendar there; hour, week and month do too. Mind the kind:
 	// "100/1m even" lets in a request each 600 ms and refuses the second of a page; "100/1m burst 20" lets 20 come
 	// at once, and "100/1m window" all 100. A sliding limit of more than 20 units is an estimate here, by two counters,
 	// see the package documentation. Empty, or "unlimited":

@@ -95,6 +95,7 @@ type visits struct {
 func newTable(laws [][]law, maxKeys int) *table {
 	t := &table{laws: laws, gen: nextGen(0, laws), maxKeys: int64(maxKeys), start: sync.OnceValue(time.Now)}
 	for _, l := range laws {
+		bind(l, t.start)
 		words := wordsOf(l)
 		t.words, t.shared = max(t.words, words), append(t.shared, make(cell, words))
 	}

@@ -29,23 +29,27 @@ func newLaws(texts []string) (laws []law, err error) {
 
 // parseLaws reads one text: limits in the words of throttle.Limit, and those that only servers have.
 func parseLaws(text string) (laws []law, err error) {
-	if !strings.Contains(strings.ToLower(text), "once") {
+	if low := strings.ToLower(text); !strings.Contains(low, "once") && !strings.Contains(low, "in ") {
 		return specLaws(text)
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		l, ok, err := newAtOnce(part)
+		some, err := parseLaw(part)
 		if err != nil {
 			return nil, err
-		}
-		some := []law{l}
-		if !ok {
-			if some, err = specLaws(part); err != nil {
-				return nil, err
-			}
 		}
 		laws = append(laws, some...)
 	}
 	return laws, nil
+}
+
+// parseLaw reads one limit.
+func parseLaw(text string) ([]law, error) {
+	for _, read := range []func(string) (law, bool, error){newAtOnce, newCalendar} {
+		if l, ok, err := read(text); ok {
+			return []law{l}, err
+		}
+	}
+	return specLaws(text)
 }
 
 // specLaws reads limits in the words of throttle.Limit.
