@@ -251,12 +251,7 @@ func (c *core) problem(w http.ResponseWriter, v *visit) {
 	if v.wait != never {
 		d.Detail = "Try again in " + roundUp(time.Duration(v.wait)).String() + "."
 	}
-	policies := c.policiesFor(v)
-	for i, p := range c.parts {
-		if a := &v.asked[i]; !a.skip && !p.shadow && a.verdict.wait > 0 {
-			d.Violated = append(d.Violated, policies.violated(i, a)...)
-		}
-	}
+	d.Violated = c.refusing(v, false)
 	body, _ := json.Marshal(&d) // strings and numbers: it cannot fail
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
@@ -280,8 +275,8 @@ func roundUp(d time.Duration) time.Duration {
 func (p *policies) violated(i int, a *asked) (names []string) {
 	for k := range a.verdict.judged() {
 		if law := &a.verdict.judged()[k]; a.verdict.rest[k] < min(a.cost, law.most) {
-			name, _ := strconv.Unquote(p.names[i][a.tier][k])
-			names = append(names, name)
+			name := p.names[i][a.tier][k] // in quotation marks, with nothing escaped
+			names = append(names, name[1:len(name)-1])
 		}
 	}
 	return names

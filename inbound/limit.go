@@ -159,6 +159,8 @@ type core struct {
 	policies atomic.Pointer[policies]
 	lines    lines
 	settles  bool // one of the parts does
+	shadows  bool // so too
+	refusals refusals
 }
 
 // Handler returns a handler that calls next for requests within the limits. It passes the ResponseWriter on as it is,
@@ -196,6 +198,7 @@ func (l *Limit) Stats() Stats {
 	c := l.compiled()
 	s := c.parts[0].table.stats()
 	s.Waiting = int(c.lines.waiting.Load())
+	s.Refused -= min(s.Refused, uint64(max(0, c.lines.early.Load())))
 	if p := c.parts[0].plans; p != nil {
 		s.PlanErrors = p.failed.Load()
 	}
@@ -256,7 +259,7 @@ func newCore(l *Limit) (*core, error) {
 			return nil, err
 		}
 		c.parts = append(c.parts, p)
-		c.settles = c.settles || p.settle != nil
+		c.settles, c.shadows = c.settles || p.settle != nil, c.shadows || p.shadow
 	}
 	c.policies.Store(newPolicies(c.parts, new(policies), nil))
 	return c, nil

@@ -26,6 +26,7 @@ type lines struct {
 	most    time.Duration // Limit.Wait; 0: nobody waits
 	places  int64
 	waiting atomic.Int64
+	early   atomic.Int64 // of these, those that a table has counted as refused so far, as it has no units for them yet
 
 	mu  sync.Mutex
 	all map[uint64]line // by the hash of the Limit's own key
@@ -132,6 +133,8 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 		return false
 	}
 	defer l.leave(hash, first)
+	v.noteEarly()
+	defer v.forgetEarly()
 	if ahead > 0 {
 		v.askAll(look)
 	}
@@ -147,6 +150,21 @@ func (l *lines) join(ctx context.Context, v *visit) bool {
 	v.leave()
 	v.wait = max(v.wait, wait)
 	return false
+}
+
+// noteEarly notes once that a table has counted a visit that waits as refused; forgetEarly, that it counts as what became of it.
+func (v *visit) noteEarly() {
+	if !v.early && v.asked[0].verdict.refused {
+		v.early = true
+		v.core.lines.early.Add(1)
+	}
+}
+
+func (v *visit) forgetEarly() {
+	if v.early {
+		v.early = false
+		v.core.lines.early.Add(-1)
+	}
 }
 
 // maxAskGap is how long the first in a line does not ask: a shared limit may change without a word.
@@ -174,6 +192,7 @@ func (v *visit) hold(ctx context.Context, first chan struct{}, most time.Duratio
 		case v.wait == never: // a shared limit has failed, which the tables do not know
 			return never
 		}
+		v.noteEarly()
 		again := time.NewTimer(v.gap())
 		select {
 		case <-again.C:

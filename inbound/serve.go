@@ -20,8 +20,8 @@ func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		c.refuse(w, r, &v)
 		return
 	}
-	if p := c.parts[0]; p.shadow && v.asked[0].verdict.wait > 0 && c.OnRefusal != nil {
-		c.OnRefusal(r, waitOf(v.asked[0].verdict.wait))
+	if c.shadows {
+		c.countShadowed(r, &v)
 	}
 	if !c.NoFields || c.XRateLimit {
 		c.advertise(w.Header(), &v)
@@ -53,6 +53,7 @@ func (c *core) refuse(w http.ResponseWriter, r *http.Request, v *visit) {
 	if v.full() {
 		v.wait = max(v.wait, int64(time.Second))
 	}
+	c.countRefused(r, v)
 	if c.OnRefusal != nil {
 		c.OnRefusal(r, waitOf(v.wait))
 	}

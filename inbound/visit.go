@@ -30,6 +30,7 @@ type visit struct {
 	wait  int64 // ns until all would let it in; 0: they have; never
 	cost  int   // for the shared limits
 	in    bool  // it has its units
+	early bool  // see lines.early
 }
 
 // asked is a visit at one part.

@@ -53,6 +53,8 @@
 // the utilization. What a meter's estimates are worth is the rate of settled_units by that of estimated_units: 0.35 says
 // that two thirds of what is held are held in vain. Attempts that failed and cost nothing are in it.
 //
+// [InstrumentFleet] and [InstrumentInbound] show a fleet's limiter, and the limits of a server of your own.
+//
 // # Keys
 //
 // The first 100 keys ([Options].MaxKeys) have series of their own; all others are counted as "_other". Sums over all keys

@@ -18,6 +18,7 @@ const (
 	outcomeAttr = attribute.Key("throttle.outcome")
 	reasonAttr  = attribute.Key("throttle.reason")
 	sourceAttr  = attribute.Key("throttle.limit.source")
+	limitAttr   = attribute.Key("throttle.limit")
 	afterAttr   = attribute.Key("throttle.retry_after")
 	waitAttr    = attribute.Key("throttle.wait")
 	statusAttr  = attribute.Key("http.response.status_code")
