@@ -17,6 +17,7 @@ import (
 //	"limit:shared"        Transport.Limiter, which all keys pay
 //	"limit:advertised"    a quota that responses advertise
 //	"limit:found"         a rate found because the upstream throttles
+//	"in-flight:found"     a number of calls in flight found because the upstream throttles those above it
 //	"store"               a limit of package fleet, whose store has not answered yet
 //	"gate:retry-after"    the gate is closed: the upstream has asked for a wait
 //	"gate:throttled"      the same, and the upstream has throttled an attempt without asking for a wait
@@ -42,13 +43,14 @@ type Event struct {
 	Learned Learned       // the limit that was learned
 }
 
-// Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or a rate found because
-// the upstream throttles. Beside a configured limit the hook hears of the first such rate (you configured 10/s; 9.6/s are accepted), of
-// one 5 % lower after a minute, and of one 5 % higher, or rate.Inf (nothing lower is held any more), that has lasted for ten minutes.
+// Learned is one limit that a key has learned from its upstream: a quota that responses advertise, or what was found because the upstream
+// throttles: a rate, or with Unit "in-flight" a number of calls in flight. Beside a configured limit the hook hears of the first such
+// rate (you configured 10/s; 9.6/s are accepted), of one 5 % lower after a minute, and of one 5 % higher, or rate.Inf (nothing lower is
+// held any more), that has lasted for ten minutes.
 type Learned struct {
-	Name, Unit string        // as advertised; "": unset
-	Source     string        // the header field that advertises it, "body", or "throttled": a rate found from 429s
-	Limit      int64         // units in a window; -1: unknown
+	Name, Unit string        // as advertised; "": unset. "in-flight": Limit calls may be in flight
+	Source     string        // the header field that advertises it, "body", or "throttled": found from 429s
+	Limit      int64         // units in a window, or in flight; -1: unknown
 	Remaining  int64         // units left in the window when last advertised; -1: unknown
 	Reset      time.Duration // until the window ends; -1: unknown
 	Window     time.Duration // the window's length; 0: unknown

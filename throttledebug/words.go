@@ -140,6 +140,7 @@ var meanings = map[string]string{
 	"limit:shared":       "the limit that all keys share",
 	"limit:advertised":   "a quota that responses advertise",
 	"limit:found":        "a rate found because the upstream throttles",
+	"in-flight:found":    "a call in flight to end: the upstream throttles more than so many",
 	"gate":               "the closed gate",
 	"gate:retry-after":   "the time that the upstream has asked for",
 	"gate:throttled":     "a pause after a throttled attempt",

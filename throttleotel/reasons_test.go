@@ -52,6 +52,10 @@ func situations() []situation {
 			s.work(5)
 			s.until(func(k throttle.KeyStats) bool { return k.Reason == "limit:found" })
 		}},
+		{"in-flight:found", &throttle.Transport{}, crowded(), func(s *scene) {
+			s.work(25)
+			s.until(func(k throttle.KeyStats) bool { return k.Reason == "in-flight:found" && len(k.Learned) > 0 })
+		}},
 		{"store", &throttle.Transport{Limiter: fleet.New(silent{}, "x", 1, 1, fleet.Options{})}, nil, nothing},
 		{"gate:retry-after", &throttle.Transport{LimiterFor: burst}, answers{429, http.Header{"Retry-After": {"30"}}}, nil},
 		{"gate:throttled", &throttle.Transport{LimiterFor: burst}, answers{429, nil}, nil},
@@ -72,6 +76,13 @@ func situations() []situation {
 			s.calls.Go(func() { get(s.tr, throttle.WithCost(s.ctx, 10), "http://b.test/") })
 		}},
 	}
+}
+
+// crowded is an upstream that serves ten at once.
+func crowded() *throttletest.Server {
+	s := throttletest.NewServer(throttletest.Limit{Kind: throttletest.InFlight, N: 10})
+	s.Work = throttletest.Span{Min: 40 * time.Millisecond, Max: 160 * time.Millisecond}
+	return s
 }
 
 // TestReasonsAgree: whatever a call waits for, the same word stands in Hooks, Error, Stats, the metrics, the spans, the log and

@@ -83,6 +83,7 @@ func (q *Queue) admitLocked(ctx context.Context, o *order, now time.Time) (*wait
 	o.now, o.epoch = now, q.up.Epoch()
 	o.wants &^= counted
 	if o.wants&wantsSlot == 0 && (q.soleLocked() || q.unhinderedLocked()) {
+		o.level = 0
 		if q.meters == nil && q.payLocked(int(o.Cost), now) || q.meters != nil && q.payHoldsLocked(o, now) {
 			return nil, nil
 		}
@@ -142,7 +143,7 @@ func (q *Queue) tryLocked(o *order, now time.Time) decision {
 	case m.After(now):
 		return decision{verdict: later, until: m, exact: true}
 	default:
-		q.startLocked(&o.waiter, o.holds, stakes, m, now)
+		q.startLocked(&o.waiter, o.holds, stakes, 0, m, now)
 	}
 	return decision{}
 }

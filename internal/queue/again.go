@@ -160,7 +160,7 @@ func (q *Queue) againLocked(o *order, b *backlog, wait time.Duration, now time.T
 	}
 	p := q.foreseeLocked(b, n, againSteps, now)
 	turn := limit.Latest(start, p.start())
-	if q.lacksSlotLocked(o.wants) || !turn.After(now) { // by Little's law, as calls under way end
+	if q.lacksSlotLocked(o.wants, now) || !turn.After(now) { // by Little's law, as calls under way end
 		each := q.up.RoundTrip().Smoothed / time.Duration(max(1, int(q.slots), int(q.underLocked())))
 		turn = limit.Latest(turn, now.Add(time.Duration(b.all+mine+1)*each))
 	}

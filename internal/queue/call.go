@@ -153,6 +153,7 @@ func (c *Call) Arrive(ctx context.Context, hold func(*Meters)) (waits bool, err 
 		t.usedLocked(e, since)
 	}
 	q, now := &e.queue, t.common.base.Add(since)
+	q.slotLocked(&c.order.waiter)
 	trip := q.up.RoundTrip()
 	c.srtt, c.order.sample = trip.Smoothed, trip.Measure
 	c.order.Scope = q.up.Scope(c.order.url)
@@ -198,11 +199,14 @@ type Result struct {
 func (c *Call) Report(r *Result) (news []Known, wait time.Duration, gate Turned) {
 	c.table.common.mu.Lock()
 	defer c.table.common.mu.Unlock()
-	c.stage = noAttempt
 	q, o := &c.entry.queue, &c.order
+	if c.stage == underway && !c.held {
+		q.up.EndLoose()
+	}
+	c.stage = noAttempt
 	a := upstream.Answer{
 		Outcome: r.Outcome, Status: r.Status, Cut: r.Cut, Hint: r.Hint, Dated: r.Dated, Trip: r.At.Sub(o.now), Sent: o.now, Late: r.Late,
-		Counted: o.wants&counted != 0, Scope: o.Scope, Epoch: o.epoch, Call: o.Seq, Cost: int(o.Cost),
+		Level: o.level, Slots: int(q.slots), Counted: o.wants&counted != 0, Scope: o.Scope, Epoch: o.epoch, Call: o.Seq, Cost: int(o.Cost),
 		Host: r.Route.Host, Path: r.Route.Path, InFlight: q.underLocked(),
 		Known: r.At.Sub(q.common.base) - q.met, WindowFactor: q.common.WindowFactor, Failures: q.common.Failures,
 	}

@@ -87,7 +87,7 @@ func (q *slotsOf) ready(n need, at, now time.Time) (time.Time, decision) {
 	if n.wants&wantsSlot == 0 {
 		return at, decision{}
 	}
-	switch full, by := (*Queue)(q).fullLocked(); {
+	switch full, by := (*Queue)(q).fullLocked(now); {
 	case full && by == heldByLoad && q.common.Options.InFlight.asks():
 		return at, decision{verdict: block, until: now.Add(aimd.Every)}
 	case full:
@@ -116,7 +116,7 @@ func (q *slotsOf) undo(n need, at, _ time.Time) {
 }
 
 func (q *slotsOf) held(n need, now time.Time) (string, time.Time) {
-	if full, by := (*Queue)(q).fullLocked(); full && n.wants&wantsSlot != 0 {
+	if full, by := (*Queue)(q).fullLocked(now); full && n.wants&wantsSlot != 0 {
 		return by, time.Time{}
 	}
 	return "", now

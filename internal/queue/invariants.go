@@ -113,7 +113,7 @@ func lateness(now time.Time) time.Duration {
 // lookAt checks one queue, notes who could go, and returns how many wait.
 func (m *mutex) lookAt(q *Queue, now time.Time) int {
 	most, l := q.common.Options.MaxInFlight, q.line
-	if q.slots < 0 || most > 0 && int(q.slots) > most || m.table != nil && !q.common.slotted() && q.slots > 0 {
+	if q.slots < 0 || most > 0 && int(q.slots) > most || m.table != nil && !q.common.slotted() && !q.up.Slotted() && q.slots > 0 {
 		broken("%q holds %d slots of %d", q.key, q.slots, most)
 	}
 	under := -1 // a bare queue does not count them
@@ -131,7 +131,8 @@ func (m *mutex) lookAt(q *Queue, now time.Time) int {
 	m.lines[l] = true
 	l.Check()
 	l.checkWaiters()
-	closed := q.up.Closing(now).Left > 0 || m.table != nil && most > 0 && int(q.slots) == most
+	full, _ := q.fullLocked(now)
+	closed := q.up.Closing(now).Left > 0 || m.table != nil && full
 	for s := range l.Stations() {
 		if closed && s.In() != nil {
 			broken("%q stands in a pool, and its gate is closed or its slots are taken", q.key)

@@ -53,6 +53,7 @@ func (q *Queue) headLocked(now time.Time) *waiter {
 // there: block. at is the moment for which units are taken, see asOf.
 func (q *Queue) passLocked(w *waiter, at, now time.Time) decision {
 	l := q.line
+	q.slotLocked(w)
 	if q.lateLocked(w, now) {
 		q.trouble().refused++
 		return decision{verdict: deny, err: q.common.Errors.Deadline}
@@ -98,17 +99,19 @@ func (q *Queue) goLocked(w *waiter, at, now time.Time) decision {
 	case at.After(now):
 		return decision{verdict: later, until: at, exact: true}
 	}
-	q.startLocked(w, h, q.line.stakes, at, now)
+	q.startLocked(w, h, q.line.stakes, 1, at, now)
 	w.moment = at.Sub(q.common.base)
 	w.epoch = q.up.Epoch()
 	return decision{verdict: grant}
 }
 
 // startLocked counts a call that goes as of at, with h.
-func (q *Queue) startLocked(w *waiter, h *Holds, stakes []stake, at, now time.Time) {
+func (q *Queue) startLocked(w *waiter, h *Holds, stakes []stake, lined int, at, now time.Time) {
 	if h != nil {
 		h.startLocked(at)
 	}
+	w.level = upstream.LevelOf(q.flyingLocked(lined))
+	q.up.StartAt(w.level, now)
 	n := w.need(h)
 	if q.easyLocked(w) {
 		q.up.Start(n.scope, int(n.cost), at, now)

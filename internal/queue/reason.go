@@ -17,6 +17,7 @@ import (
 //	limit:shared       the limiter that all keys pay
 //	limit:advertised   a quota that responses advertise
 //	limit:found        a rate that was found because the upstream throttles
+//	in-flight:found    a number of attempts in flight that was found because the upstream throttles
 //	store              a limit that many processes share, while it is not known when it has units: its store has not
 //	                   answered yet
 //	meter:NAME         the meter of that name
@@ -32,13 +33,14 @@ const (
 	heldByShared = "limit:shared"
 	heldBySlot   = "slot"
 	heldByLoad   = "in-flight:load"
+	heldByFlight = "in-flight:found"
 	heldByOrder  = "order"
 	heldByStore  = "store"
 	heldByMeter  = "meter:" // and its name
 )
 
 // heldBySlots reports whether a reason is that no slot is free.
-func heldBySlots(by string) bool { return by == heldBySlot || by == heldByLoad }
+func heldBySlots(by string) bool { return by == heldBySlot || by == heldByLoad || by == heldByFlight }
 
 // A Held is why a call was ended on this side, with what held it up to then.
 type Held struct {

@@ -18,6 +18,8 @@ import (
 //
 // # States of a slot, all under the lock
 //
+//	none       neither bound: calls take none. The second event of throttled answers ends that for good (State.Slotted); attempts under way
+//	           then are counted as loose, and calls in line take a slot with their turn
 //	free       inFlight < most
 //	taken      startLocked, in the critical section that takes the units
 //	given back by releaseLocked: at the end of the attempt or of its body, or by undo
@@ -89,18 +91,39 @@ func (c *Config) slotted() bool {
 
 // mostLocked is how many slots of the key may be taken, the smallest bound, and what calls are held by while they are; 0: there is
 // no bound.
-func (q *Queue) mostLocked() (most int, by string) {
+func (q *Queue) mostLocked(now time.Time) (most int, by string) {
 	most, by = q.common.Options.MaxInFlight, heldBySlot
 	if b := q.boundLocked(); b != nil && (most == 0 || b.Now() < most) {
 		most, by = b.Now(), heldByLoad
+	}
+	if b := q.up.MostInFlight(now); b > 0 && (most == 0 || b < most) {
+		most, by = b, heldByFlight
 	}
 	return most, by
 }
 
 // fullLocked reports whether all slots of the key are taken; by: what bounds them.
-func (q *Queue) fullLocked() (full bool, by string) {
-	most, by := q.mostLocked()
-	return most > 0 && int(q.slots) >= most, by
+func (q *Queue) fullLocked(now time.Time) (full bool, by string) {
+	most, by := q.mostLocked(now)
+	return most > 0 && q.takenLocked() >= most, by
+}
+
+// takenLocked is how many slots of the key are taken. Attempts that began before calls took any count, too.
+func (q *Queue) takenLocked() int { return int(q.slots) + q.up.Loose() }
+
+// slotLocked lets w want a slot if the calls of its key have come to take them.
+func (q *Queue) slotLocked(w *waiter) {
+	if q.up.Slotted() {
+		w.wants |= wantsSlot
+	}
+}
+
+// flyingLocked is how many attempts are in flight with one that starts now, and is one of so many in line.
+func (q *Queue) flyingLocked(lined int) int {
+	if q.up.Slotted() {
+		return q.takenLocked() + 1
+	}
+	return max(q.underLocked()+lined, int(q.slots)+1)
 }
 
 // slotsLocked counts slots that calls take, or give back.
@@ -123,8 +146,8 @@ func (q *Queue) releaseLocked(now time.Time) {
 }
 
 // lacksSlotLocked reports whether a call lacks a slot, of its key or of all.
-func (q *Queue) lacksSlotLocked(w wish) bool {
-	full, _ := q.fullLocked()
+func (q *Queue) lacksSlotLocked(w wish, now time.Time) bool {
+	full, _ := q.fullLocked(now)
 	all := q.common.all
 	return w&wantsSlot != 0 && (full || all != nil && all.most > 0 && all.inFlight >= all.most)
 }
@@ -132,14 +155,14 @@ func (q *Queue) lacksSlotLocked(w wish) bool {
 // lackedLocked says which slots the head lacks, if nothing else holds it: how many are held; "" otherwise.
 func (q *Queue) lackedLocked(now time.Time) string {
 	w := q.headLocked(now)
-	if by, _ := q.heldLocked(w.need(w.holds()), now); !heldBySlots(by) || !q.lacksSlotLocked(w.wants) {
+	if by, _ := q.heldLocked(w.need(w.holds()), now); !heldBySlots(by) || !q.lacksSlotLocked(w.wants, now) {
 		return ""
 	}
 	if m, err := q.dues().ready(w.holds(), now, w.Cost); err != nil || m.After(now) {
 		return ""
 	}
-	most, _ := q.mostLocked()
-	held, open := int(q.slots), ""
+	most, _ := q.mostLocked(now)
+	held, open := q.takenLocked(), ""
 	if most == 0 || held < most {
 		held, most = q.common.all.inFlight, q.common.MaxInFlight
 	}
@@ -161,10 +184,10 @@ type turnover struct {
 // for 15 free slots.
 func (q *Queue) turnoverLocked(more int64, now time.Time) turnover {
 	all := q.common.all
-	most, _ := q.mostLocked()
+	most, _ := q.mostLocked(now)
 	t := turnover{calls: more, free: math.MaxInt64, trip: q.up.RoundTrip().Smoothed, closed: q.up.Closing(now).Left}
 	if most > 0 {
-		t.free = max(0, int64(most)-int64(q.slots))
+		t.free = max(0, int64(most-q.takenLocked()))
 	}
 	if all != nil && all.most > 0 {
 		t.free = min(t.free, int64(all.most-all.inFlight))

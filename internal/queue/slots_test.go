@@ -202,7 +202,7 @@ func slotsAreUsed(t *testing.T, seed uint64, table *Table, shared *limit.Bucket)
 				continue
 			}
 			w := q.headLocked(now)
-			if q.lacksSlotLocked(w.wants) {
+			if q.lacksSlotLocked(w.wants, time.Now()) {
 				continue
 			}
 			if _, d := q.readyLocked(w, now, now); d.verdict != grant {

@@ -53,7 +53,7 @@ func (q *Queue) Look(few []limit.Stats) (s Stats, known []upstream.Known, limits
 // statsLocked is Stats with the lock.
 func (q *Queue) statsLocked(now time.Time) Stats {
 	sent, throttled := q.up.Counts()
-	most, _ := q.mostLocked()
+	most, _ := q.mostLocked(now)
 	s := Stats{
 		InFlight: q.inFlightLocked(), MaxInFlight: most, Load: q.signalLocked(),
 		Tokens: q.limits().Available(now), Limit: q.limits().Rate(),
@@ -146,7 +146,10 @@ func (q *Queue) inFlightLocked() int {
 // An example: 10 have begun and 4 have ended, 1 rests before its retry, 2 stand in line: 3 are under
 // way.
 func (q *Queue) underLocked() int {
-	n := int(q.begun-q.ended.Load()) - int(q.troubled().resting.Load())
+	n := int(q.begun - q.ended.Load())
+	if t := q.troubles.Load(); t != nil {
+		n -= int(t.resting.Load())
+	}
 	if q.line != nil {
 		n -= q.line.Len()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/line"
+	"github.com/go-throttle/throttle/internal/upstream"
 )
 
 type waitState uint8
@@ -38,6 +39,7 @@ type waiter struct {
 	tries    uint8         // attempts sent before, at most 255
 	state    waitState
 	wants    wish
+	level    upstream.Level // of the attempts in flight when it was granted
 }
 
 // An extra is what not all waiters have.

@@ -13,7 +13,7 @@ import (
 // A Known is one limit that a key has learned of; throttle.Learned has the words.
 type Known struct {
 	Name, Unit string        // as advertised
-	Source     string        // the header field, "body", or "throttled" for a rate that was found
+	Source     string        // the header field, "body", or "throttled" for what was found: a rate, or a Limit of the Unit "in-flight"
 	Limit      int64         // units; -1: not advertised
 	Remaining  int64         // units that are left by now, as far as is known; -1: not advertised
 	Reset      time.Duration // until it is back; -1: not known

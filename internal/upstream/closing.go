@@ -46,7 +46,7 @@ func (s *State) Held(scope uint8, cost int, now time.Time) (by string, until tim
 	if m := s.quotas.Ready(scope, cost, now, now); m.After(until) {
 		by, until = heldByAdvertised, m
 	}
-	if m := s.search.Next(); m.After(until) {
+	if m := s.searching().Next(); m.After(until) {
 		by, until = heldByFound, m
 	}
 	if !until.After(now) {
@@ -87,7 +87,7 @@ func (s *State) Predict(scope uint8, before Before, n int, now time.Time) time.T
 		at = open.Add(limit.UnitTime(int(min(before.All, 1<<31)), s.pace(now)))
 	}
 	at = limit.Latest(at, s.quotas.After(scope, from, before.Scope, n))
-	return limit.Latest(at, s.search.After(from, before.All))
+	return limit.Latest(at, s.searching().After(from, before.All))
 }
 
 // Foreseeable reports whether Predict knows when so many more calls of a scope will have started: no answer has to come
@@ -99,7 +99,7 @@ func (s *State) Predict(scope uint8, before Before, n int, now time.Time) time.T
 // Example: after a closing without a known limit, one call goes, and each success lets one more be in flight. When the
 // first goes is known, and for the second it is not.
 func (s *State) Foreseeable(scope uint8, calls int64, now time.Time) bool {
-	if s.search.On() && !s.search.Foreseeable() {
+	if search := s.searching(); search.On() && !search.Foreseeable() {
 		return false
 	}
 	return s.quotas.Foreseeable(scope, calls, now) && s.gate.Foreseeable(calls, s.pace(now))

@@ -25,5 +25,5 @@ func (s *State) Check(inFlight int) {
 // MayStart reports whether nothing here holds a call back at now. It is false where that cannot be
 // said without changing something: quotas begin new windows when they are asked.
 func (s *State) MayStart(now time.Time) bool {
-	return s.quotas.MayStart(now) && !s.search.Next().After(now) && s.gate.MayStart(now)
+	return s.quotas.MayStart(now) && !s.searching().Next().After(now) && s.gate.MayStart(now)
 }

@@ -16,7 +16,10 @@ type Known = quota.Known
 // Learned is what observers see of what was learned; nil: nothing.
 func (s *State) Learned(now time.Time) []Known {
 	all := s.quotas.Known(now)
-	if held, ok := s.search.Held(now); ok && held <= s.limits.Pace(now) {
+	if s.provenFlight() {
+		all = append(all, foundFlight(s.flight().Most()))
+	}
+	if held, ok := s.search().Held(now); ok && held <= s.limits.Pace(now) {
 		k := foundRate(held)
 		k.Configured = s.tooHigh(held)
 		all = append(all, k)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/quota"
 	"github.com/go-throttle/throttle/internal/seek"
+	"github.com/go-throttle/throttle/internal/step"
 )
 
 // This file is what a State makes of the answer to an attempt.
@@ -34,6 +35,7 @@ type Answer struct {
 	Call    uint64    // which call it belongs to; another for each call
 	Cost    int       // units
 	Sent    time.Time // when it started
+	Level   Level     // of the attempts in flight then, this one included
 
 	// Late is how long after its receipt it is observed. Nothing held calls back meanwhile.
 	Late time.Duration
@@ -43,6 +45,8 @@ type Answer struct {
 
 	// InFlight is how many attempts of the key are under way, this one included.
 	InFlight int
+	// Slots is how many slots the key holds.
+	Slots int
 	// Known is how long ago the first call of the key came.
 	Known time.Duration
 	// Failures is how many failures in a row close the gate; 0: as many as the gate says.
@@ -71,7 +75,7 @@ type Observation struct {
 }
 
 // Observe takes in what an attempt has shown, in this order: the quotas that its answer advertises, the
-// closing of the gate, the search. The order matters for a throttled answer: one that an advertised
+// attempts in flight, the closing of the gate, the search. The order matters for a throttled answer: one that an advertised
 // quota explains closes that quota and not the gate, and does not start a search.
 //
 // Example: 429 with "x-ratelimit-remaining: 0" and a reset in 8 s. The quota has nothing left until then, which
@@ -83,6 +87,7 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	pace := s.pace(now)
 	s.gate.Settle(now, pace) // the rate that was found is the one to reopen at
 	alone := false           // the answer holds its route alone
+	sees := step.Unknown     // of attempts in flight
 	r := gate.Report{
 		Outcome: a.Outcome, Epoch: a.Epoch, Call: a.Call, Status: a.Status, Trip: a.Trip, Cut: a.Cut, Late: a.Late, Failures: a.Failures,
 	}
@@ -97,6 +102,13 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 			r.Outcome, r.Held = Success, true // the quota holds its calls back: others may go on
 		} else if alone = s.closeRoute(a, &o, now); alone {
 			r.Outcome, r.Held = Success, true // the route does
+		} else if sees = s.flies(a, o.Scope, now); sees != step.Unknown {
+			if r.Random, o.Random = true, true; pace == rate.Inf {
+				pace = rate.Limit(s.servedRate(a, now))
+			}
+			if sees == step.Above && o.Wait == 0 {
+				r.Outcome = Cancelled // it says nothing of the upstream
+			}
 		}
 	case a.Hint.Throttled: // and final for its own call
 		s.throttled++
@@ -109,9 +121,13 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 	}
 	current := a.Epoch == s.gate.Epoch()
 	o.Stopped = s.gate.Observe(r, now, pace)
-	if !alone { // otherwise it says nothing of the rate
+	if a.Outcome != Throttled {
+		s.flies(a, o.Scope, now)
+	}
+	if !alone && sees == step.Unknown { // otherwise it says nothing of the rate
 		o.News = append(o.News, s.news(s.seek(a, o.Wait, o.Scope, current, now), now)...)
 	}
+	o.News = append(o.News, s.flightNews()...)
 	o.Stopped = o.Stopped || !s.quotas.Spent(o.Scope, now).IsZero()
 	return o
 }
@@ -122,39 +138,41 @@ func (s *State) Observe(a *Answer, now time.Time) (o Observation) {
 func (s *State) seek(a *Answer, wait time.Duration, scope uint8, current bool, now time.Time) (news []Known) {
 	throttled := a.Outcome == Throttled
 	switch {
-	case !throttled && (a.Outcome != Success || !s.search.On()), a.inTrouble(),
+	case s.holdsFlight():
+		return nil
+	case !throttled && (a.Outcome != Success || !s.search().On()), a.inTrouble(),
 		throttled && s.quotas.Explains(scope, a.Cost, now):
 		return nil
 	}
-	if s.search == nil {
-		s.search = new(seek.Search)
+	if s.search() == nil {
+		s.find().search = new(seek.Search)
 	}
 	units := float64(max(1, a.Cost))
-	cut := s.search.Observe(&seek.Sight{
+	cut := s.search().Observe(&seek.Sight{
 		Throttled: throttled, Units: units, InFlight: units * float64(max(0, a.InFlight-1)), Sent: a.Sent, Now: now, Current: current, Wait: wait,
 		Reopens: s.gate.Reopens(now), Paused: s.gate.Paused(now), Clock: s.gate.ClosedTime(now), Trip: s.gate.SmoothedTrip(),
 		Configured: s.limits.Pace(now), Limited: s.limited(scope, now), Known: a.Known, Served: s.servedCount(a), Rate: s.servedRate(a, now),
 	})
-	if s.search.On() {
+	if s.search().On() {
 		s.startLearning()
 	}
 	if !cut {
 		return nil
 	}
-	held, _ := s.search.Held(now)
+	held, _ := s.search().Held(now)
 	return []Known{foundRate(held)}
 }
 
 // searchAfterOutage begins a search with the success of a probe, where no limit is known: what waits would all go at once.
 func (s *State) searchAfterOutage(a *Answer, scope uint8, now time.Time) {
 	served, ok := s.gate.EndsOutage(a.Epoch)
-	if !ok || a.Outcome != Success || s.limited(scope, now) || s.search.On() {
+	if !ok || a.Outcome != Success || s.limited(scope, now) || s.search().On() {
 		return
 	}
-	if s.search == nil {
-		s.search = new(seek.Search)
+	if s.search() == nil {
+		s.find().search = new(seek.Search)
 	}
-	s.search.AfterOutage(served, now, s.gate.ClosedTime(now), s.gate.SmoothedTrip())
+	s.search().AfterOutage(served, now, s.gate.ClosedTime(now), s.gate.SmoothedTrip())
 	s.startLearning()
 }
 
@@ -166,14 +184,14 @@ func (s *State) limited(scope uint8, now time.Time) bool {
 // news is what observers should hear of the rate that was found: each one that was cut, or beside a limit of ours what the search
 // says is news.
 func (s *State) news(cut []Known, now time.Time) []Known {
-	if !s.search.Heard() {
+	if !s.search().Heard() {
 		return nil
 	}
 	ours := s.limits.Pace(now)
 	if ours == rate.Inf {
 		return cut
 	}
-	held, isNews := s.search.Beside(ours, now)
+	held, isNews := s.search().Beside(ours, now)
 	if !isNews {
 		return nil
 	}
@@ -203,9 +221,9 @@ func (s *State) closeRoute(a *Answer, o *Observation, now time.Time) bool {
 		return false
 	}
 	s.startLearning()
-	id, alone, forget := s.quotas.CloseRoute(quota.RouteOf(a.Host, a.Path), s.search.On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
+	id, alone, forget := s.quotas.CloseRoute(quota.RouteOf(a.Host, a.Path), s.search().On(), now.Add(limit.Jittered(a.Hint.RetryAfter)), now)
 	if forget {
-		s.search.End()
+		s.search().End()
 	}
 	if alone {
 		o.Scope, o.Moved = id, true
@@ -238,7 +256,7 @@ func (s *State) startLearning() {
 // upstream is in trouble is not throttled at random.
 func (s *State) closingPace(a *Answer, now time.Time) (pace rate.Limit, random bool) {
 	pace = s.limits.Pace(now)
-	random = s.search.LikelyRandom() && !a.inTrouble()
+	random = s.search().LikelyRandom() && !a.inTrouble()
 	if random && pace == rate.Inf {
 		pace = rate.Limit(s.servedRate(a, now))
 	}

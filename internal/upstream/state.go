@@ -3,6 +3,7 @@
 //	state.go             State, the one type that others use: how it begins, what starts, what is idle
 //	observe.go           what it makes of an answer
 //	closing.go           how long calls are held back, and whether that is too long for them
+//	step.go              a limit of the attempts in flight that was found
 //	known.go             what observers see of all this
 //
 // A call passes three of them: the gate (package gate), the quotas of its scope (package quota), the search (package seek). It may start when the last
@@ -41,11 +42,39 @@ import (
 // A State is what a key knows of its upstream. Its owner makes it with Init.
 type State struct {
 	gate      gate.Gate
-	quotas    *quota.Book  // quotas; nil while nothing is known, not even a rate that was found
-	search    *seek.Search // nil until a throttled answer came that no quota explains
-	limits    *limit.Set   // what the key's calls pay
-	sent      uint64       // attempts
-	throttled uint64       // those of them that were throttled
+	quotas    *quota.Book // quotas; nil while nothing is known, not even a rate that was found
+	found     *found      // nil until a throttled answer came that no quota explains
+	limits    *limit.Set  // what the key's calls pay
+	sent      uint64      // attempts
+	throttled uint64      // those of them that were throttled
+}
+
+// A found is what throttled answers have shown of limits that nobody advertises.
+type found struct {
+	search *seek.Search // of a rate; nil: nothing
+	flight *flight      // of attempts in flight; nil: nothing
+}
+
+// find is what was found, made if it is missing, and search and flight to be asked.
+func (s *State) find() *found {
+	if s.found == nil {
+		s.found = new(found)
+	}
+	return s.found
+}
+
+func (s *State) search() *seek.Search {
+	if s.found == nil {
+		return nil
+	}
+	return s.found.search
+}
+
+func (s *State) flight() *flight {
+	if s.found == nil {
+		return nil
+	}
+	return s.found.flight
 }
 
 // Init makes s the state of an unknown upstream, whose calls pay limits.
@@ -98,7 +127,7 @@ func (s *State) RoundTrip() RoundTrip {
 
 // Measure notes the round trip of a success without a hint, and reports whether that is all that Observe would do.
 func (s *State) Measure(trip time.Duration) bool {
-	if !s.Calm() || s.search.Watching() || s.Alert() {
+	if !s.Calm() || s.search().Watching() || s.Alert() {
 		return false
 	}
 	s.gate.Measure(trip)
@@ -125,7 +154,7 @@ func (s *State) Scopes() int { return s.quotas.Scopes() }
 
 // ScopeReady is when the quotas of a scope let a call go. Something must have been learned.
 func (s *State) ScopeReady(scope uint8, cost int, now time.Time) time.Time {
-	return limit.Latest(s.quotas.Ready(scope, cost, now, now), s.search.Next())
+	return limit.Latest(s.quotas.Ready(scope, cost, now, now), s.searching().Next())
 }
 
 // Ready returns the earliest moment, not before at, at which a call of that scope and cost may start: the
@@ -145,7 +174,7 @@ func (s *State) Ready(scope uint8, cost int, at, now time.Time) (ready time.Time
 		}
 		at = limit.Latest(at, open)
 	}
-	return limit.Latest(s.quotas.Ready(scope, cost, at, now), s.search.Next()), true, true
+	return limit.Latest(s.quotas.Ready(scope, cost, at, now), s.searching().Next()), true, true
 }
 
 // ProbeDue reports whether the next call to start is the probe whose answer may open the gate.
@@ -166,7 +195,7 @@ func (s *State) start(scope uint8, cost int, at, now time.Time) (counted bool) {
 		return false
 	}
 	s.quotas.Take(scope, cost, at)
-	s.search.Take(cost, at)
+	s.searching().Take(cost, at)
 	return true
 }
 
@@ -177,7 +206,7 @@ func (s *State) Undo(epoch uint32, scope uint8, counted bool, cost int, at, now 
 	s.gate.Undo(epoch, cost, now, s.pace(now))
 	if counted {
 		s.quotas.Undo(scope, cost, at)
-		s.search.Undo()
+		s.searching().Undo()
 	}
 }
 
@@ -203,19 +232,23 @@ func (s *State) HoldUntil(until time.Time, status uint16, now time.Time) (longer
 func (s *State) Resume(now time.Time) {
 	s.gate.Resume(now, s.pace(now))
 	s.quotas.Resume(now)
-	s.search.Resume(now)
+	s.search().Resume(now)
 }
 
 // pace is the rate at which the gate lets calls through after a closing: of the slowest limiter, or what the
 // search holds if that is less. It is looked up only where there has been a closing, because it takes the
-// limiters' locks. While a search is aside and its ramp over it is unpaced, unless there is a limit of ours.
+// limiters' locks. While a search is aside and its ramp over it is unpaced, unless there is a limit of ours; also while attempts in
+// flight are held, which bounds a burst.
 func (s *State) pace(now time.Time) rate.Limit {
 	if s.gate.Calm() {
 		return 0
 	}
 	pace := s.limits.Pace(now)
-	if s.search.On() {
-		found := s.search.Rate(now)
+	if s.holdsFlight() && pace == rate.Inf {
+		return gate.Unpaced
+	}
+	if search := s.searching(); search.On() {
+		found := search.Rate(now)
 		if found == rate.Inf && pace == rate.Inf {
 			return gate.Unpaced
 		}

@@ -135,7 +135,7 @@ func TestThrottledAnswers(t *testing.T) {
 		if got := s.Closing(at(0.05)).Cause; got != c.cause || o.Wait != span(c.wait) || !o.Stopped {
 			t.Errorf("%s: closed for %q, want %q; wait %v, stopped %v", name, got, c.cause, o.Wait, o.Stopped)
 		}
-		if got := s.search.On(); got != c.finder {
+		if got := s.search().On(); got != c.finder {
 			t.Errorf("%s: a search: %v", name, got)
 		}
 		if moved := len(c.h.Quotas) > 0; o.Moved != moved || moved && (o.Scope != 1 || s.Scope(&url.URL{Host: "a", Path: "/x"}) != 1 || s.Scopes() != 2) {
