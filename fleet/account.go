@@ -192,7 +192,7 @@ func (s *account) Lacks(at time.Time, n int) bool {
 
 // Later implements limit.Dated.
 func (s *account) Later(now time.Time) time.Time {
-	if up, _, _ := s.breaker.look(); up && s.out == nil && now.Before(s.retry) {
+	if up, _, _ := s.breaker.Look(); up && s.out == nil && now.Before(s.retry) {
 		return s.retry
 	}
 	return time.Time{}
@@ -204,7 +204,7 @@ func (s *account) Later(now time.Time) time.Time {
 // Example: a call finds the hand empty at 0 s, and a unit is sent for: awaited. At 2 ms the answer brings one that is
 // dated 80 ms: not lacking any more, though more may be sent for meanwhile.
 func (s *account) Awaited() bool {
-	up, _, _ := s.breaker.look()
+	up, _, _ := s.breaker.Look()
 	return up && s.out != nil || !up && s.o.Mode == Closed
 }
 

@@ -41,7 +41,7 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 		}
 	})
 	defer stop()
-	_, soft := l.account.common.times()
+	_, soft := l.account.common.Times()
 	late := time.NewTimer(soft)
 	defer late.Stop()
 	for over := false; ; {
@@ -71,7 +71,7 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 // asking reports whether a request is out that the store is expected to answer, and how many have been sent.
 func (l *Limiter) asking() (sent uint64, out bool) {
 	l.account.locked(func() {
-		up, _, _ := l.account.breaker.look()
+		up, _, _ := l.account.breaker.Look()
 		sent, out = l.account.seq, up && l.account.out != nil
 	})
 	return sent, out

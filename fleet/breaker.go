@@ -1,41 +1,13 @@
 package fleet
 
 import (
-	"math/rand/v2"
-	"sync"
-	"time"
-
 	"github.com/go-throttle/throttle/fleet/store"
+	"github.com/go-throttle/throttle/internal/outage"
 )
 
-const (
-	leastSoft = 20 * time.Millisecond  // the soft timeout is four round trips, but not less,
-	mostSoft  = 100 * time.Millisecond // and not more
-	firstGap  = 250 * time.Millisecond // until a store that does not answer is tried again, doubling
-	mostGap   = time.Second
-	mostHung  = 4 // probes that may hang at a time: a client may ignore the end of its ctx
-)
-
-// A breaker is what the limiters of one store know together: whether it answers, how fast, and what it says by
-// message. When one of them
-// has waited in vain for a soft timeout (four smoothed round trips, 20 to 100 ms), none waits any more. One
-// request is tried after 250 ms, then after twice as long up to 1 s, and the first answer within the soft
-// timeout ends it. The zero breaker is ready to use.
-//
-// Example with a round trip of 2 ms: a store hangs at 0 s. A call that needs units then waits until 20 ms. From
-// there on every limiter uses its share, the one that has not asked yet too. Probes go at 0.27, 0.8 and 1.8 s
-// and hang as well. The store goes on at 2 s: the late answers show it, the next probe goes at once, and at its
-// answer all are back.
+// A breaker is what the limiters of one store know together: whether it answers, how fast, and what it says by message.
 type breaker struct {
-	mu    sync.Mutex
-	down  bool
-	since time.Time     // when it went down
-	up    time.Time     // when it last came back; zero: it was never lost
-	next  time.Time     // when the next probe may go
-	gap   time.Duration // until the one after it
-	rtt   time.Duration // smoothed; 0: not known
-	hung  int           // probes under way
-
+	outage.Breaker
 	hearers hearers // has a lock of its own
 }
 
@@ -48,74 +20,4 @@ func breakerOf(s store.Store) *breaker {
 		}
 	}
 	return new(breaker)
-}
-
-// look reports whether the store answers. If it does not, since says from when on, and next when a probe may go.
-func (b *breaker) look() (up bool, since, next time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.down, b.since, b.next
-}
-
-// times returns the smoothed round trip and the soft timeout.
-func (b *breaker) times() (rtt, soft time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.rtt == 0 {
-		return 0, mostSoft
-	}
-	return b.rtt, min(max(4*b.rtt, leastSoft), mostSoft)
-}
-
-// claim reports whether the caller is the one that sends the probe that is due.
-func (b *breaker) claim(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.down || now.Before(b.next) || b.hung >= mostHung {
-		return false
-	}
-	b.hung++
-	b.next = now.Add(b.gap + rand.N(b.gap/4))
-	b.gap = min(2*b.gap, mostGap)
-	return true
-}
-
-// lost notes that a request has failed, or has had no answer for the soft timeout. One that was sent before the
-// store came back says nothing of it now.
-func (b *breaker) lost(now, sent time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.down || sent.Before(b.up) {
-		return
-	}
-	b.down, b.since, b.gap = true, now, firstGap
-	b.next = now.Add(b.gap)
-}
-
-// ended notes that a probe is over, however.
-func (b *breaker) ended() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hung--
-}
-
-// answered notes an answer. One that took longer than the soft timeout shows that the store is there again, so it
-// is tried at once; but it does not count as up, or a store that is always slow would delay calls again
-// and again.
-func (b *breaker) answered(now time.Time, took, soft time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if took > soft {
-		if b.down && b.hung <= 1 {
-			b.next = now
-		}
-		return
-	}
-	if b.down {
-		b.down, b.up = false, now
-	}
-	if b.rtt == 0 {
-		b.rtt = max(took, time.Nanosecond)
-	}
-	b.rtt = max(b.rtt+(took-b.rtt)/8, time.Nanosecond)
 }

@@ -60,7 +60,7 @@ func (s *account) request(now time.Time, need int, probe bool) (*exchange, store
 		Member: s.member, Limit: s.limit, Burst: s.burst, Validity: s.o.Validity,
 		Need: need, Want: max(0, s.size(now, need)-held-need), Held: held,
 	}
-	_, soft := s.breaker.times()
+	_, soft := s.breaker.Times()
 	x := &exchange{sent: now, soft: soft, breaker: s.breaker, probe: probe, need: need, want: r.Want}
 	s.tell(&r, x, now)
 	s.listen()
@@ -94,7 +94,7 @@ func (s *account) run(x *exchange, r store.Request) {
 		err = check(&reply, &r)
 	}
 	if x.probe {
-		x.breaker.ended()
+		x.breaker.Ended()
 	}
 	s.update(func(now time.Time) { s.finish(now, x, &reply, err) })
 }
@@ -131,7 +131,7 @@ func (s *account) finish(now time.Time, x *exchange, reply *store.Reply, err err
 		return
 	}
 	s.breaker = s.common
-	s.breaker.answered(now, took, x.soft)
+	s.breaker.Answered(now, took, x.soft)
 	if reply.Known.Now > s.known.Now || reply.Known.Now < s.known.Now-second {
 		s.known, s.knownAt = reply.Known, now
 	}
@@ -156,14 +156,14 @@ func (s *account) finish(now time.Time, x *exchange, reply *store.Reply, err err
 // breaker for all, each such error would send all limiters to their shares, until the next answer.
 func (s *account) failed(now time.Time, x *exchange, err error) {
 	if !errors.Is(err, store.ErrLimit) {
-		s.common.lost(now, x.sent)
+		s.common.Lost(now, x.sent)
 		return
 	}
-	s.common.answered(now, now.Sub(x.sent), x.soft)
+	s.common.Answered(now, now.Sub(x.sent), x.soft)
 	if s.breaker == s.common {
 		s.breaker = new(breaker)
 	}
-	s.breaker.lost(now, x.sent)
+	s.breaker.Lost(now, x.sent)
 }
 
 // addAll puts the granted units into the hand, and decides when to send for more: when a quarter is left, or what
@@ -181,7 +181,7 @@ func (s *account) addAll(now time.Time, x *exchange, reply *store.Reply) {
 	}
 	s.counts.Granted += uint64(got)
 	s.got = got
-	switch rtt, _ := s.breaker.times(); {
+	switch rtt, _ := s.breaker.Times(); {
 	case x.want == 0:
 		s.low = 0
 	case got == 0: // others hold what there is: ask less often
@@ -211,7 +211,7 @@ func (s *account) close() (err error) {
 		}
 		s.closed = true
 		s.hand.expire(now)
-		up, _, _ = s.breaker.look()
+		up, _, _ = s.breaker.Look()
 		r = store.Request{
 			Member: s.member, Limit: s.limit, Burst: s.burst, Validity: s.o.Validity,
 			Unused: min(s.hand.empty(), s.got),

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/internal/outage"
 	"github.com/go-throttle/throttle/internal/race"
 )
 
@@ -153,7 +154,7 @@ func TestStoreHangs(t *testing.T) {
 				p.mu.Lock()
 				longest := p.max
 				p.mu.Unlock()
-				if longest > mostSoft+4*25*time.Millisecond+validity250 {
+				if longest > outage.MostSoft+4*25*time.Millisecond+validity250 {
 					t.Errorf("a call waited for %v", longest)
 				}
 				if s := p.lim.Stats(); s.Mode != "alone" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/internal/limit"
+	"github.com/go-throttle/throttle/internal/outage"
 )
 
 const (
@@ -100,7 +101,7 @@ func (s *account) short(from time.Time, n int) time.Time {
 		return from
 	}
 	s.giveUpLate(now)
-	up, since, next := s.breaker.look()
+	up, since, next := s.breaker.Look()
 	if up {
 		if s.out == nil && now.Before(s.retry) {
 			s.listen()
@@ -111,11 +112,11 @@ func (s *account) short(from time.Time, n int) time.Time {
 		}
 		return s.out.sent.Add(s.out.soft)
 	}
-	if s.breaker.claim(now) {
+	if s.breaker.Claim(now) {
 		s.send(now, n, true)
 	}
 	if !next.After(now) {
-		next = now.Add(firstGap) // somebody else's probe is under way
+		next = now.Add(outage.FirstGap) // somebody else's probe is under way
 	}
 	switch {
 	case s.o.Mode == Closed:
@@ -135,7 +136,7 @@ func (s *account) short(from time.Time, n int) time.Time {
 // giveUpLate gives a request up that has had no answer for the soft timeout.
 func (s *account) giveUpLate(now time.Time) {
 	if s.out != nil && now.Sub(s.out.sent) >= s.out.soft {
-		s.breaker.lost(now, s.out.sent)
+		s.breaker.Lost(now, s.out.sent)
 		s.out = nil
 	}
 }
@@ -185,7 +186,7 @@ func (s *account) sendAhead(now time.Time) {
 	if l := s.limit; s.out != nil || s.closed || l <= 0 || l == rate.Inf {
 		return
 	}
-	if up, _, _ := s.breaker.look(); up {
+	if up, _, _ := s.breaker.Look(); up {
 		s.send(now, 0, false)
 	}
 }
@@ -196,7 +197,7 @@ func (s *account) sendAhead(now time.Time) {
 func (s *account) beyond(from time.Time, units float64) time.Time {
 	r := float64(s.limit)
 	pace := min(r, max(s.demand, r/float64(max(1, s.members))))
-	if up, _, _ := s.breaker.look(); !up {
+	if up, _, _ := s.breaker.Look(); !up {
 		switch s.o.Mode {
 		case Open:
 			return from
@@ -219,7 +220,7 @@ func (s *account) beyond(from time.Time, units float64) time.Time {
 // If units have expired since the last request, something else holds the line, such as a local limit beside this
 // one: then it is what was used since, and a quarter more. For a while after that the even part is no target.
 func (s *account) size(now time.Time, need int) int {
-	rtt, _ := s.breaker.times()
+	rtt, _ := s.breaker.Times()
 	used := float64(s.used)
 	if e := now.Sub(s.asked).Seconds(); !s.asked.IsZero() && e > 0 {
 		sample := used / e
@@ -255,10 +256,10 @@ func (s *account) stats(now time.Time) Stats {
 	c.Held, c.Debt = s.hand.held, s.hand.debt
 	c.Expired += s.hand.expired
 	c.Members, c.Mode = s.members, "shared"
-	if up, _, _ := s.breaker.look(); !up {
+	if up, _, _ := s.breaker.Look(); !up {
 		c.Mode = [...]string{"alone", "closed", "open"}[s.o.Mode]
 	}
-	c.RoundTrip, _ = s.common.times()
+	c.RoundTrip, _ = s.common.Times()
 	c.Err = s.err
 	c.Paused = max(0, s.hand.paused.Sub(now))
 	if s.limit < rate.Inf {

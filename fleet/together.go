@@ -68,7 +68,7 @@ func (s *account) company(now time.Time, need int, probe bool) (parts []part) {
 
 // sociable reports whether s may be asked for together with others.
 func (s *account) sociable(now time.Time) bool {
-	up, _, _ := s.breaker.look()
+	up, _, _ := s.breaker.Look()
 	return up && s.breaker == s.common && !s.closed && !now.Before(s.apart)
 }
 
