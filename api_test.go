@@ -42,7 +42,8 @@ var house = []member{
 	{dir: "integration", own: true}, // tests alone
 	{dir: "internal/lab", may: []string{"throttletest", "internal/account"}, own: true},
 	{dir: "internal/worlds", own: true}, // tests alone
-	{dir: "inbound", may: []string{".", "internal/limit", "internal/line", "internal/load", "internal/shed"}, own: true},
+	{dir: "inbound", may: []string{".", "inbound/keys", "internal/limit", "internal/line", "internal/load", "internal/outage", "internal/shed"}, own: true},
+	{dir: "inbound/keys", may: []string{"fleet/store"}, own: true},
 	{dir: "throttledebug", may: []string{".", "fleet"}, own: true},
 	{dir: "throttlelog", may: []string{"."}, own: true},
 	{dir: "fleet", may: []string{"fleet/store", "internal/limit", "internal/outage", "hint"}},
@@ -90,7 +91,7 @@ const (
 // TestAPI makes every change of the exported names a visible line in a diff.
 func TestAPI(t *testing.T) {
 	var lines []string
-	for _, dir := range []string{".", "fleet", "fleet/store", "hint", "inbound", "throttledebug", "throttlelog", "throttletest", "usage"} {
+	for _, dir := range []string{".", "fleet", "fleet/store", "hint", "inbound", "inbound/keys", "throttledebug", "throttlelog", "throttletest", "usage"} {
 		lines = append(lines, parseSource(t, dir).api()...)
 	}
 	slices.Sort(lines)

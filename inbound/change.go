@@ -48,6 +48,9 @@ func (l *Limit) SetTier(name string, limits ...string) error {
 // SetLimits replaces the limits of all keys while they are in use, as [Limit.SetLimits] does.
 func (k *Keyed[K]) SetLimits(limits ...string) error {
 	laws, err := newKeyedLaws(limits)
+	if k.stored != nil {
+		err = errStored
+	}
 	if err != nil {
 		return fmt.Errorf("throttle: inbound.Keyed.SetLimits: %w", err)
 	}
@@ -57,6 +60,9 @@ func (k *Keyed[K]) SetLimits(limits ...string) error {
 
 // change replaces the limits of a tier, and lets who waits ask again.
 func (c *core) change(tier int, limits []string) error {
+	if c.parts[0].stored != nil {
+		return errStored
+	}
 	laws, err := newLaws(limits)
 	if err != nil {
 		return err

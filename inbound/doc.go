@@ -82,6 +82,31 @@
 //
 // ByNAT64 adds translators with prefixes of your own [RFC 6052, section 2.2].
 //
+// # Several servers
+//
+// With [Limit].Store, servers with one Store and one Name hold the limits of each key together. [NewSharedKeyed] does the same
+// without HTTP.
+//
+//	store := throttleredis.New(client).Keys() // or new(inbound.Memory), in tests
+//	api := inbound.Limit{Name: "api", Limits: []string{"20/s burst 20"}, Store: store}
+//
+// A request asks the store once at most. It does not if its key is far over its limit, as the last answer has said when the
+// next unit comes, nor if this server holds units of the key: it is lent some for two seconds, or for 20 ms if other servers use
+// the key too. Requests of a moment are asked for in one round trip. In any window of length L a client uses at most
+//
+//	burst + limit·L + (burst + limit·2 s)/5
+//
+// units; the last term is for what was lent and is used later. Of a limit by windows it is a tenth instead of a fifth. What a
+// request costs above the burst comes on top. Who stays below 80 % of limit and burst is never refused. RateLimit and
+// Retry-After are exact but for units that other servers hold, and what others took since this one asked, 20 ms ago at most
+// when several use the key.
+//
+// A Store that has not answered for a soft timeout (four round trips, 20 to 100 ms) is not waited for, until it answers
+// again; it is tried after 250 ms, and then each second. Meanwhile Mode decides: by Alone each server's own table does, at
+// a cost of as many units as there are servers. Keys that find no slot in the table are not asked for, so a flood of invented
+// keys is no more than MaxKeys of them in the store at a time, for each server. [Limit.StoreStats] tells how it goes. The page
+// docs/inbound.md in the repository says what each fault costs.
+//
 // # When something is wrong
 //
 // Limits that do not parse, nil handlers and impossible fields panic when the handler is made. Later on, what cannot be

@@ -164,3 +164,23 @@ func ExampleLimit_settle() {
 	// secret 200
 	// secret 429
 }
+
+// Two servers of one API have one limit for each client. In a program, the store is Keys of module throttleredis.
+func ExampleLimit_store() {
+	store := new(inbound.Memory)
+	server := func() http.Handler {
+		api := inbound.Limit{Name: "api", Limits: []string{"3/24h window"}, Store: store}
+		return api.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
+	}
+	servers := []http.Handler{server(), server()}
+	for i := range 4 {
+		w := httptest.NewRecorder()
+		servers[i%2].ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// 200
+	// 429
+}

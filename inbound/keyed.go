@@ -17,8 +17,9 @@ import (
 //
 // Keys that are equal are one key. Only hashes are kept.
 type Keyed[K comparable] struct {
-	table *table
-	seed  maphash.Seed
+	table  *table
+	seed   maphash.Seed
+	stored *stored // nil: table counts
 }
 
 // NewKeyed returns limits, each in the words of throttle.Limit, that hold for each key; without any, every key may
@@ -36,7 +37,7 @@ func NewKeyed[K comparable](maxKeys int, limits ...string) *Keyed[K] {
 	if maxKeys == 0 {
 		maxKeys = defaultKeys
 	}
-	return &Keyed[K]{newTable([][]law{laws}, maxKeys), maphash.MakeSeed()}
+	return &Keyed[K]{table: newTable([][]law{laws}, maxKeys), seed: maphash.MakeSeed()}
 }
 
 // newKeyedLaws is newLaws without requests in flight: nobody tells a Keyed when they end.
@@ -68,7 +69,11 @@ func (k *Keyed[K]) Allow(key K, n int) bool { return k.Take(key, n) == 0 }
 // A negative n counts as 1.
 func (k *Keyed[K]) Take(key K, n int) (wait time.Duration) {
 	v := verdict{brief: true}
-	k.table.ask(k.hash(key), 0, units(n), take, &v)
+	if k.stored != nil {
+		k.stored.take(k.hash(key), textOf(key), units(n), &v)
+	} else {
+		k.table.ask(k.hash(key), 0, units(n), take, &v)
+	}
 	return waitOf(v.wait)
 }
 
@@ -84,6 +89,13 @@ func units(n int) int64 {
 // them. A negative n counts as 1.
 func (k *Keyed[K]) Reserve(key K, n int) Reservation {
 	r := Reservation{table: k.table, hash: k.hash(key), units: units(n)}
+	if k.stored != nil {
+		if r.held = k.stored.take(r.hash, textOf(key), r.units, &r.verdict); r.verdict.wait != 0 {
+			return Reservation{}
+		}
+		r.stored, r.until = k.stored, k.table.now()
+		return r
+	}
 	k.table.ask(r.hash, 0, r.units, book, &r.verdict)
 	r.until = k.table.now()
 	if r.verdict.wait == never {
@@ -100,13 +112,23 @@ func (k *Keyed[K]) Reserve(key K, n int) Reservation {
 //
 // It does not know when the units were taken that it gives back. If the window may be another one by then, Reserve them and
 // call [Reservation.Settle].
-func (k *Keyed[K]) Adjust(key K, n int) { k.table.adjust(k.hash(key), 0, int64(n)) }
+func (k *Keyed[K]) Adjust(key K, n int) {
+	if k.stored != nil {
+		k.stored.correct(k.hash(key), textOf(key), int64(n))
+		return
+	}
+	k.table.adjust(k.hash(key), 0, int64(n))
+}
 
 // Tokens returns how many units a key could take now, by the limit that has the least left. It takes nothing, so use it
 // to show what is left, not to decide. Without limits it is negative.
 func (k *Keyed[K]) Tokens(key K) int {
 	var v verdict
-	k.table.ask(k.hash(key), 0, 0, look, &v)
+	if k.stored != nil {
+		k.look(key, false, &v)
+	} else {
+		k.table.ask(k.hash(key), 0, 0, look, &v)
+	}
 	least := int64(-1)
 	for i := range v.judged() {
 		if least < 0 || v.rest[i] < least {
@@ -117,7 +139,13 @@ func (k *Keyed[K]) Tokens(key K) int {
 }
 
 // Forget gives a key all its units back, as after a login that succeeded. Its slot is free.
-func (k *Keyed[K]) Forget(key K) { k.table.forget(k.hash(key)) }
+func (k *Keyed[K]) Forget(key K) {
+	if k.stored != nil {
+		var v verdict
+		k.look(key, true, &v)
+	}
+	k.table.forget(k.hash(key))
+}
 
 // Cleanup frees the slots of keys that have all their units and have not come for maxAge, and returns how many.
 // Nothing needs it: an idle key gives way to a new one by itself. It takes one lock after another, each for as long
@@ -141,6 +169,8 @@ type Reservation struct {
 	units   int64
 	until   int64
 	verdict verdict
+	stored  *stored
+	held    held
 }
 
 // OK reports whether units were booked. It is false for a cost that can never be paid, and for a wait of more than a
@@ -163,7 +193,11 @@ func (r *Reservation) Delay() time.Duration {
 //	...
 //	r.Settle(answer.Tokens)
 func (r *Reservation) Settle(n int) {
-	if r.table != nil && n >= 0 {
+	switch {
+	case r.table == nil || n < 0:
+	case r.stored != nil:
+		r.stored.correct(r.hash, r.held.key, int64(n)-r.units)
+	default:
 		r.table.settle(r.hash, 0, r.units, int64(n), &r.verdict)
 	}
 	r.table = nil
@@ -172,8 +206,12 @@ func (r *Reservation) Settle(n int) {
 // Cancel gives the units back, once. Call it only for units that were not used. What has come back by itself until then
 // is not given again.
 func (r *Reservation) Cancel() {
-	if r.table != nil {
+	switch {
+	case r.table == nil:
+	case r.stored != nil:
+		r.stored.back(r.hash, 0, r.units, &r.verdict, &r.held)
+	default:
 		r.table.back(r.hash, 0, r.units, &r.verdict)
-		r.table = nil
 	}
+	r.table = nil
 }

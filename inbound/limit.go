@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle"
+	"github.com/go-throttle/throttle/inbound/keys"
 )
 
 // A Limit bounds the requests that a server takes from each client. Its Handler is the middleware. Fields must not
@@ -84,6 +85,15 @@ type Limit struct {
 	// several.
 	And []*Limit
 
+	// Store keeps the limits of each key for all servers that have the same Store, Name and Limits: inbound.Memory, or
+	// Keys of module throttleredis. nil: this process counts for itself. It needs a Name, and is not for Plan, Settle,
+	// SetLimits, windows of the calendar and requests at once. A request asks the Store at most once, and waits for it at
+	// most a soft timeout (four round trips, 20 to 100 ms). Mode says what to do while it does not answer, and Servers
+	// how many there are at least; 0: as many as the Store has counted. See the package documentation.
+	Store   keys.Store
+	Mode    Mode
+	Servers int
+
 	// Shared are limits for all requests together, such as a fleet.Limiter for all servers. They are asked
 	// last, with the request's cost. All but the last must be throttle.Adjusters. The fields do not tell of
 	// them.
@@ -150,6 +160,7 @@ type part struct {
 	tier   func(*http.Request) string
 	plans  *plans // nil: there is no Plan
 	shadow bool
+	stored *stored // nil: table counts
 }
 
 // A core is a Limit with all that holds beside it.
@@ -320,5 +331,5 @@ func newPart(l *Limit) (*part, error) {
 	if l.Plan != nil {
 		p.plans = newPlans(l, p.table, keys)
 	}
-	return p, nil
+	return p, p.useStore(l)
 }

@@ -27,10 +27,11 @@ import (
 type visit struct {
 	core  *core
 	asked [maxParts]asked
-	wait  int64 // ns until all would let it in; 0: they have; never
-	cost  int   // for the shared limits
-	in    bool  // it has its units
-	early bool  // see lines.early
+	held  *[maxParts]held // of parts with a store; nil: there is none
+	wait  int64           // ns until all would let it in; 0: they have; never
+	cost  int             // for the shared limits
+	in    bool            // it has its units
+	early bool            // see lines.early
 }
 
 // asked is a visit at one part.
@@ -62,9 +63,13 @@ func (v *visit) begin(c *core, r *http.Request) {
 				a.cost = int64(n)
 			}
 		}
-		a.hash = hashOf(p.seed, p.key(r), a.tier)
+		key := p.key(r)
+		a.hash = hashOf(p.seed, key, a.tier)
 		if p.plans != nil {
 			a.tier = p.plans.of(r, a.hash)
+		}
+		if p.stored != nil {
+			v.keep(i, key)
 		}
 	}
 	v.cost = int(min(v.asked[0].cost, maxCost))
@@ -73,6 +78,9 @@ func (v *visit) begin(c *core, r *http.Request) {
 // try asks all limits, and takes from all or from none. It reports whether the request goes.
 func (v *visit) try(ctx context.Context) bool {
 	v.askAll(take)
+	if v.held != nil && v.wait == 0 {
+		v.askStores(ctx)
+	}
 	if v.wait == 0 {
 		v.wait = v.askShared(ctx)
 	}
@@ -90,8 +98,12 @@ func (v *visit) askAll(m mode) {
 		if a.took = false; a.skip {
 			continue
 		}
-		p.table.ask(a.hash, a.tier, a.cost, m, &a.verdict)
-		a.took = m == take && a.verdict.wait == 0
+		if p.stored == nil {
+			p.table.ask(a.hash, a.tier, a.cost, m, &a.verdict)
+			a.took = m == take && a.verdict.wait == 0
+		} else {
+			v.askStored(i, m)
+		}
 		if !p.shadow && a.verdict.wait > 0 {
 			v.wait, m = max(v.wait, a.verdict.wait), look
 		}
@@ -103,7 +115,11 @@ func (v *visit) undo() {
 	for i, p := range v.core.parts {
 		if a := &v.asked[i]; a.took {
 			a.took = false
-			p.table.back(a.hash, a.tier, a.cost, &a.verdict)
+			if p.stored != nil {
+				p.stored.back(a.hash, a.tier, a.cost, &a.verdict, &v.held[i])
+			} else {
+				p.table.back(a.hash, a.tier, a.cost, &a.verdict)
+			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 const root = "../.."
 
 // public are the packages that users import.
-var public = []string{".", "fleet", "fleet/store", "hint", "inbound", "throttledebug", "throttlelog", "throttleotel", "throttleredis", "throttletest", "usage"}
+var public = []string{".", "fleet", "fleet/store", "hint", "inbound", "inbound/keys", "throttledebug", "throttlelog", "throttleotel", "throttleredis", "throttletest", "usage"}
 
 // inGeneral are methods of interfaces that everybody knows: fmt, errors, encoding, net/http and flag say when they are called.
 var inGeneral = []string{"String", "Error", "Unwrap", "Is", "MarshalText", "UnmarshalText", "RoundTrip", "ServeHTTP", "Timeout"}
