@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/examples/internal/leak"
+	"github.com/go-throttle/throttle/examples/internal/localredis"
 	"github.com/go-throttle/throttle/throttletest"
 )
 
@@ -160,7 +161,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("no Redis there: %v", err)
 	}
 	withRedis(t)
-	url, stop, err := startRedis()
+	url, stop, err := localredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-throttle/throttle/examples/internal/localredis"
 	"github.com/go-throttle/throttle/fleet"
 )
 
@@ -73,7 +74,7 @@ func newProcesses(ctx context.Context, url string) (place, error) {
 	p := &processes{url: url}
 	if url == "" {
 		var err error
-		if p.url, p.stop, err = startRedis(); err != nil {
+		if p.url, p.stop, err = localredis.Start(); err != nil {
 			return nil, err
 		}
 	}
@@ -196,7 +197,7 @@ func newPlace(ctx context.Context, redis string, inMemory bool) (p place, note s
 		return new(goroutines), "", nil
 	}
 	p, err = newProcesses(ctx, redis)
-	if errors.Is(err, errNoRedis) {
+	if errors.Is(err, localredis.ErrNone) {
 		return new(goroutines), err.Error() + ": the processes are goroutines, and share a store in memory", nil
 	}
 	return p, "", err
