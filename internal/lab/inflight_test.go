@@ -161,6 +161,9 @@ func TestInFlightLimit(t *testing.T) {
 						if most != 20 || call > time.Second || retryAfter > 0 || clients > 1 {
 							race.Long(t)
 						}
+						if most == 100 && call < time.Second && !simFull() {
+							t.Skip("skipped: three minutes of processor time; THROTTLE_FULL=1 runs it")
+						}
 						v := c.judge(t)
 						t.Logf("%.1f %% used, %.2f %% throttled, Jain %.3f", 100*v.share, 100*v.throttled, v.jain)
 						if clients == 1 && (v.share < 0.8 || v.throttled > 0.05) { // mostly 97 % and 1 %; less if it is found late
