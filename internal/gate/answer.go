@@ -196,17 +196,28 @@ func (g *Gate) probeFailed(now time.Time) {
 // successes have ended, or the one that Retry.Failures says, does if they are of two calls at least. One call's own retries say
 // little of the upstream: its request may be what the upstream fails at. While the gate is closed, the failure is the probe's,
 // and plans the next.
+//
+// Example: of 100 calls at once 40 failed in a row, so 240 failures in a row close the gate. At one call a second that would
+// take four minutes; but a row that lasts for 6 s closes it as well, from its eighth failure on. Of the time between two
+// failures a second counts at most, because a row may go on in the next batch.
 func (g *Gate) failed(r Report, now time.Time) (stopped bool) {
 	if g.cause != Open && !g.brief {
 		g.probeFailed(now)
 		return false
 	}
 	if g.failures == 0 {
-		g.failureCall, g.failuresMixed, g.outageSince = r.Call, false, now
+		g.failureCall, g.failuresMixed, g.outageSince, g.lasted = r.Call, false, now, 0
+	} else {
+		g.lasted += min(now.Sub(g.failedAt), rowLasts) // between two batches nobody calls
 	}
+	g.failedAt = now
 	g.failures++
 	g.failuresMixed = g.failuresMixed || r.Call != g.failureCall
-	if most := cmp.Or(r.Failures, max(failuresToClose, int(rowFactor*g.longest))); int(g.failures) < most || !g.failuresMixed && most > 1 {
+	most := failuresToClose
+	if g.lasted < rowFactor*rowLasts {
+		most = max(most, int(rowFactor*g.longest))
+	}
+	if most = cmp.Or(r.Failures, most); int(g.failures) < most || !g.failuresMixed && most > 1 {
 		return false
 	}
 	g.epoch++

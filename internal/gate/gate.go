@@ -27,7 +27,8 @@ const (
 	// because an upstream that turns most requests away, having more to do than it can, fails in long rows and is not out.
 	// With three of four turned away at random the gate closes 1 time in 200,000 answers, and 5,000 times without this; an
 	// outage that begins then costs some 50 attempts more. A row fades by a 32nd with each success. One that has lasted for
-	// rowLasts was an outage, and does not count. None counts as more than rowMost: who serves one in a hundred is out.
+	// rowLasts was an outage, and does not count; so one that lasts six times as long closes the gate, however few its calls are.
+	// None counts as more than rowMost: who serves one in a hundred is out.
 	rowFactor = 6
 	rowFades  = 32
 	rowMost   = 64
@@ -198,7 +199,9 @@ type breaker struct {
 	failureCall   uint64  // the call of the first of the counted ones
 	longest       float32 // row of failures that a success has ended, less what has faded of it; 0: none that counts
 	outageSince   time.Time
-	failures      int32 // counted, without a success between
+	failedAt      time.Time     // the latest failure of the row
+	lasted        time.Duration // the row, but of the time between two failures rowLasts at most
+	failures      int32         // counted, without a success between
 
 	// The row of closings for throttled answers. It ends with a success that was sent after the first of them: one
 	// that was sent before says nothing of the time since.

@@ -61,6 +61,65 @@ func TestRowsThatEnd(t *testing.T) {
 	}
 }
 
+// TestOutageAfterRows: after rows that successes have ended within a moment, an outage is noticed by the 384th failure at the
+// latest, and within 6 s once there are eight: also if a batch met those rows, and now there is a call a second.
+func TestOutageAfterRows(t *testing.T) {
+	for _, rows := range [][]int{nil, {2}, {7}, {7, 41}, {7, 41, 200}} {
+		for _, gap := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, time.Minute} {
+			g, now, call := new(Gate), zero, uint64(0)
+			answer := func(o Outcome) (closes bool) {
+				call++
+				return g.Observe(Report{Outcome: o, Epoch: g.Epoch(), Call: call}, now, rate.Inf)
+			}
+			for _, row := range rows {
+				for range row {
+					if answer(Failure) {
+						t.Fatalf("%v closes the gate", rows)
+					}
+				}
+				answer(Success)
+			}
+			began, n := now, 1
+			for ; !answer(Failure); n++ {
+				now = now.Add(gap)
+			}
+			if took := now.Sub(began); n < failuresToClose || n > 384 || took > max(7*gap, 6*time.Second) {
+				t.Errorf("after rows of %v, a failure each %v: noticed by %d after %v", rows, gap, n, took)
+			}
+		}
+	}
+}
+
+// TestBatches: a job that calls each minute an upstream that is busy meets no more closings than one that calls all the time: a row
+// of failures in two batches does not last for a minute.
+func TestBatches(t *testing.T) {
+	closed, batches := 0, 0
+	for seed := range uint64(20) {
+		rng, g, now := rand.New(rand.NewPCG(seed, 77)), new(Gate), zero
+		for call := range uint64(2000) {
+			if call%20 == 0 {
+				now, batches = now.Add(time.Minute), batches+1
+			}
+			now = now.Add(10 * time.Millisecond)
+			if at, _ := g.nextStart(now, rate.Inf); at.After(now) {
+				now = at
+			}
+			g.Start(1, now, now, rate.Inf)
+			g.LineEmpty(now)
+			r := Report{Epoch: g.Epoch(), Call: call}
+			if rng.IntN(4) > 0 {
+				r.Outcome = Failure
+			}
+			if g.Observe(r, now, rate.Inf) {
+				closed++
+			}
+		}
+	}
+	if closed > batches/100 {
+		t.Errorf("%d batches of 20 calls, of which three of four are turned away: closed %d times", batches, closed)
+	}
+}
+
 // TestShedding: an upstream that turns up to nine of ten requests away at random is not out, one that serves one in a hundred is;
 // and when it serves nobody, that is noticed before long.
 func TestShedding(t *testing.T) {
