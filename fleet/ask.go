@@ -33,13 +33,7 @@ const rounding = 100 * time.Microsecond
 // unit at 10 ms. With a limit that is used up, the answer at 5 ms says when the next unit is there, and both are
 // refused with that.
 func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err error) {
-	news := make(chan struct{}, 1)
-	stop := l.Notify(func() {
-		select {
-		case news <- struct{}{}:
-		default: // one is there, and nobody has looked yet
-		}
-	})
+	news, stop := l.account.changes()
 	defer stop()
 	_, soft := l.account.common.Times()
 	late := time.NewTimer(soft)
@@ -66,6 +60,17 @@ func (l *Limiter) await(ctx context.Context, n int) (wait time.Duration, err err
 			return 0, context.Cause(ctx)
 		}
 	}
+}
+
+// changes returns a channel that something is in after a change, until stop.
+func (s *account) changes() (news <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	return c, s.Notify(func() {
+		select {
+		case c <- struct{}{}:
+		default: // one is there, and nobody has looked yet
+		}
+	})
 }
 
 // asking reports whether a request is out that the store is expected to answer, and how many have been sent.

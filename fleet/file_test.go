@@ -20,6 +20,7 @@ import (
 	"github.com/go-throttle/throttle"
 	"github.com/go-throttle/throttle/fleet/store"
 	"github.com/go-throttle/throttle/hint"
+	"github.com/go-throttle/throttle/internal/outage"
 	"github.com/go-throttle/throttle/internal/race"
 )
 
@@ -171,6 +172,36 @@ func TestFilePause(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFilePauseOutlivesTheRun: a run that ends as soon as it hears of a pause, as by os.Exit, has passed it on, also if another
+// request was out. If the file cannot be had it waits for no longer than the soft timeout.
+func TestFilePauseOutlivesTheRun(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			path := newPath(t)
+			f := opened(t, path, wallClock())
+			lim := New(f, "x", 10, 5, Options{})
+			if busy {
+				lim.Take(t.Context(), 1)
+			}
+			lim.Observe(hint.Hint{Throttled: true, RetryAfter: 20 * time.Second}, time.Now())
+			f.Close()
+			next := opened(t, path, wallClock())
+			if got := take(t, next, "x", ask("next run", 1, 10, 5, 1, 0)).Pause; got < 19*time.Second {
+				t.Errorf("busy %v: the next run hears of a pause of %v", busy, got)
+			}
+			if err := next.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer next.leave()
+			begun := time.Now()
+			New(opened(t, path, wallClock()), "x", 10, 5, Options{}).Observe(hint.Hint{Throttled: true, RetryAfter: time.Minute}, begun)
+			if took := time.Since(begun); took > outage.MostSoft {
+				t.Errorf("while another process has the lock Observe takes %v", took)
+			}
+		})
+	}
 }
 
 // TestFileIsMemory: any script of requests of several limits, one by one and together, is answered as by Memory, though the

@@ -13,7 +13,7 @@ import (
 // (Retry-After) stops all processes. If the answer names the quota that it is for (Scope), that quota must have been in
 // ten answers before, and in all of them: a quota of some routes holds those routes, in this process alone. Remaining
 // units, of a quota that counts requests, can only tighten the limit. sent, when the call was sent, is not used. A
-// Transport calls Observe by itself.
+// Transport calls Observe by itself. With a [File] it returns when a pause is in the file, after the soft timeout at most.
 func (l *Limiter) Observe(h hint.Hint, sent time.Time) {
 	remaining := int64(math.MaxInt64)
 	for _, q := range h.Quotas {
@@ -33,6 +33,7 @@ func (l *Limiter) Observe(h hint.Hint, sent time.Time) {
 	})
 	if pause > 0 {
 		l.account.update(func(now time.Time) { l.account.stopAll(now, pause) })
+		l.account.passOn()
 	}
 }
 
@@ -82,4 +83,33 @@ func (s *account) stopAll(now time.Time, pause time.Duration) {
 	s.counts.Expired += uint64(s.hand.pause(now.Add(pause)))
 	s.news.pause = limit.Latest(s.news.pause, now.Add(pause))
 	s.sendAhead(now)
+}
+
+// passOn waits until the pause is in the file, or the soft timeout is over: the program may end with this answer, without Close,
+// and its next run has to know. Other stores are for processes that live, and nobody waits for them.
+func (s *account) passOn() {
+	if _, ok := s.store.(*File); !ok {
+		return
+	}
+	news, stop := s.changes()
+	defer stop()
+	_, soft := s.common.Times()
+	late := time.NewTimer(soft)
+	defer late.Stop()
+	for s.passing() {
+		select {
+		case <-news:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// passing reports whether a pause is on its way to a store that answers, or goes there next.
+func (s *account) passing() (yes bool) {
+	s.locked(func() {
+		up, _, _ := s.breaker.Look()
+		yes = up && s.out != nil && !s.news.pause.IsZero()
+	})
+	return yes
 }
