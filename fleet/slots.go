@@ -71,19 +71,19 @@ func (f *File) head(size int64) error {
 		return nil
 	}
 	line := make([]byte, len(firstLine))
-	n, err := f.file.ReadAt(line, 0)
-	if err != nil && err != io.EOF {
+	if _, err := f.file.ReadAt(line, 0); err != nil && err != io.EOF {
 		return err
 	}
-	if n < len(line) && strings.HasPrefix(firstLine, string(line[:n])) { // new, or cut by kill -9
+	switch text := strings.TrimRight(string(line), "\x00"); {
+	case text == firstLine:
+		f.headed = true
+		return nil
+	case strings.HasPrefix(firstLine, text): // new, cut by kill -9, or zeros, which a power cut may leave
 		_, err := f.file.WriteAt([]byte(firstLine), 0)
 		f.headed = err == nil
 		return err
 	}
-	if f.headed = string(line) == firstLine; !f.headed {
-		return errors.New(f.path + " holds something else than the limits of a fleet, or those of another version")
-	}
-	return nil
+	return errors.New(f.path + " holds something else than the limits of a fleet, or those of another version")
 }
 
 // find returns the slot of a limit, which is a new one if need be. The slots in taken are those of other limits, though it

@@ -121,6 +121,27 @@ func TestLostCopy(t *testing.T) {
 	}
 }
 
+// TestZeros: a file that begins with zeros, as a power cut may leave it, is opened, and its limits count.
+func TestZeros(t *testing.T) {
+	path := newPath(t)
+	at := moment{1, 1 << 50, 0}
+	take(t, openAt(t, path, at), "x", ask("a", 1, 10, 5, 5, 0))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(content[:headSize])
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := take(t, openAt(t, path, at), "x", ask("a", 2, 10, 5, 1, 0)); len(got.Runs) != 1 || got.Runs[0].First == 0 {
+		t.Errorf("a limit whose bucket is empty: %+v", got)
+	}
+	if got, _ := os.ReadFile(path); !strings.HasPrefix(string(got), firstLine) {
+		t.Errorf("the file begins with %q", got[:len(firstLine)])
+	}
+}
+
 // TestPlaces: limits take room when they come, not more than there is, and give it back when they have been full for a
 // minute. One that finds no place is refused, and the others are not concerned.
 func TestPlaces(t *testing.T) {
