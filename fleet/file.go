@@ -248,6 +248,9 @@ func (f *File) openPath() (err error) {
 			break
 		}
 	}
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%s is a link to a file that does not exist", f.path)
+	}
 	if err != nil {
 		return err
 	}

@@ -404,6 +404,13 @@ func TestOpenFile(t *testing.T) {
 			t.Errorf("%s: no error", path)
 		}
 	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "nothing"), link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFile(link); err == nil || !strings.Contains(err.Error(), "link to a file that does not exist") {
+		t.Errorf("a link that leads to nothing: %v", err)
+	}
 	for n := range len(firstLine) { // killed while it was made
 		path := filepath.Join(dir, "cut")
 		if err := os.WriteFile(path, []byte(firstLine[:n]), 0o600); err != nil {
