@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,6 +297,66 @@ func TestAdaptiveGroup(t *testing.T) {
 		if s := q.Stats(); s.MaxInFlight < 10 || s.MaxInFlight > 19 || s.InFlight != 0 || s.Waiting != 0 {
 			t.Errorf("%+v", s)
 		}
+	})
+}
+
+// TestAdaptiveBatch: all of a batch is in line at once, nobody arrives later, and calls end all the time. The load is far too high:
+// the bound goes down each second, whatever else holds the calls.
+func TestAdaptiveBatch(t *testing.T) {
+	for name, o := range map[string]struct {
+		limit throttle.Limiter
+		most  int
+	}{
+		"the load alone": {}, "fewer slots": {most: 8}, "a rate": {limit: throttle.NewLeaky(100)}, "a slow rate": {limit: throttle.NewLeaky(0.2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int32
+				load := func() float64 { asked.Add(1); return 9 }
+				q := throttle.NewQueue(o.limit, throttle.QueueOptions{
+					InFlight: &throttle.Adaptive{Load: load, Target: 1, Least: 2, Most: 50}, MaxInFlight: o.most,
+				})
+				g, ctx := throttle.NewGroup(t.Context(), q)
+				for range 2000 {
+					g.Go(ctx, func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })
+				}
+				time.Sleep(3500 * time.Millisecond)
+				if s := q.Stats(); s.Waiting == 0 || s.MaxInFlight > 26 || asked.Load() < 3 {
+					t.Errorf("after 3.5 s, asked %d times: %+v", asked.Load(), s)
+				}
+				ctx, cancel := context.WithCancel(ctx)
+				cancel()
+				q.Shutdown(ctx)
+				g.Wait()
+			})
+		})
+	}
+}
+
+// TestAdaptiveBatchOfRequests: the same through a Transport whose slots for all keys hold the calls.
+func TestAdaptiveBatchOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := steady(100 * time.Millisecond)
+		tr := &throttle.Transport{
+			MaxInFlight: 4,
+			Queue: throttle.QueueOptions{InFlight: &throttle.Adaptive{
+				Load: func() float64 { return 9 }, Target: 1, Most: 50,
+			}},
+			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, w.do(r.Context())
+			}),
+		}
+		var all sync.WaitGroup
+		for range 400 {
+			all.Go(func() { get(t.Context(), tr, "http://a.example/") })
+		}
+		time.Sleep(3500 * time.Millisecond)
+		for s := range tr.Stats() {
+			if s.Waiting == 0 || s.Load != 9 || s.MaxInFlight > 26 {
+				t.Errorf("after 3.5 s: %+v", s)
+			}
+		}
+		all.Wait()
 	})
 }
 

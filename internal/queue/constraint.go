@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-throttle/throttle/internal/aimd"
 	"github.com/go-throttle/throttle/internal/limit"
 	"github.com/go-throttle/throttle/internal/upstream"
 )
@@ -87,10 +86,7 @@ func (q *slotsOf) ready(n need, at, now time.Time) (time.Time, decision) {
 	if n.wants&wantsSlot == 0 {
 		return at, decision{}
 	}
-	switch full, by := (*Queue)(q).fullLocked(now); {
-	case full && by == heldByLoad && q.common.Options.InFlight.asks():
-		return at, decision{verdict: block, until: now.Add(aimd.Every)}
-	case full:
+	if full, _ := (*Queue)(q).fullLocked(now); full {
 		return at, decision{verdict: block}
 	}
 	return at, decision{}

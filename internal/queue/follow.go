@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-throttle/throttle/internal/aimd"
+	"github.com/go-throttle/throttle/internal/limit"
 )
 
 // This file is a bound of the calls in flight that follows a load: that of a function of the user's, or the response times of
@@ -16,8 +17,8 @@ import (
 //
 // # Who comes by
 //
-// Whoever arrives asks the function, before the lock is taken (come), and so does the timer of a line after it has served it, which
-// is set to a second if such a bound holds the head. Then followLocked takes a step, if one is due: at an arrival, at the
+// Whoever arrives asks the function, before the lock is taken (come), and so does the timer of a line after it has served it,
+// at the latest when the next look is due, whatever holds the head. Then followLocked takes a step, if one is due: at an arrival, at the
 // end of a call, and by that timer. Whoever finds that the bound has gone up lets go who may go, so nobody waits for a slot that
 // is there.
 //
@@ -26,13 +27,15 @@ import (
 //	two arrive                     one of them asks, the other goes on with the last reading
 //	readings that come in late     are dropped: their numbers tell
 //	the bound goes down            those in flight stay, and no other goes until enough have ended
-//	nobody arrives or ends         the line's timer comes by once a second while somebody waits
+//	nobody arrives                 a line's timer comes by once a second while somebody waits
+//	a call ends when a look is due the timer is set anew, to now: next moves on only when a timer has come by
 //	the function blocks            its caller waits. If that is the timer, the line was served before, and sets another one
 type Following struct {
 	law  *aimd.Law
 	look func() (load float64, n uint64) // nil: response times
 	load float64                         // of the last reading, and its number
 	n    uint64
+	next time.Time // when the timer of a line looks next
 }
 
 // Follow makes a Following for one Config. look returns the n-th reading of a load; nil: response times are to be followed.
@@ -113,11 +116,40 @@ func answers(o Outcome) bool { return o == Success || o == Neutral }
 
 // timeUp is what the line's timer calls.
 func (l *lineup) timeUp() {
-	l.wakeUp()
-	if q := l.q; q.common.Options.InFlight.asks() && q.waits() {
+	q := l.q
+	look := q.common.lookDue()
+	if l.wakeUp(); look && q.waits() {
 		q.common.come()
 		q.change(func(now time.Time) { q.followLocked(now) })
 	}
+}
+
+// lookDue reports whether the function is to be asked by a timer now, and claims that look for the caller.
+func (r *common) lookDue() bool {
+	f := r.Options.InFlight
+	if !f.asks() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if f.next.After(now) {
+		return false
+	}
+	f.next = now.Add(aimd.Every)
+	return true
+}
+
+// untilLookLocked is d, with the moment of the next look if that comes first.
+func (q *Queue) untilLookLocked(d decision, now time.Time) decision {
+	f := q.common.Options.InFlight
+	if !f.asks() {
+		return d
+	}
+	if next := limit.Latest(f.next, now); d.until.IsZero() || next.Before(d.until) {
+		d.until, d.exact = next, false
+	}
+	return d
 }
 
 // waits reports whether somebody does.

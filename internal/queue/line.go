@@ -86,7 +86,7 @@ func (l *lineup) advance(now time.Time) {
 		case deny:
 			l.leave(w, refused, l.q.deniedLocked(w, d.err, now))
 		default:
-			plan(&l.timer, &l.due, d, now, now.Sub(at), l.timeUp)
+			plan(&l.timer, &l.due, l.q.untilLookLocked(d, now), now, now.Sub(at), l.timeUp)
 			return
 		}
 	}
