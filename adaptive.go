@@ -15,14 +15,15 @@ import (
 	"github.com/go-throttle/throttle/internal/queue"
 )
 
-// An Adaptive is a limit that follows a signal of yours: a bound of the calls in flight, a rate ([Adaptive.Rate]), or the size of a
-// pool of your own ([Adaptive.Bound]). It begins at Most. While Load is above 1.1 times Target the limit goes down by a fifth each
-// second. While Load is below 0.9 times Target, and 80 % of the limit are used, it goes up by a tenth each second. It moves by 1 at
-// least, and never beyond Least and Most.
+// An Adaptive is a limit that follows a signal of yours: a bound of the calls in flight, a rate ([Adaptive.Rate]), or the size of
+// a pool of your own ([Adaptive.Bound]). It begins at Most, so the other side has to bear that for some seconds. While Load is
+// above 1.1 times Target the limit goes down by a fifth each second. While Load is below 0.9 times Target, and 80 % of the limit
+// are used, it goes up by a tenth each second. It moves by 1 at least, and never beyond Least and Most.
 //
 //	db := throttle.NewQueue(nil, throttle.QueueOptions{
-//		InFlight: &throttle.Adaptive{Target: 0.2, Least: 4, Most: 64}, // seconds
+//		InFlight: &throttle.Adaptive{Target: 0.2, Least: 4, Most: 64}, // nine of ten within 0.2 s
 //	})
+//	err := db.Do(ctx, query) // or the tasks of a Group; Wait takes no slot, so nothing bounds it
 //
 // Whoever arrives asks Load, and so does the timer of a line in which calls wait: there is no goroutine. The fields must not be
 // changed after the first use, and an Adaptive must not be copied. It is safe for concurrent use, and several queues may have the
@@ -30,8 +31,8 @@ import (
 type Adaptive struct {
 	// Load says how high the load is, in any unit. nil: nine of ten calls are to be answered within Target, in seconds, and the
 	// limit moves each second, or each 2.2 times Target if that is longer. Load is asked at most once a second, by one goroutine
-	// at a time and without a lock. One that blocks holds the call that asks, and the limit stays: let it read what is known
-	// already. NaN, a negative or infinite load, and a panic say nothing: the limit stays as it is.
+	// at a time and without a lock. One that blocks holds the call that asks, and the limit stays: let it return a number that a
+	// goroutine of yours keeps up to date. NaN, a negative or infinite load, and a panic say nothing, and the limit stays.
 	Load func() float64
 
 	// Target is the load that is wanted, in the unit of Load; above 0. For response times name what your callers need, and not

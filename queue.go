@@ -24,9 +24,9 @@ type QueueOptions struct {
 	// finished when the response's body is closed or read to its end, or its ctx ends.
 	MaxInFlight int
 
-	// InFlight bounds the same calls by a load that it follows; nil: none is followed. Each key has a bound of its own. With
-	// MaxInFlight too the lower bound holds. An error of Do's or a Group's fn, and an answer that says that an attempt failed or
-	// was throttled, is not a response time.
+	// InFlight bounds the same calls by a load that it follows; nil: none is followed. Each key has a bound of its own, and calls
+	// of Wait have none. With MaxInFlight too the lower bound holds. An error of Do's or a Group's fn, and an answer that says
+	// that an attempt failed or was throttled, is not a response time.
 	InFlight *Adaptive
 
 	// Weight is the share of a flow (WithFlow) of the line: one of weight 2 gets twice as much as one of weight 1

@@ -18,19 +18,20 @@ import (
 // agents. It needs no server. A program starts where the last one stopped: units that are used and pauses outlast
 // processes and reboots. Make it with [OpenFile]. It is safe for concurrent use and must not be copied.
 //
-// It keeps the law of [Memory]. The processes take turns by a lock on the file (flock), for some tens of microseconds, and
-// the kernel takes the lock from a process that ends. One that is killed in the middle of a write leaves what was there
-// before; after a power cut a limit that cannot be read starts with an empty bucket. A pause that one process hears of
-// reaches the others with their next exchange, at most W later. Times count from the start of the machine, so
-// setting the clock changes nothing; a restart takes as long as the clock says, or no time if it was set back.
+// It keeps the law of [Memory]. The processes take turns by a lock on the file (flock), for some tens of microseconds, and the
+// kernel takes the lock from a process that ends. One that is killed in the middle of a write leaves what was there before; after
+// a power cut a limit that cannot be read starts with an empty bucket. A pause that one process hears of reaches the others with
+// their next exchange, at most [Options].Validity later. Times count from the start of the machine, so setting the clock changes
+// nothing; a restart takes as long as the clock says, or no time if it was set back.
 //
 // The file grows to 16 MB at most, with holes: a limit takes 16 KB on the disk. It has places for about 900 limits. A limit
 // that has been full for a minute gives its place to another one. If there is none, the error of Exchange matches
 // store.ErrLimit, as it does on a full disk for limits that are not in the file yet. A limit remembers the last 150 or so
 // processes of a minute; more share it too, with less ahead for each.
 //
-// The file belongs to who makes it, with mode 0600: users who share it need to be able to read and write it. If it is
-// removed, the processes go on with a new one, and what they carry heals its limits.
+// The file belongs to who makes it, with mode 0600. If several users share it, such as a cron job and a program, make an empty
+// file before the first run that all of them can read and write. If it is removed, the processes go on with a new one, and what
+// they carry heals its limits.
 type File struct {
 	path    string
 	clock   clock
@@ -61,10 +62,10 @@ type File struct {
 //	                                  the new one if not. So who opens late and who opened early meet
 //	Close, Exchange                   the turn says who is first; after Close Exchange fails
 
-// OpenFile returns the File of that path, and makes it if there is none, but no directory. It does not wait. It fails if the
-// file cannot be read and written by this user, is something else, or is on a file system without locks, and on systems other
-// than Linux and macOS with an error that matches [errors.ErrUnsupported]. What goes wrong later is an error of the store:
-// [Options].Mode says how calls go on, and [Limiter.Stats] has it in Err.
+// OpenFile returns the File of that path, and makes it if there is none, but no directory. It does not wait. It fails if the file
+// cannot be read and written by this user ([fs.ErrPermission]), has no directory ([fs.ErrNotExist]), is something else, or is on
+// a file system without locks, and on systems other than Linux and macOS with an error that matches [errors.ErrUnsupported]. What
+// goes wrong later is an error of the store: [Options].Mode says how calls go on, and [Limiter.Stats] has it in Err.
 func OpenFile(path string) (*File, error) {
 	c, err := systemClock()
 	if err != nil {

@@ -22,11 +22,12 @@ import (
 //	var busy inbound.Overload
 //	http.ListenAndServe(":8080", busy.Handler(mux))
 //
-// The signal is how many goroutines wait for a core. Once they are more than 32 for each core that the process may use, over
-// about 0.2 s, the requests in flight are limited to fewer than there are, until 16 wait that work on them; below 8 the
-// limit rises again. Requests that take less than 5 ms of CPU time in the mean count for less: with 0.5 ms and less it takes ten
-// times as many. A process that is well has no limit. CPU use says nothing of that: a process that has just enough
-// to do uses all of its CPU. Nothing runs in the background: requests that come and end look, at most every 10 ms.
+// The fields Allow, Priority and Key say who is let in. The signal is how many goroutines wait for a core. Once they are more
+// than 32 for each core that the process may use, over about 0.2 s, the requests in flight are limited to fewer than there are,
+// until 16 wait that work on them; below 8 the limit rises again. Requests that take less than 5 ms of CPU time in the mean count
+// for less: with 0.5 ms and less it takes ten times as many. A process that is well has no limit. CPU use says nothing of that: a
+// process that has just enough to do uses all of its CPU. Nothing runs in the background: requests that come and end look, at
+// most every 10 ms.
 //
 // In front of the limit requests wait, for Wait at most: the highest Priority goes first, then each Key in turn, then who came
 // last. Every eighth turn is that of the request that has waited longest; with a Key only if a higher priority waits.
@@ -37,14 +38,14 @@ import (
 //
 // An Overload must not be copied. Handler panics if a field makes no sense, naming it.
 type Overload struct {
-	// Priority says how important a request is; nil: all are equal. While requests are turned away the lowest go first, at
-	// once: as many as were not served in the second before. Priority is asked once for each request, possibly by
-	// several goroutines at once, and so are Key, Deadline and Allow.
+	// Priority says how important a request is, the highest goes first; nil: all are equal. While requests are turned away the
+	// lowest go first, at once: as many as were not served in the second before. Priority is asked once for each request,
+	// possibly by several goroutines at once, and so are Key, Deadline and Allow.
 	Priority func(*http.Request) int
 
 	// Key says whose request it is; nil: all are of one client. Requests of a priority that wait take turns by key, so that
-	// each key gets an equal share of the time in flight, and who uses less leaves the rest to others. ByIP and its kin
-	// serve.
+	// each key gets an equal share of the time in flight, and who uses less leaves the rest to others. ByIP, ByHeader and the
+	// like fit.
 	Key func(*http.Request) string
 
 	// Deadline says until when an answer is of use to the client, as a header may tell; nil, or the zero Time: the deadline
@@ -63,9 +64,10 @@ type Overload struct {
 	// wait for a pool; nil: there is none. It holds also while the process is well.
 	Adaptive *throttle.Adaptive
 
-	// Allow says which requests are let in whatever happens, and counted apart; nil: none. Health checks and requests of
-	// whoever runs the server are examples. Websockets, tunnels (CONNECT) and event streams are let in or turned away as
-	// others are, but do not count as in flight after their first second.
+	// Allow says which requests are let in whatever happens, and counted apart; nil: none. Health checks and requests of whoever
+	// runs the server are examples. They need a core as others do, so their timeout has to be longer than a request takes that is
+	// let in. Websockets, tunnels (CONNECT) and event streams are let in or turned away as others are, but do not count as in
+	// flight after their first second.
 	Allow func(*http.Request) bool
 
 	// Shadow counts what would be turned away, see Stats and OnRefusal, and lets it in. Nobody waits. It says when requests
@@ -85,7 +87,7 @@ type Overload struct {
 	//
 	//	busy   it could not go within Wait
 	//	full   it made room for another that waits
-	//	low    its priority is
+	//	low    its priority was too low
 	//	late   it could not end before its deadline
 	OnRefusal func(r *http.Request, why string)
 
