@@ -89,8 +89,8 @@ func (t *table) land(hash uint64, tier int, v *verdict) {
 		t.sharedMu.Lock()
 		defer t.sharedMu.Unlock()
 		t.landLocked(tier, t.shared[tier], v)
-	} else if i := t.slotLocked(p, hash, tier, t.now()); i >= 0 {
-		t.landLocked(tier, t.cell(p.shard, i), v)
+	} else if i := p.slot(hash); i >= 0 {
+		t.landLocked(int(p.seen[i].tier), t.cell(p.shard, i), v)
 	}
 }
 

@@ -217,15 +217,6 @@ func (t *table) tiersInUse() map[int]bool {
 	return used
 }
 
-// slotLocked is slot for a call under a tier, by whose laws the cells count from now on.
-func (t *table) slotLocked(p place, hash uint64, tier int, now int64) int {
-	i := p.slot(hash)
-	if i >= 0 && int(p.seen[i].tier) != tier {
-		t.switchLocked(p, i, tier, now)
-	}
-	return i
-}
-
 // switchLocked carries the cells of a slot over to another tier.
 func (t *table) switchLocked(p place, i, tier int, now int64) {
 	recount(t.laws[tier], t.laws[p.seen[i].tier], t.cell(p.shard, i), now)

@@ -35,10 +35,20 @@ func (t *table) settle(hash uint64, tier int, held, n int64, v *verdict) {
 	case n > held:
 		t.moreLocked(p, hash, tier, now, n-held)
 	default:
-		if i := t.slotLocked(p, hash, tier, now); i >= 0 {
-			t.correctLocked(tier, t.cell(p.shard, i), now, held, n, v)
+		if i := p.slot(hash); i >= 0 {
+			t.lessLocked(p, i, tier, now, held, n, v)
 		}
 	}
+}
+
+// lessLocked makes n units of held ones in a slot. If its key has another plan by now, as many go back of what counts: a slot stays
+// with its plan, as one of fewer units would forget what is used above them.
+func (t *table) lessLocked(p place, i, tier int, now, held, n int64, v *verdict) {
+	if own := int(p.seen[i].tier); own != tier {
+		give(t.laws[own], t.cell(p.shard, i), now, held-n)
+		return
+	}
+	t.correctLocked(tier, t.cell(p.shard, i), now, held, n, v)
 }
 
 // adjust takes n units more of a key, or gives −n back.
@@ -56,12 +66,12 @@ func (t *table) adjust(hash uint64, tier int, n int64) {
 
 // moreLocked takes n units more of a key, which gets a slot if it has none.
 func (t *table) moreLocked(p place, hash uint64, tier int, now, n int64) {
-	i := t.slotLocked(p, hash, tier, now)
+	i := p.slot(hash)
 	if i < 0 {
 		i = t.settleLocked(p, hash, tier, uint32(now/1e9), now, book)
 	}
 	if i >= 0 {
-		t.correctLocked(tier, t.cell(p.shard, i), now, 0, n, nil)
+		t.correctLocked(int(p.seen[i].tier), t.cell(p.shard, i), now, 0, n, nil)
 		return
 	}
 	t.sharedMu.Lock()

@@ -294,8 +294,9 @@ func (t *table) back(hash uint64, tier int, n int64, v *verdict) {
 		t.correctLocked(tier, t.shared[tier], now, n, 0, v)
 		t.landLocked(tier, t.shared[tier], v)
 		t.judgeLocked(tier, t.shared[tier], 0, now, look, v)
-	} else if i := t.slotLocked(p, hash, tier, now); i >= 0 {
-		t.correctLocked(tier, t.cell(p.shard, i), now, n, 0, v)
+	} else if i := p.slot(hash); i >= 0 {
+		t.lessLocked(p, i, tier, now, n, 0, v)
+		tier = int(p.seen[i].tier)
 		t.landLocked(tier, t.cell(p.shard, i), v)
 		t.judgeLocked(tier, t.cell(p.shard, i), 0, now, look, v)
 	}
