@@ -184,6 +184,7 @@ func (v *visit) hold(ctx context.Context, first chan struct{}, most time.Duratio
 		return 1
 	}
 	for {
+		v.replan()
 		switch in := v.try(ctx); {
 		case ctx.Err() != nil:
 			return 1

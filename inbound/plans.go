@@ -24,7 +24,7 @@ import (
 //	two requests of a key ask       one has put up asking[hash]; the other waits or takes the old answer
 //	the one who asks leaves         if that is why the function has failed, the answer is not kept, and the next one asks
 //	the function panics             so too; the request ends
-//	the plan changes, one waits     in line it asks by the plan that it came with, which the cells follow, and back again
+//	the plan changes, one waits     in line it asks by the new one, within a second
 //	the last list has no more keys  its tier is free for another list. A request that came with it counts by that one
 type plans struct {
 	ask   func(*http.Request) ([]string, error)
@@ -104,6 +104,18 @@ func (p *plans) look(hash uint64) (tier int, ask bool, answered chan struct{}) {
 	}
 	p.asking[hash] = make(chan struct{})
 	return k.tier, true, nil
+}
+
+// latest is the tier that a key has got since it had this one.
+func (p *plans) latest(hash uint64, tier int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, all := range []map[uint64]known{p.older, p.now} {
+		if k, ok := all[hash]; ok {
+			tier = k.tier
+		}
+	}
+	return tier
 }
 
 // putLocked remembers what is known of a key.

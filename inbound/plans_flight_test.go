@@ -49,3 +49,49 @@ func TestPlanRaisedInFlight(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanChangesWhileOneWaits: who waits goes by the plan that its key has got since, be it higher or lower.
+func TestPlanChangesWhileOneWaits(t *testing.T) {
+	for _, c := range []struct {
+		old, new string
+		served   int           // of five requests, one of them after the change
+		last     time.Duration // when the last of them is
+	}{
+		{"2/1h window", "10/1h window", 5, 3 * time.Second},
+		{"2/1m window", "1/1h window", 2, 0},
+		{"2/1m burst 2", "1/1h burst 1", 2, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &base{plans: map[string]string{"a": c.old}}
+			l := inbound.Limit{Limits: []string{"1/1h window"}, Key: user, Plan: b.plan, PlanFor: time.Second, Wait: time.Hour - time.Minute}
+			if c.served == 5 {
+				l.Wait = time.Hour
+			}
+			h := l.Handler(ok)
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			served, last, start := 0, time.Duration(0), time.Now()
+			try := func() {
+				all.Go(func() {
+					w := get(h, alice, "X-User", "a")
+					mu.Lock()
+					defer mu.Unlock()
+					if w.Code == 204 {
+						served, last = served+1, time.Since(start)
+					}
+				})
+				synctest.Wait()
+			}
+			for range 4 {
+				try()
+			}
+			time.Sleep(2 * time.Second)
+			b.set("a", c.new, false)
+			try()
+			all.Wait()
+			if served != c.served || last > c.last {
+				t.Errorf("%s, then %s: %d were served until %v, want %d until %v", c.old, c.new, served, last, c.served, c.last)
+			}
+		})
+	}
+}

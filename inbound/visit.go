@@ -75,6 +75,15 @@ func (v *visit) begin(c *core, r *http.Request) {
 	v.cost = int(min(v.asked[0].cost, maxCost))
 }
 
+// replan gives a visit that has waited the plans that its keys have got meanwhile.
+func (v *visit) replan() {
+	for i, p := range v.core.parts {
+		if a := &v.asked[i]; p.plans != nil && !a.skip {
+			a.tier = p.plans.latest(a.hash, a.tier)
+		}
+	}
+}
+
 // try asks all limits, and takes from all or from none. It reports whether the request goes.
 func (v *visit) try(ctx context.Context) bool {
 	v.askAll(take)
@@ -132,6 +141,7 @@ func (v *visit) leave() {
 		v.in = false
 	}
 	v.turnAway()
+	v.replan()
 	v.askAll(look)
 	v.wait = max(v.wait, 1)
 }
