@@ -24,6 +24,7 @@ import (
 //	two requests of a key ask       one has put up asking[hash]; the other waits or takes the old answer
 //	the one who asks leaves         if that is why the function has failed, the answer is not kept, and the next one asks
 //	the function panics             so too; the request ends
+//	nobody knows, and it fails      the plan of the key's slot holds, if it has one
 //	the plan changes, one waits     in line it asks by the new one, within a second
 //	the last list has no more keys  its tier is free for another list. A request that came with it counts by that one
 type plans struct {
@@ -81,7 +82,7 @@ func (p *plans) of(r *http.Request, hash uint64) int {
 		select {
 		case <-answered:
 		case <-r.Context().Done():
-			return 0
+			return p.table.tierOf(hash)
 		}
 	}
 }
@@ -103,6 +104,9 @@ func (p *plans) look(hash uint64) (tier int, ask bool, answered chan struct{}) {
 		return 0, false, answered
 	}
 	p.asking[hash] = make(chan struct{})
+	if !ok {
+		k.tier = p.table.tierOf(hash)
+	}
 	return k.tier, true, nil
 }
 
@@ -227,6 +231,17 @@ func (t *table) tiersInUse() map[int]bool {
 		}
 	}
 	return used
+}
+
+// tierOf is the tier of the slot that a key has; 0: it has none.
+func (t *table) tierOf(hash uint64) int {
+	p := t.find(hash)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := p.slot(hash); i >= 0 {
+		return int(p.seen[i].tier)
+	}
+	return 0
 }
 
 // switchLocked carries the cells of a slot over to another tier.

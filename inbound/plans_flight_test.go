@@ -1,6 +1,8 @@
 package inbound_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -91,6 +93,48 @@ func TestPlanChangesWhileOneWaits(t *testing.T) {
 			all.Wait()
 			if served != c.served || last > c.last {
 				t.Errorf("%s, then %s: %d were served until %v, want %d until %v", c.old, c.new, served, last, c.served, c.last)
+			}
+		})
+	}
+}
+
+// TestPlanForgotten: a key whose plan is no longer known, because others have come, keeps its limits if Plan fails or its client
+// leaves, and what is used of them.
+func TestPlanForgotten(t *testing.T) {
+	for _, down := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &base{plans: map[string]string{"a": "20/1d window"}}
+			l := inbound.Limit{
+				Limits: []string{"5/1m window"}, Key: user, MaxKeys: 16,
+				Plan: func(r *http.Request) ([]string, error) {
+					if user(r) == "a" {
+						if err := r.Context().Err(); err != nil {
+							return nil, err
+						}
+						return b.plan(r)
+					}
+					return nil, errors.New("unknown")
+				},
+			}
+			h := l.Handler(ok)
+			for range 20 {
+				get(h, alice, "X-User", "a")
+			}
+			for i := range 40 {
+				get(h, alice, "X-User", itoa(i))
+			}
+			b.set("a", "20/1d window", down)
+			r := request(alice, "X-User", "a")
+			if !down {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				r = r.WithContext(ctx)
+			}
+			h.ServeHTTP(&nobody{http.Header{}}, r)
+			b.set("a", "20/1d window", false)
+			time.Sleep(time.Second)
+			if w := get(h, alice, "X-User", "a"); w.Code != 429 {
+				t.Errorf("down %v: %d, %s after 20 of 20", down, w.Code, w.Header().Get("RateLimit"))
 			}
 		})
 	}
