@@ -103,8 +103,11 @@ func (rec *recorder) Write(p []byte) (int, error) {
 
 // ReadFrom implements io.ReaderFrom, so that files are sent by the kernel where net/http can.
 func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
-	rec.note(http.StatusOK)
-	return io.Copy(rec.ResponseWriter, src)
+	n, err := io.Copy(rec.ResponseWriter, src)
+	if n > 0 { // without a byte nothing is sent, and the handler may still say that src has failed
+		rec.note(http.StatusOK)
+	}
+	return n, err
 }
 
 // Flush implements http.Flusher.

@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -240,3 +241,28 @@ func TestSettleKeepsTheConnection(t *testing.T) {
 	})
 	h.ServeHTTP(&nobody{http.Header{}}, request(alice))
 }
+
+// TestSettleAfterAFailedCopy: a copy that has failed before its first byte has sent no status yet.
+func TestSettleAfterAFailedCopy(t *testing.T) {
+	status := 0
+	l := inbound.Limit{Settle: func(_ *http.Request, s int, _ http.Header) int { status = s; return -1 }}
+	server := httptest.NewServer(l.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := io.Copy(w, failing{}); err != nil {
+			http.Error(w, "no data", http.StatusBadGateway)
+		}
+	}))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusBadGateway || status != http.StatusBadGateway {
+		t.Errorf("Settle was called with %d; the client has got %d", status, resp.StatusCode)
+	}
+}
+
+// failing is a file that cannot be read.
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("no such block") }
