@@ -77,6 +77,18 @@ func (v *visit) land() {
 	v.core.lines.wake(v.asked[0].hash)
 }
 
+// guard calls a function of the user's, before the handler, and gives the places of a visit back if it panics.
+func (v *visit) guard(f func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			v.land()
+		}
+	}()
+	f()
+	returned = true
+}
+
 // land gives the place of a take back, if that was one.
 func (t *table) land(hash uint64, tier int, v *verdict) {
 	if !v.airborne() {

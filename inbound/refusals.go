@@ -92,6 +92,6 @@ func (c *core) countShadowed(r *http.Request, v *visit) {
 		c.refusals.add(names, 0, 1)
 	}
 	if wait := v.asked[0].verdict.wait; c.parts[0].shadow && wait > 0 && c.OnRefusal != nil {
-		c.OnRefusal(r, waitOf(wait))
+		v.guard(func() { c.OnRefusal(r, waitOf(wait)) })
 	}
 }

@@ -186,7 +186,9 @@ func (v *visit) askShared(ctx context.Context) int64 {
 		return 0
 	}
 	for i, s := range v.core.Shared {
-		wait, err := askOne(ctx, s, v.cost)
+		var wait time.Duration
+		var err error
+		v.guard(func() { wait, err = askOne(ctx, s, v.cost) })
 		if err == nil && wait <= 0 {
 			continue
 		}
