@@ -35,16 +35,6 @@ func newAtOnce(text string) (l law, ok bool, err error) {
 	return law{kind: atOnce, name: "at-once", words: 1, most: int64(n)}, true, nil
 }
 
-// flies reports whether a visit may have taken a place somewhere.
-func (v *visit) flies() bool {
-	for i := range v.core.parts {
-		if v.asked[i].verdict.gen&withAtOnce != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // full reports whether a visit lacks a place, so that nobody knows its wait.
 func (v *visit) full() bool {
 	for i, p := range v.core.parts {

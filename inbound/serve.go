@@ -26,7 +26,7 @@ func (c *core) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if !c.NoFields || c.XRateLimit {
 		c.advertise(w.Header(), &v)
 	}
-	if c.settles || v.flies() {
+	if c.settles || v.gens&withAtOnce != 0 {
 		c.serveAndLand(w, r, &v, next)
 		return
 	}

@@ -250,8 +250,8 @@ func (t *table) askShared(tier int, n, now int64, m mode, v *verdict) {
 
 // judgeLocked asks all laws, and takes from all or from none.
 func (t *table) judgeLocked(tier int, cells cell, n, now int64, m mode, v *verdict) {
-	laws := t.laws[tier]
-	v.wait, v.gen = 0, t.gen
+	v.wait, v.gen, v.laws = 0, t.gen, &t.laws[tier]
+	laws := *v.laws
 	for i := range laws {
 		v.wait = max(v.wait, laws[i].wait(cells[laws[i].at:], now, n))
 	}
@@ -266,7 +266,6 @@ func (t *table) judgeLocked(tier int, cells cell, n, now int64, m mode, v *verdi
 	if v.brief && v.wait == 0 {
 		return
 	}
-	v.laws = &t.laws[tier]
 	for i := range laws {
 		rest, reset := laws[i].rest(cells[laws[i].at:], now)
 		v.rest[i], v.reset[i] = rest, wholeSeconds(reset)

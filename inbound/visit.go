@@ -32,6 +32,7 @@ type visit struct {
 	cost  int             // for the shared limits
 	in    bool            // it has its units
 	early bool            // see lines.early
+	gens  uint32          // of all laws that it was judged by, for withAtOnce: it may have a place
 }
 
 // asked is a visit at one part.
@@ -113,6 +114,7 @@ func (v *visit) askAll(m mode) {
 		} else {
 			v.askStored(i, m)
 		}
+		v.gens |= a.verdict.gen
 		if !p.shadow && a.verdict.wait > 0 {
 			v.wait, m = max(v.wait, a.verdict.wait), look
 		}
