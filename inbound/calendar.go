@@ -95,21 +95,20 @@ func (c *calendar) at(now int64) (p *period, left int64) {
 
 // around is the period of a moment: from is the first moment in it, and to that of the next.
 func (c *calendar) around(t time.Time) (from, to time.Time) {
-	t = t.In(c.zone)
-	year, month, day := t.Date()
-	switch c.unit {
-	case "h":
+	if t = t.In(c.zone); c.unit == "h" {
 		return c.hour(t)
-	case "d":
-		from, to = c.begin(year, month, day), c.begin(year, month, day+1)
-		if !to.After(t) { // the clock went back over midnight: the new day goes on
-			from, to = to, c.begin(year, month, day+2)
-		}
+	}
+	year, month, day := t.Date()
+	days, months := 1, time.Month(0)
+	switch c.unit {
 	case "w":
-		day -= (int(t.Weekday()) + 6) % 7 // on Monday
-		from, to = c.begin(year, month, day), c.begin(year, month, day+7)
-	default:
-		from, to = c.begin(year, month, 1), c.begin(year, month+1, 1)
+		day, days = day-(int(t.Weekday())+6)%7, 7 // on Monday
+	case "month":
+		day, days, months = 1, 0, 1
+	}
+	from, to = c.begin(year, month, day), c.begin(year, month+months, day+days)
+	if !to.After(t) { // the clock went back over midnight: the new period goes on
+		from, to = to, c.begin(year, month+2*months, day+2*days)
 	}
 	return from, to
 }

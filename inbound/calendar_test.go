@@ -167,3 +167,24 @@ func TestCalendarIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestCalendarBackOverTheFirst: clocks that go back over midnight into the last day of a month, or a week, do not begin the old one
+// again.
+func TestCalendarBackOverTheFirst(t *testing.T) {
+	for _, c := range []struct{ unit, at, until string }{
+		{"month", "2009-11-01T02:31:30Z", "2009-12-01T03:30:00Z"}, // 0:01 was followed by 23:01
+		{"month", "2009-11-01T03:20:00Z", "2009-12-01T03:30:00Z"},
+		{"day", "2009-11-01T03:20:00Z", "2009-11-02T03:30:00Z"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			at, _ := time.Parse(time.RFC3339, c.at)
+			until, _ := time.Parse(time.RFC3339, c.until)
+			k := inbound.NewKeyed[int](1, "1/"+c.unit+" in America/St_Johns")
+			sleepUntil(at)
+			first, wait := k.Take(1, 1), k.Take(1, 1)
+			if first != 0 || wait != until.Sub(at) {
+				t.Errorf("1/%s at %v: %v, and %v for one more, want 0 and %v", c.unit, c.at, first, wait, until.Sub(at))
+			}
+		})
+	}
+}
