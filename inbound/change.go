@@ -105,26 +105,17 @@ func (t *table) replace(tier int, laws []law) {
 	t.laws, t.gen = all, gen
 }
 
-// put makes a tier of laws, one that no slot has: the next, or one that was given up.
-func (t *table) put(tier int, laws []law) {
+// add makes one more tier.
+func (t *table) add(laws []law) {
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	all, gen := slices.Clone(t.laws), t.gen
-	if tier == len(all) {
-		all = append(all, laws)
-		gen |= nextGen(0, all) & withAtOnce // marks of others stay good
-	} else {
-		all[tier] = laws
-		gen = nextGen(gen, all)
-	}
+	all := append(slices.Clone(t.laws), laws)
+	gen := t.gen | nextGen(0, all)&withAtOnce // marks of others stay good
 	bind(laws, t.start)
 	t.lockAll()
 	defer t.unlockAll()
 	t.stretchLocked(laws)
-	if tier == len(t.shared) {
-		t.shared = append(t.shared, nil)
-	}
-	t.shared[tier] = make(cell, wordsOf(laws))
+	t.shared = append(t.shared, make(cell, wordsOf(laws)))
 	t.laws, t.gen = all, gen
 }
 

@@ -178,13 +178,14 @@ func (p *plans) tierOf(limits []string) (int, error) {
 		return 0, err
 	}
 	tier := len(p.tiers) + len(p.free) + 1 // 0 is Limits
-	if tier > maxPlans {
-		if tier = p.freeLocked(); tier < 0 {
-			return 0, errPlans
-		}
+	if tier <= maxPlans {
+		p.table.add(laws)
+	} else if tier = p.freeLocked(); tier >= 0 {
+		p.table.replace(tier, laws) // a request that was held up may have come back to it
+	} else {
+		return 0, errPlans
 	}
 	p.tiers[text] = tier
-	p.table.put(tier, laws)
 	return tier, nil
 }
 

@@ -139,3 +139,41 @@ func TestPlanForgotten(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanOfAReusedTier: a request that was held up while its list of limits was given up counts by no wrong limits later.
+func TestPlanOfAReusedTier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := inbound.Limit{
+			Limits: []string{"1/1h window"}, Key: user, MaxKeys: 8000, NoFields: true, PlanFor: time.Second,
+			Plan: func(r *http.Request) ([]string, error) { return r.Header["X-Plan"], nil },
+			And: []*inbound.Limit{{
+				Key: func(*http.Request) string { return "" }, PlanFor: time.Second,
+				Plan: func(r *http.Request) ([]string, error) {
+					time.Sleep(time.Duration(bit(r.Method == "PUT")) * time.Hour)
+					return nil, nil
+				},
+			}},
+		}
+		h := l.Handler(ok)
+		come := func(from, to int, limit string) {
+			for i := from; i < to; i++ {
+				get(h, alice, "X-User", itoa(i), "X-Plan", itoa(i)+limit)
+			}
+		}
+		come(1, 950, "/1s window")
+		time.Sleep(time.Minute)
+		var all sync.WaitGroup
+		all.Go(func() {
+			slow := request(alice, "X-User", "a", "X-Plan", "10/1h burst 10")
+			slow.Method = "PUT"
+			h.ServeHTTP(&nobody{http.Header{}}, slow)
+		})
+		time.Sleep(time.Hour - time.Minute)
+		come(1001, 1100, "/3h window") // the others' lists are given up
+		all.Wait()
+		come(2000, 2890, "/3h window")
+		if w := get(h, alice, "X-User", "a", "X-Plan", "5000/3h window"); w.Code != 204 {
+			t.Errorf("%d after one of 10", w.Code)
+		}
+	})
+}
