@@ -271,10 +271,12 @@ func roundUp(d time.Duration) time.Duration {
 }
 
 // violated is the names of those that have refused, as far as the units that are left say it: the laws of a part that have
-// less left than the request costs.
+// less left than the request costs, or that can never pay it.
 func (p *policies) violated(i int, a *asked) (names []string) {
+	var unused [maxLogged]uint64
 	for k := range a.verdict.judged() {
-		if law := &a.verdict.judged()[k]; a.verdict.rest[k] < min(a.cost, law.most) {
+		law := &a.verdict.judged()[k]
+		if a.verdict.rest[k] < min(a.cost, law.most) || a.verdict.wait == never && law.wait(unused[:], 0, a.cost) == never {
 			name := p.names[i][a.tier][k] // in quotation marks, with nothing escaped
 			names = append(names, name[1:len(name)-1])
 		}

@@ -1,8 +1,10 @@
 package inbound_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,4 +61,17 @@ func TestNamesAreBounded(t *testing.T) {
 			t.Errorf("%d names, %+v", len(all), other)
 		}
 	})
+}
+
+// TestRefusalsOfHighCosts: a cost that can never be paid is refused by the limit that says so, not by one that could pay it, nor by
+// Shared.
+func TestRefusalsOfHighCosts(t *testing.T) {
+	l := inbound.Limit{
+		Limits: []string{"10000/1s burst 10", "10/1d window"}, Shared: []throttle.Limiter{foreign{}},
+		Cost: func(*http.Request) int { return 100 },
+	}
+	w := get(l.Handler(ok), alice)
+	if got := fmt.Sprint(l.LimitStats()); got != "[{d 1 0}]" || !strings.Contains(w.Body.String(), `"violated-policies":["d"]`) {
+		t.Errorf("%s, %s", got, w.Body)
+	}
 }
