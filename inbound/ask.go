@@ -27,6 +27,9 @@ type ask struct {
 
 	forget bool
 
+	back int64     // of one of no requests: units that are not of the hand,
+	then keys.Mark // and the mark of their take
+
 	count int64 // requests that wait for it
 	sent  time.Time
 	done  bool
@@ -82,8 +85,12 @@ func (a *ask) request(now time.Time) keys.Request {
 	a.sent = now
 	h.out++
 	r.Laws, r.Count = a.s.laws[a.tier], a.count
-	r.Used, r.Back, r.Then = h.used, h.units, h.mark
-	h.used, h.units = 0, 0
+	if a.back > 0 {
+		r.Used, r.Back, r.Then = -a.back, a.back, a.then // they were not lent
+		return r
+	}
+	r.Used, r.Back, r.Then = h.lent-h.units, h.units, h.mark
+	h.lent, h.units = 0, 0
 	if a.count == 0 {
 		return r
 	}
@@ -132,11 +139,8 @@ func (a *ask) finish(now time.Time, r *keys.Reply, err error) {
 		until = a.sent.Add(hold)
 	}
 	if more := (r.Granted-a.left)*a.each + r.Leased; more > 0 {
-		if h.units == 0 || until.Before(h.until) {
-			h.until = until
-		}
-		h.units += more
-		a.s.link.owe(owed{a.s, a.hash, h.until})
+		h.lent += r.Leased
+		h.addLocked(a.s, a.hash, more, until)
 	}
 }
 

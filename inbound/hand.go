@@ -48,7 +48,7 @@ type hand struct {
 	until   time.Time // when the lease ends
 
 	units int64     // in hand
-	used  int64     // of those lent, since the last ask
+	lent  int64     // that the store believes to be in hand, since the last ask
 	count int64     // units that requests wanted since the last ask
 	asked time.Time // when that was
 
@@ -95,7 +95,7 @@ func (a *hands) ask(hash uint64, laws []law, n int64, m mode, now time.Time, v *
 	}
 	if n <= h.units && now.Before(h.until) {
 		if m == take {
-			h.units, h.used, h.count = h.units-n, h.used+n, h.count+n
+			h.units, h.count = h.units-n, h.count+n
 		}
 		n = 0
 	}
@@ -181,12 +181,44 @@ func (a *hands) put(hash uint64, n int64, now time.Time, s *stored) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if h := sh.all[hash]; h != nil && n > 0 {
-		if h.units == 0 {
-			h.until = now
-		}
-		h.units += n
-		s.link.owe(owed{s, hash, h.until})
+		h.addLocked(s, hash, n, now)
 	}
+}
+
+// addLocked has units more in hand, all of them until the earlier of the moments. The link knows each hand that has some.
+func (h *hand) addLocked(s *stored, hash uint64, n int64, until time.Time) {
+	if h.units == 0 || until.Before(h.until) {
+		h.until = until
+		s.link.owe(owed{s, hash, until})
+	}
+	h.units += n
+}
+
+// markOf is the state of a key in the newest answer.
+func (a *hands) markOf(hash uint64) (m keys.Mark) {
+	s := a.shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.all[hash]; h != nil {
+		m = h.mark
+	}
+	return m
+}
+
+// give gives units back that nobody may use here: nobody knows how many of them still count, but the store. then is the mark
+// of their take; without one all that the newest answer counts may come back.
+func (a *hands) give(hash uint64, n int64, then keys.Mark, s *stored) {
+	sh := a.shard(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	h := sh.all[hash]
+	if h == nil || h.cells == nil || n <= 0 {
+		return
+	}
+	if then.Now == 0 {
+		then = h.mark
+	}
+	s.link.give(&ask{s: s, hash: hash, tier: h.tier, name: h.name, hand: h, ready: make(chan struct{}), back: min(n, maxCost), then: then})
 }
 
 // returning is an ask that gives back what is left of a lease; nil: nothing is, or there is a newer one.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"time"
+
+	"github.com/go-throttle/throttle/inbound/keys"
 )
 
 // A Keyed is what stands behind a Limit, without HTTP: limits for each of many keys, in a fixed amount of memory. It
@@ -90,10 +92,10 @@ func units(n int) int64 {
 func (k *Keyed[K]) Reserve(key K, n int) Reservation {
 	r := Reservation{table: k.table, hash: k.hash(key), units: units(n)}
 	if k.stored != nil {
-		if r.held = k.stored.take(r.hash, textOf(key), r.units, &r.verdict); r.verdict.wait != 0 {
+		if !k.stored.reserve(&r, textOf(key)) {
 			return Reservation{}
 		}
-		r.stored, r.until = k.stored, k.table.now()
+		r.until = k.table.now()
 		return r
 	}
 	k.table.ask(r.hash, 0, r.units, book, &r.verdict)
@@ -171,6 +173,7 @@ type Reservation struct {
 	verdict verdict
 	stored  *stored
 	held    held
+	then    keys.Mark // of the store, when it has granted them
 }
 
 // OK reports whether units were booked. It is false for a cost that can never be paid, and for a wait of more than a
@@ -196,7 +199,7 @@ func (r *Reservation) Settle(n int) {
 	switch {
 	case r.table == nil || n < 0:
 	case r.stored != nil:
-		r.stored.correct(r.hash, r.held.key, int64(n)-r.units)
+		r.stored.settle(r, int64(n))
 	default:
 		r.table.settle(r.hash, 0, r.units, int64(n), &r.verdict)
 	}
@@ -209,7 +212,7 @@ func (r *Reservation) Cancel() {
 	switch {
 	case r.table == nil:
 	case r.stored != nil:
-		r.stored.back(r.hash, 0, r.units, &r.verdict, &r.held)
+		r.stored.cancel(r)
 	default:
 		r.table.back(r.hash, 0, r.units, &r.verdict)
 	}

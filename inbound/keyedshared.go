@@ -65,14 +65,48 @@ func (k *Keyed[K]) look(key K, forget bool, v *verdict) {
 	k.table.ask(hash, 0, 0, look, v)
 }
 
-// correct takes units more, if they are there, or gives some back with the next round trip.
+// correct takes units more, if they are there, or gives some back with the next round trip, at most what counts then.
 func (s *stored) correct(hash uint64, key string, n int64) {
-	if n <= 0 {
-		s.hands.put(hash, -n, time.Now(), s)
+	if n > 0 {
+		var v verdict
+		s.take(hash, key, n, &v)
 		return
 	}
-	var v verdict
-	s.take(hash, key, n, &v)
+	s.hands.give(hash, -n, keys.Mark{}, s)
+	s.table.adjust(hash, 0, n)
+}
+
+// reserve is take, and keeps what settle needs.
+func (s *stored) reserve(r *Reservation, key string) bool {
+	if r.held = s.take(r.hash, key, r.units, &r.verdict); r.verdict.wait != 0 {
+		return false
+	}
+	if r.held.granted {
+		r.then = s.hands.markOf(r.hash)
+	}
+	r.stored = s
+	return true
+}
+
+// settle makes n units of those reserved. They go back to who has granted them.
+func (s *stored) settle(r *Reservation, n int64) {
+	if n >= r.units {
+		s.correct(r.hash, r.held.key, n-r.units)
+		return
+	}
+	if r.held.granted {
+		s.hands.give(r.hash, r.units-n, r.then, s)
+	}
+	s.table.settle(r.hash, 0, r.held.charged, r.held.charged*n/r.units, &r.verdict)
+}
+
+// cancel is back for units that may have been taken long ago.
+func (s *stored) cancel(r *Reservation) {
+	if r.held.granted {
+		s.hands.give(r.hash, r.units, r.then, s)
+	}
+	r.held.granted = false
+	s.back(r.hash, 0, r.units, &r.verdict, &r.held)
 }
 
 // textOf is the text of a key by which all servers know it.

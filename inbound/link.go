@@ -29,6 +29,7 @@ type link struct {
 	sent   time.Time // the latest
 	timed  bool
 	owed   []owed
+	given  []*ask // that give back what is not of a hand
 	counts linkCounts
 }
 
@@ -95,6 +96,15 @@ func (l *link) owe(o owed) {
 	l.owed = append(l.owed, o)
 }
 
+// give notes an ask that goes with the next round trip. Too many are dropped: what they would give back stays used.
+func (l *link) give(a *ask) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.given) < mostQueued {
+		l.given = append(l.given, a)
+	}
+}
+
 // pushLocked sends what waits, or sees to it that somebody does: a timer, or the next answer.
 func (l *link) pushLocked(now time.Time) {
 	if len(l.queue) == 0 || l.out >= mostOut {
@@ -151,7 +161,7 @@ func (l *link) run(batch []*ask, probe bool) {
 	if s := batch[0].s; s.greets(now) > 0 {
 		batch = append(batch, s.greeting(1))
 	}
-	batch = append(batch, l.due(now)...)
+	batch = append(l.due(now), batch...) // first, so that the others find it
 	rs := make([]keys.Request, len(batch))
 	for i, a := range batch {
 		rs[i] = a.request(now)
@@ -184,7 +194,8 @@ func (l *link) run(batch []*ask, probe bool) {
 
 // due makes asks for units that go back.
 func (l *link) due(now time.Time) (asks []*ask) {
-	for _, o := range l.expired(now) {
+	given, expired := l.expired(now)
+	for _, o := range expired {
 		a := o.s.returning(o.hash, now)
 		switch {
 		case a == nil:
@@ -194,20 +205,22 @@ func (l *link) due(now time.Time) (asks []*ask) {
 			l.owe(o)
 		}
 	}
-	return asks
+	return append(asks, given...)
 }
 
-// expired takes what is due from what is owed, which is in order but for leases of 20 ms among those of two seconds.
-func (l *link) expired(now time.Time) (due []owed) {
+// expired takes what is given, and what is due from what is owed, which is in order but for leases of 20 ms among those of two seconds.
+func (l *link) expired(now time.Time) (given []*ask, due []owed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
+	n := min(len(l.given), mostBack)
+	given, l.given = append(given, l.given[:n]...), append(l.given[:0], l.given[n:]...)
+	n = 0
 	for n < len(l.owed) && n < mostOwed && !now.Before(l.owed[n].until) {
 		n++
 	}
 	due = append(due, l.owed[:n]...)
 	l.owed = l.owed[n:]
-	return due
+	return given, due
 }
 
 func (l *link) count(n int, err error) {

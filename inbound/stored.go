@@ -231,6 +231,9 @@ func (s *stored) back(hash uint64, tier int, n int64, v *verdict, h *held) {
 	v.refused = true
 	if h.granted {
 		s.hands.put(hash, n, time.Now(), s)
+		for i, l := range s.table.laws[tier] {
+			v.rest[i] = min(l.most, v.rest[i]+n)
+		}
 	} else {
 		v.rest, v.reset = own.rest, own.reset
 	}

@@ -44,7 +44,7 @@ type Request struct {
 	Count int64 // requests
 
 	Lease int64 // units beyond, if all of Count fit: as many as the key may lend
-	Used  int64 // of units lent before: those used since the last request
+	Used  int64 // units that were lent before and are used since the last request; below 0 if units in Back were never lent
 	Back  int64 // units granted before that are not used; they count as never taken, as far as they have not come back
 	Then  Mark  // of the reply that granted them
 }

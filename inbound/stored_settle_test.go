@@ -1,0 +1,109 @@
+package inbound_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-throttle/throttle/inbound"
+)
+
+// TestStoreGivesBack: what comes back to a store is never more than what counts, whoever has granted it and whenever.
+func TestStoreGivesBack(t *testing.T) {
+	type keyed = *inbound.Keyed[string]
+	allowed := func(k keyed, most int) (n int) {
+		for range most {
+			if k.Allow("a", 1) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, test := range []struct {
+		name, limit string
+		work        func(k keyed, w *storeWire)
+		want        int // units that the key has after it
+	}{
+		{"Adjust while units are lent", "100/1h window", func(k keyed, _ *storeWire) {
+			for range 5 {
+				k.Allow("a", 1)
+				time.Sleep(200 * time.Millisecond)
+			}
+			k.Adjust("a", -1000)
+			if n := allowed(k, 300); n > 105 {
+				t.Errorf("%d let in at once, want no more than 100 and what was lent", n)
+			}
+		}, 0},
+		{"Adjust of half", "100/1h window", func(k keyed, _ *storeWire) {
+			k.Allow("a", 80)
+			k.Adjust("a", -40)
+		}, 60},
+		{"Settle", "100/1h window", func(k keyed, _ *storeWire) {
+			r := k.Reserve("a", 80)
+			r.Settle(30)
+		}, 70},
+		{"Cancel in the next window", "10/1m window", func(k keyed, _ *storeWire) {
+			r := k.Reserve("a", 5)
+			time.Sleep(61 * time.Second)
+			k.Allow("a", 5)
+			r.Cancel()
+		}, 5},
+		{"Settle in the next window", "10/1m window", func(k keyed, _ *storeWire) {
+			r := k.Reserve("a", 5)
+			time.Sleep(61 * time.Second)
+			k.Allow("a", 5)
+			r.Settle(0)
+		}, 5},
+		{"Settle of what this server has granted", "100/1h window", func(k keyed, w *storeWire) {
+			k.Allow("a", 50)
+			w.set("error")
+			time.Sleep(time.Second)
+			k.Allow("b", 1)
+			r := k.Reserve("a", 10)
+			w.set("")
+			time.Sleep(time.Second)
+			k.Allow("b", 1)
+			time.Sleep(time.Second)
+			r.Settle(0)
+		}, 50},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &storeWire{to: new(inbound.Memory), delay: time.Millisecond}
+				k := inbound.NewSharedKeyed[string](inbound.Sharing{Store: w, Name: "x", Servers: 2}, 0, test.limit)
+				test.work(k, w)
+				time.Sleep(3 * time.Second)
+				k.Allow("b", 1) // a round trip
+				if left := k.Tokens("a"); left != test.want {
+					t.Errorf("%d left, want %d", left, test.want)
+				}
+				if n := allowed(k, test.want+50); n != test.want {
+					t.Errorf("%d let in, want %d", n, test.want)
+				}
+				time.Sleep(3 * time.Second)
+			})
+		})
+	}
+}
+
+// TestStoreUndoneLeft: a request that another limit refuses leaves no mark in the fields.
+func TestStoreUndoneLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := new(inbound.Memory)
+		var fields string
+		for range 2 { // servers
+			user := &inbound.Limit{Name: "user", Limits: []string{"1/24h window"}, Key: inbound.ByHeader("X-User"), Store: memory}
+			l := &inbound.Limit{Name: "api", Limits: []string{"100/24h window"}, Key: inbound.ByHeader("X-Client"), Store: memory, And: []*inbound.Limit{user}}
+			w := httptest.NewRecorder()
+			l.Handler(served).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			fields = w.Header().Get("RateLimit")
+		}
+		if !strings.Contains(fields, `"api-d";r=99`) {
+			t.Errorf("one of 100 is used, and the fields say %s", fields)
+		}
+		time.Sleep(3 * time.Second)
+	})
+}
