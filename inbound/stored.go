@@ -127,8 +127,9 @@ func (s *stored) ask(hash uint64, tier int, n int64, m mode, v *verdict, h *held
 		}
 		return
 	}
-	v.shared = false
+	v.shared, v.noted = false, true
 	if neverFits(laws, n) {
+		s.hands.ask(hash, laws, 0, look, time.Now(), v)
 		v.wait = never
 		s.table.turnAway(hash, v)
 		return
@@ -161,7 +162,7 @@ func neverFits(laws []law, n int64) bool {
 
 // count notes in the table what was let in.
 func (s *stored) count(hash uint64, tier int, n int64, v *verdict, h *held) {
-	own := verdict{brief: true, refused: v.refused}
+	own := verdict{brief: true, noted: true, refused: v.refused}
 	s.table.ask(hash, tier, n, book, &own)
 	h.charged, v.then, v.shared, v.refused, v.gen = n, own.then, own.shared, own.refused, own.gen
 }

@@ -3,6 +3,7 @@ package inbound_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,4 +107,29 @@ func TestStoreUndoneLeft(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 	})
+}
+
+// TestStoreVisits: a key that has come once does not keep its slot, so a flood of such keys leaves room for those after it.
+func TestStoreVisits(t *testing.T) {
+	for _, lost := range []string{"", "error"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServers(t, 1, time.Millisecond, &inbound.Limit{Limits: []string{"5/s burst 5"}, MaxKeys: 32})
+			s.wires[0].set(lost)
+			for i := range 200 {
+				s.ask(0, "new"+strconv.Itoa(i), 1)
+			}
+			s.wires[0].set("")
+			time.Sleep(20 * time.Second)
+			s.ask(0, "", 1) // tries the store
+			time.Sleep(time.Second)
+			for i := range 8 {
+				for range 5 {
+					if name := "late" + strconv.Itoa(i); !s.ask(0, name, 1).ok {
+						t.Fatalf("store %q: %s shares what one key has", lost, name)
+					}
+				}
+			}
+			time.Sleep(3 * time.Second)
+		})
+	}
 }

@@ -185,6 +185,7 @@ type verdict struct {
 	gen     uint32          // of the laws that it was judged by
 	shared  bool            // the key has no slot of its own
 	refused bool            // the call is counted as refused; kept from one ask to the next
+	noted   bool            // the visit of the key is noted already
 	brief   bool            // asked for: rest and reset only if the units do not fit, as nobody reads them otherwise
 	rest    [maxLaws]int64  // units left
 	reset   [maxLaws]uint32 // s until the law's reset, rounded up
@@ -217,7 +218,7 @@ func (t *table) ask(hash uint64, tier int, n int64, m mode, v *verdict) {
 		if int(p.seen[i].tier) != tier {
 			t.switchLocked(p, i, tier, now)
 		}
-		if m != look {
+		if m != look && !v.noted {
 			p.seen[i].again(at)
 		}
 	default:
