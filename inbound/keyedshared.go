@@ -52,7 +52,9 @@ func (s *stored) take(hash uint64, key string, n int64, v *verdict) (h held) {
 
 // look asks the store how things stand, or has it forget what is used. Without it, what is known here counts.
 func (k *Keyed[K]) look(key K, forget bool, v *verdict) {
-	v.laws = &k.table.laws[0]
+	if v.laws = &k.table.laws[0]; len(*v.laws) == 0 {
+		return
+	}
 	hash, now := k.hash(key), time.Now()
 	if !k.stored.lost(now) {
 		h := held{key: textOf(key), known: true}

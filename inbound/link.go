@@ -158,8 +158,11 @@ func (l *link) run(batch []*ask, probe bool) {
 		}
 		return
 	}
-	if s := batch[0].s; s.greets(now) > 0 {
-		batch = append(batch, s.greeting(1))
+	for _, a := range batch {
+		if a.s.greets(now) > 0 { // another one's servers are counted next time
+			batch = append(batch, a.s.greeting(1))
+			break
+		}
 	}
 	batch = append(l.due(now), batch...) // first, so that the others find it
 	rs := make([]keys.Request, len(batch))

@@ -133,3 +133,42 @@ func TestStoreVisits(t *testing.T) {
 		})
 	}
 }
+
+// TestStoreCountsAll: the servers of each limit are counted, also if another limit always comes first.
+func TestStoreCountsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &storeWire{to: new(inbound.Memory), delay: time.Millisecond}
+		user := &inbound.Limit{Name: "user", Limits: []string{"100/1s window"}, Store: w}
+		api := &inbound.Limit{Name: "api", Limits: []string{"9/1ms window"}, Store: w, And: []*inbound.Limit{user}} // asks each time
+		h, admitted := api.Handler(served), 0
+		ask := func(n int, each time.Duration) {
+			for range n {
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil)); w.Code == http.StatusOK {
+					admitted++
+				}
+				time.Sleep(each)
+			}
+		}
+		ask(300, 100*time.Millisecond)
+		w.set("error")
+		ask(1, 2*time.Second)
+		admitted = 0
+		if ask(100, time.Millisecond); admitted < 90 {
+			t.Errorf("%d let in, want 100: there is one server", admitted)
+		}
+		time.Sleep(3 * time.Second)
+	})
+}
+
+// TestSharedKeyedUnlimited: without limits there is nothing to ask a store.
+func TestSharedKeyedUnlimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &storeWire{to: new(inbound.Memory)}
+		k := inbound.NewSharedKeyed[string](inbound.Sharing{Store: w, Name: "x"}, 0)
+		k.Forget("a")
+		if left := k.Tokens("a"); left >= 0 || w.trips > 0 || !k.Allow("a", 1) {
+			t.Errorf("%d left, %d round trips", left, w.trips)
+		}
+	})
+}
