@@ -172,3 +172,28 @@ func TestSharedKeyedUnlimited(t *testing.T) {
 		}
 	})
 }
+
+// TestStoreSlower: a store that has become slower for good, but not too slow to wait for, is used again.
+func TestStoreSlower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServers(t, 1, time.Millisecond, &inbound.Limit{Limits: []string{"1000/1h burst 1000"}})
+		for _, test := range []struct {
+			delay time.Duration
+			up    bool
+		}{{time.Millisecond, true}, {25 * time.Millisecond, true}, {90 * time.Millisecond, true}, {120 * time.Millisecond, false}, {2 * time.Millisecond, true}} {
+			s.wires[0].mu.Lock()
+			s.wires[0].delay = test.delay
+			s.wires[0].mu.Unlock()
+			for range 300 {
+				if a := s.ask(0, "a", 1); a.took > 100*time.Millisecond {
+					t.Errorf("%v: a request waits for %v", test.delay, a.took)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if up := s.l[0].StoreStats().Up; up != test.up {
+				t.Errorf("%v: up is %v, want %v", test.delay, up, test.up)
+			}
+		}
+		time.Sleep(3 * time.Second)
+	})
+}

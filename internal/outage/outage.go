@@ -87,7 +87,8 @@ func (b *Breaker) Ended() {
 
 // Answered notes an answer. One that took longer than the soft timeout shows that the store is there again, so it
 // is tried at once; but it does not count as up, or a store that is always slow would delay calls again
-// and again.
+// and again. If it took no longer than a soft timeout may be, later ones are longer: a store that has moved to another
+// place, 25 ms away instead of 1 ms, is there again at the third answer.
 func (b *Breaker) Answered(now time.Time, took, soft time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,13 +96,21 @@ func (b *Breaker) Answered(now time.Time, took, soft time.Duration) {
 		if b.down && b.hung <= 1 {
 			b.next = now
 		}
+		if b.down && took <= MostSoft {
+			b.learn(took)
+		}
 		return
 	}
 	if b.down {
 		b.down, b.up = false, now
 	}
+	b.learn(took)
+}
+
+// learn smooths the round trip.
+func (b *Breaker) learn(took time.Duration) {
 	if b.rtt == 0 {
-		b.rtt = max(took, time.Nanosecond)
+		b.rtt = took
 	}
 	b.rtt = max(b.rtt+(took-b.rtt)/8, time.Nanosecond)
 }
