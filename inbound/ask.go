@@ -27,8 +27,8 @@ type ask struct {
 
 	forget bool
 
-	back int64     // of one of no requests: units that are not of the hand,
-	then keys.Mark // and the mark of their take
+	back int64     // of one of no requests: units that are not of the hand
+	then keys.Mark // the mark of their take, or of the answer
 
 	count int64 // requests that wait for it
 	sent  time.Time
@@ -89,7 +89,7 @@ func (a *ask) request(now time.Time) keys.Request {
 		r.Used, r.Back, r.Then = -a.back, a.back, a.then // they were not lent
 		return r
 	}
-	r.Used, r.Back, r.Then = h.lent-h.units, h.units, h.mark
+	r.Used, r.Back, r.Then = h.lent-h.units, h.units, h.of
 	h.lent, h.units = 0, 0
 	if a.count == 0 {
 		return r
@@ -129,7 +129,7 @@ func (a *ask) finish(now time.Time, r *keys.Reply, err error) {
 	if a.err = err; err != nil {
 		return
 	}
-	a.left = min(r.Granted, a.count)
+	a.then, a.left = r.Mark, min(r.Granted, a.count)
 	until := now
 	if r.Leased > 0 {
 		hold := holdShared
@@ -140,7 +140,7 @@ func (a *ask) finish(now time.Time, r *keys.Reply, err error) {
 	}
 	if more := (r.Granted-a.left)*a.each + r.Leased; more > 0 {
 		h.lent += r.Leased
-		h.addLocked(a.s, a.hash, more, until)
+		h.addLocked(a.s, a.hash, more, r.Mark, until)
 	}
 }
 
@@ -217,7 +217,7 @@ func (a *ask) await(ctx context.Context, since time.Time, v *verdict, h *held) {
 	switch in, err := a.claim(now, v); {
 	case in && a.each == 0: // a look
 	case in:
-		h.granted = true
+		h.granted, h.then = true, a.then
 		s.count(a.hash, a.tier, a.each, v, h)
 	case err == nil:
 		s.table.turnAway(a.hash, v)

@@ -48,6 +48,7 @@ type hand struct {
 	until   time.Time // when the lease ends
 
 	units int64     // in hand
+	of    keys.Mark // of the answer that brought them, the oldest of several
 	lent  int64     // that the store believes to be in hand, since the last ask
 	count int64     // units that requests wanted since the last ask
 	asked time.Time // when that was
@@ -84,7 +85,7 @@ const (
 
 // ask takes units in hand, or says what the newest answer says. In any case the verdict tells what is left, as far as is
 // known here.
-func (a *hands) ask(hash uint64, laws []law, n int64, m mode, now time.Time, v *verdict) finding {
+func (a *hands) ask(hash uint64, laws []law, n int64, m mode, now time.Time, v *verdict, got *held) finding {
 	s := a.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ func (a *hands) ask(hash uint64, laws []law, n int64, m mode, now time.Time, v *
 	}
 	if n <= h.units && now.Before(h.until) {
 		if m == take {
-			h.units, h.count = h.units-n, h.count+n
+			h.units, h.count, got.then = h.units-n, h.count+n, h.of
 		}
 		n = 0
 	}
@@ -176,33 +177,25 @@ func (h *hand) useless(now time.Time, enough bool) bool {
 }
 
 // put gives units back that the store has granted: they are in hand, and their time is over.
-func (a *hands) put(hash uint64, n int64, now time.Time, s *stored) {
+func (a *hands) put(hash uint64, n int64, then keys.Mark, now time.Time, s *stored) {
 	sh := a.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if h := sh.all[hash]; h != nil && n > 0 {
-		h.addLocked(s, hash, n, now)
+		h.addLocked(s, hash, n, then, now)
 	}
 }
 
 // addLocked has units more in hand, all of them until the earlier of the moments. The link knows each hand that has some.
-func (h *hand) addLocked(s *stored, hash uint64, n int64, until time.Time) {
+func (h *hand) addLocked(s *stored, hash uint64, n int64, then keys.Mark, until time.Time) {
+	if h.units == 0 || then.Now < h.of.Now {
+		h.of = then
+	}
 	if h.units == 0 || until.Before(h.until) {
 		h.until = until
 		s.link.owe(owed{s, hash, until})
 	}
 	h.units += n
-}
-
-// markOf is the state of a key in the newest answer.
-func (a *hands) markOf(hash uint64) (m keys.Mark) {
-	s := a.shard(hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.all[hash]; h != nil {
-		m = h.mark
-	}
-	return m
 }
 
 // give gives units back that nobody may use here: nobody knows how many of them still count, but the store. then is the mark

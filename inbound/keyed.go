@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"time"
-
-	"github.com/go-throttle/throttle/inbound/keys"
 )
 
 // A Keyed is what stands behind a Limit, without HTTP: limits for each of many keys, in a fixed amount of memory. It
@@ -173,7 +171,6 @@ type Reservation struct {
 	verdict verdict
 	stored  *stored
 	held    held
-	then    keys.Mark // of the store, when it has granted them
 }
 
 // OK reports whether units were booked. It is false for a cost that can never be paid, and for a wait of more than a

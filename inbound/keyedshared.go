@@ -83,9 +83,6 @@ func (s *stored) reserve(r *Reservation, key string) bool {
 	if r.held = s.take(r.hash, key, r.units, &r.verdict); r.verdict.wait != 0 {
 		return false
 	}
-	if r.held.granted {
-		r.then = s.hands.markOf(r.hash)
-	}
 	r.stored = s
 	return true
 }
@@ -97,7 +94,7 @@ func (s *stored) settle(r *Reservation, n int64) {
 		return
 	}
 	if r.held.granted {
-		s.hands.give(r.hash, r.units-n, r.then, s)
+		s.hands.give(r.hash, r.units-n, r.held.then, s)
 	}
 	s.table.settle(r.hash, 0, r.held.charged, r.held.charged*n/r.units, &r.verdict)
 }
@@ -105,7 +102,7 @@ func (s *stored) settle(r *Reservation, n int64) {
 // cancel is back for units that may have been taken long ago.
 func (s *stored) cancel(r *Reservation) {
 	if r.held.granted {
-		s.hands.give(r.hash, r.units, r.then, s)
+		s.hands.give(r.hash, r.units, r.held.then, s)
 	}
 	r.held.granted = false
 	s.back(r.hash, 0, r.units, &r.verdict, &r.held)

@@ -56,10 +56,11 @@ type stored struct {
 // held is what a request knows of one stored part: what it has to give back, and whether the store has to be asked.
 type held struct {
 	key     string
-	known   bool  // the key had a slot before
-	open    bool  // nothing here knows whether it goes
-	granted bool  // by the store: the units go back there
-	charged int64 // units in the table
+	known   bool      // the key had a slot before
+	open    bool      // nothing here knows whether it goes
+	granted bool      // by the store: the units go back there
+	charged int64     // units in the table
+	then    keys.Mark // of the answer that granted them
 }
 
 // errStored is why limits in a store are not replaced here: the servers would have different ones.
@@ -129,13 +130,13 @@ func (s *stored) ask(hash uint64, tier int, n int64, m mode, v *verdict, h *held
 	}
 	v.shared, v.noted = false, true
 	if neverFits(laws, n) {
-		s.hands.ask(hash, laws, 0, look, time.Now(), v)
+		s.hands.ask(hash, laws, 0, look, time.Now(), v, h)
 		v.wait = never
 		s.table.turnAway(hash, v)
 		return
 	}
 	now := time.Now()
-	switch found := s.hands.ask(hash, laws, n, m, now, v); {
+	switch found := s.hands.ask(hash, laws, n, m, now, v, h); {
 	case m == look:
 	case found == refused:
 		s.table.turnAway(hash, v)
@@ -231,7 +232,7 @@ func (s *stored) back(hash uint64, tier int, n int64, v *verdict, h *held) {
 	s.table.back(hash, tier, h.charged, &own)
 	v.refused = true
 	if h.granted {
-		s.hands.put(hash, n, time.Now(), s)
+		s.hands.put(hash, n, h.then, time.Now(), s)
 		for i, l := range s.table.laws[tier] {
 			v.rest[i] = min(l.most, v.rest[i]+n)
 		}
