@@ -36,6 +36,7 @@ import (
 //	answer, answer of an older ask  the later moment of the store counts; units of both
 //	lease ends, a request           one is first; what has ended is not used
 //	a hand is dropped, a request    one is first; a key without a hand asks
+//	answer, a Reservation ends      its units go back by the mark of the answer that granted them, and are never in hand
 type hand struct {
 	name string // of the key in the store
 	tier int

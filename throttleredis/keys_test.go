@@ -67,6 +67,9 @@ func rememberKeys(t *testing.T, seed uint64) (story []keyRecord) {
 			if held[i] > 0 {
 				q.Used = r.Int64N(held[i] + 1)
 				q.Back, q.Then = held[i]-q.Used, last[i].Mark
+				if r.IntN(4) == 0 {
+					q.Used = -q.Back // never lent
+				}
 			}
 			replies, err := m.Ask(t.Context(), []keys.Request{q})
 			if err != nil {
