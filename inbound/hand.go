@@ -177,12 +177,16 @@ func (h *hand) useless(now time.Time, enough bool) bool {
 	return len(h.asks) == 0 && h.out == 0 && (h.units == 0 && (enough || idle > believed) || idle > time.Minute)
 }
 
-// put gives units back that the store has granted: they are in hand, and their time is over.
+// put gives units back that the store has granted: they are in hand, their time is over, and the link sends them back. Those that
+// join a lease go back with it.
 func (a *hands) put(hash uint64, n int64, then keys.Mark, now time.Time, s *stored) {
 	sh := a.shard(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if h := sh.all[hash]; h != nil && n > 0 {
+		if h.units == 0 { // otherwise somebody has done so, or they join a lease
+			s.link.add(&ask{s: s, hash: hash, tier: h.tier, name: h.name, hand: h, ready: make(chan struct{})}, true)
+		}
 		h.addLocked(s, hash, n, then, now)
 	}
 }

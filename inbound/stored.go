@@ -225,14 +225,15 @@ func affordable(laws []law) int64 {
 	return most
 }
 
-// back gives back the units of a request that does not go. What the store has granted goes back there with the next round
-// trip, and counts as never taken.
+// back gives back the units of a request that does not go. What the store has granted goes back there at once, and
+// counts as never taken: many requests that another limit refuses would keep as many units from other servers.
 func (s *stored) back(hash uint64, tier int, n int64, v *verdict, h *held) {
 	own := verdict{then: v.then, shared: v.shared, gen: v.gen}
 	s.table.back(hash, tier, h.charged, &own)
 	v.refused = true
 	if h.granted {
 		s.hands.put(hash, n, h.then, time.Now(), s)
+		s.link.send(time.Now())
 		for i, l := range s.table.laws[tier] {
 			v.rest[i] = min(l.most, v.rest[i]+n)
 		}

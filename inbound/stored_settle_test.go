@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,6 +193,39 @@ func TestStoreSlower(t *testing.T) {
 			}
 			if up := s.l[0].StoreStats().Up; up != test.up {
 				t.Errorf("%v: up is %v, want %v", test.delay, up, test.up)
+			}
+		}
+		time.Sleep(3 * time.Second)
+	})
+}
+
+// TestStoreUndoneElsewhere: units of requests that another limit refuses are there for other servers, also if their own server has
+// nothing more to do.
+func TestStoreUndoneElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, hs := new(inbound.Memory), [2]http.Handler{}
+		for i := range hs {
+			w := &storeWire{to: memory, delay: time.Millisecond}
+			user := &inbound.Limit{Name: "user", Limits: []string{"1/24h window"}, Key: inbound.ByHeader("X-User"), Store: w}
+			l := &inbound.Limit{Name: "api", Limits: []string{"20/24h window"}, Key: inbound.ByHeader("X-Client"), Store: w, And: []*inbound.Limit{user}}
+			hs[i] = l.Handler(served)
+		}
+		ask := func(server int, user string) bool {
+			r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+			r.Header.Set("X-User", user)
+			hs[server].ServeHTTP(w, r)
+			return w.Code == http.StatusOK
+		}
+		ask(1, "ann")
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { ask(0, "ann") })
+		}
+		wg.Wait()
+		time.Sleep(10 * time.Millisecond)
+		for i := range 19 {
+			if !ask(1, strconv.Itoa(i)) {
+				t.Fatalf("request %d of 19 is refused, though one of 20 is used", i+1)
 			}
 		}
 		time.Sleep(3 * time.Second)
