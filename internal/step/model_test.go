@@ -181,7 +181,7 @@ func TestLimitIsHeld(t *testing.T) {
 					served, throttled := m.counts(from, to)
 					used := served / (float64(most) * (to - from).Seconds() / call.Seconds())
 					t.Logf("%d at once, calls of %v, %v named, %d workers: %.1f %% used, %.2f %% throttled", most, call, wait, m.workers, 100*used, 100*throttled/(served+throttled))
-					if used < 0.88 || throttled > 0.03*(served+throttled) { // most reach 97 %
+					if used < 0.88 || throttled > max(0.03*(served+throttled), 1.5*(to-from).Minutes()) { // most reach 97 %; of one at a time 5 s long a probe is much
 						t.Errorf("%d at once, calls of %v, %v named, %d workers: %.1f %% used, %.2f %% throttled", most, call, wait, m.workers, 100*used, 100*throttled/(served+throttled))
 					}
 				}
