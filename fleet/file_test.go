@@ -228,6 +228,9 @@ func TestFileIsMemory(t *testing.T) {
 			got, err := f.ExchangeAll(t.Context(), names, rs)
 			f.Close()
 			want := together(memory, now, names, rs)
+			for i := range got { // a limit that changes may be full since the Stone Age, of which the file keeps a part
+				got[i].Known.Next, want[i].Known.Next = max(got[i].Known.Next, now-1<<40), max(want[i].Known.Next, now-1<<40)
+			}
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: %+v:\nin the file %+v, %v\nin memory   %+v", seed, rs, got, err, want)
 			}

@@ -76,11 +76,14 @@ func (s *State) searching() *seek.Search {
 	return s.search()
 }
 
-// flies shows an answer to the step, if there is one or has to be from now on. What has another reason says nothing of it.
+// flies shows an answer to the step, if there is one or has to be from now on: the second throttled answer makes one, as a table full of
+// keys that were throttled once has no room for it. What has another reason says nothing of it.
 func (s *State) flies(a *Answer, scope uint8, now time.Time) step.Verdict {
 	f, throttled := s.flight(), a.Outcome == Throttled
 	switch {
 	case !throttled && (a.Outcome != Success || f == nil), throttled && (a.inTrouble() || s.quotas.Explains(scope, a.Cost, now)):
+		return step.Unknown
+	case f == nil && s.throttled < 2:
 		return step.Unknown
 	case f == nil:
 		f = new(flight)
