@@ -207,7 +207,7 @@ func TestFilePauseOutlivesTheRun(t *testing.T) {
 // TestFileIsMemory: any script of requests of several limits, one by one and together, is answered as by Memory, though the
 // file is opened again and again.
 func TestFileIsMemory(t *testing.T) {
-	for seed := range race.Pick(uint64(10), 500) {
+	for seed := range race.Pick(uint64(10), 60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		path, seqs := newPath(t), map[string]uint64{}
 		now, memory := int64(1<<50), map[string]*state{"a": {}, "b": {}, "c": {}}

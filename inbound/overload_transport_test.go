@@ -180,7 +180,7 @@ func TestOverloadTransport(t *testing.T) {
 // TestOverloadAnswers compares the answers that clients may get: a Transport takes 503 for a failure, 529 for trouble of the moment,
 // 429 for a limit to be found, and stops all calls, of every priority, until a time that is named.
 func TestOverloadAnswers(t *testing.T) {
-	race.Long(t)
+	race.Full(t)
 	for _, client := range []string{"Transport", "stubborn", "plain"} {
 		for _, a := range []struct {
 			status int

@@ -82,7 +82,7 @@ func (c *crowd) modest(name string, seed uint64, end time.Time) {
 // TestStoreProperties: over random limits, ways and clients, no window admits more than the bound, and who stays below 80 %
 // is never refused.
 func TestStoreProperties(t *testing.T) {
-	for seed := range uint64(race.Pick(5, 300)) {
+	for seed := range uint64(race.Pick(5, 60)) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrowd(t, seed)
 			end := time.Now().Add(10 * time.Second)
@@ -116,7 +116,7 @@ func TestStoreRemaining(t *testing.T) {
 		{"1000/1h window", 1000, 4, 100},
 		{"500/100h burst 500", 500, 4, 100},
 	} {
-		for seed := range uint64(race.Pick(4, 40)) {
+		for seed := range uint64(race.Pick(4, 10)) {
 			synctest.Test(t, func(t *testing.T) {
 				s, r := newServers(t, test.servers, time.Millisecond, &inbound.Limit{Limits: []string{test.limit}}), rand.New(rand.NewPCG(seed, 3))
 				lastAsked := make([]int, test.servers) // how many were used when the server asked last
@@ -150,7 +150,7 @@ func TestStoreRetryAfter(t *testing.T) {
 	for limit, lent := range map[string]bool{
 		"6/1m burst 3": false, "9/1m window": false, "10/1m sliding": true, "5/10s even": false, "30/1m sliding": true, "6/1m burst 2, 20/5m window": false,
 	} {
-		for seed := range uint64(race.Pick(5, 50)) {
+		for seed := range uint64(race.Pick(5, 15)) {
 			synctest.Test(t, func(t *testing.T) {
 				s, r := newServers(t, 3, time.Millisecond, &inbound.Limit{Limits: []string{limit}}), rand.New(rand.NewPCG(seed, 4))
 				for n := 0; n < 10; {
@@ -240,7 +240,7 @@ func TestStoreLost(t *testing.T) {
 // the store and its round trips stay within bounds.
 func TestStoreFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := race.Pick(10_000, 250_000)
+		n := race.Pick(10_000, 60_000)
 		maxKeys := n / 40
 		s := newServers(t, 4, time.Millisecond, &inbound.Limit{Limits: []string{"20/1m burst 20"}, MaxKeys: maxKeys})
 		for c := range 10 {

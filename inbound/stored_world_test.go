@@ -84,7 +84,7 @@ func (b *bank) most(key string, per time.Duration) (most int) {
 // TestStoreReservations: whatever users of several servers reserve, settle and cancel, no window holds more than the bound,
 // nobody waits longer than the soft timeout, and in the end all is there again.
 func TestStoreReservations(t *testing.T) {
-	for seed := range uint64(race.Pick(12, 500)) {
+	for seed := range uint64(race.Pick(12, 60)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 77))
 			n := 10 + r.IntN(50)

@@ -15,6 +15,14 @@ func Long(t testing.TB) {
 	}
 }
 
+// Full skips a test that takes more than half a minute of processor time, unless THROTTLE_FULL is set.
+func Full(t testing.TB) {
+	t.Helper()
+	if os.Getenv("THROTTLE_FULL") == "" {
+		t.Skip("skipped: very long; THROTTLE_FULL=1 runs it")
+	}
+}
+
 // Pick returns the size of a test: short, or full where Long skips nothing.
 func Pick[T any](short, full T) T {
 	if long() {
