@@ -312,10 +312,10 @@ func (m *mutex) lookAtPool(p *pool, lines []*line.Line[waiter], now time.Time) {
 		broken("a pool counts %d lines, and has %d; dirty: %v, share %v", p.lines, len(lines), p.dirty, p.share)
 	}
 	if w := p.saved; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed == nil || w.extra.owed == p) {
-		broken("units are saved for call %d of %q, which does not wait for another pool", w.Seq, w.queue().key)
+		broken("units are saved for call %d, which does not wait for another pool; its state is %d", w.Seq, w.state) // it may be in no line
 	}
 	if w := p.owed; w != nil && (w.state != waiting || w.extra == nil || w.extra.owed != p) {
-		broken("call %d of %q goes first in a pool for which it does not wait", w.Seq, w.queue().key)
+		broken("call %d goes first in a pool for which it does not wait; its state is %d", w.Seq, w.state)
 	}
 	if w := p.couldGo(now); w != nil {
 		m.could = append(m.could, w)
