@@ -136,8 +136,9 @@ func (q *Queue) tookLocked(cost int) {
 
 // inFlightLocked counts the slots held, or without a bound the attempts that are under way.
 func (q *Queue) inFlightLocked() int {
-	if under := q.underLocked(); under > 0 && !q.common.slotted() {
-		return under
+	under := q.underLocked()
+	if !q.common.slotted() && (under > 0 || q.up.Slotted()) { // a slot for a number that was found is held to the body's end, too
+		return max(0, under)
 	}
 	return int(q.slots)
 }
