@@ -59,8 +59,6 @@ var faults = []fault{
 		`p.served%fairEvery == fairEvery-1`, `!PLANTED && RIGHT`},
 	{"a call that is held by its own key and stays in a pool", "Queue.passLocked",
 		`l.stepOut()`, `if !PLANTED { RIGHT }`},
-	{"a call that goes first in a pool that knows nothing of it", "lineup.unowe",
-		`w.extra.owed.owed, w.extra.owed = nil, nil`, `if PLANTED { w.extra.owed.owed = nil } else { RIGHT }`},
 	{"units that are saved for nobody", "lineup.unowe",
 		`other.saved = nil`, `if !PLANTED { RIGHT }`},
 	{"a line that does not know what it shares", "common.poolOf",
