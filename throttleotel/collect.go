@@ -56,10 +56,9 @@ func (c *client) register(m metric.Meter) error {
 	c.tokens = i.gauge("throttle.client.tokens", "{unit}", "Units ready now; negative: a debt.")
 	c.oldest = i.gauge("throttle.client.oldest_wait", "s", "How long the oldest call in line has waited.")
 	c.limitInstruments.register(&i)
-	if i.err == nil {
-		c.registration, i.err = m.RegisterCallback(c.collect, i.observed...)
-	}
-	return i.err
+	var err error
+	c.registration, err = i.observe(c.collect)
+	return err
 }
 
 // A view is what a collection sees of the keys of one series: of one key, mostly.
@@ -204,6 +203,14 @@ func (i *instruments) made(observed metric.Observable, err error) {
 	if observed != nil {
 		i.observed = append(i.observed, observed)
 	}
+}
+
+// observe has the instruments observed by f, if all could be made.
+func (i *instruments) observe(f metric.Callback) (metric.Registration, error) {
+	if i.err != nil {
+		return nil, i.err
+	}
+	return i.RegisterCallback(f, i.observed...)
 }
 
 func (i *instruments) counter(name, unit, about string) metric.Int64Counter {

@@ -75,10 +75,7 @@ func (s *server) register(m metric.Meter) (metric.Registration, error) {
 	s.planErrors = i.observedCounter("throttle.server.plan_errors", "{error}", "Answers of Plan that were errors.")
 	s.queued = i.upDown("throttle.server.queued_request.count", "{request}", "Requests that are held.")
 	s.keys = i.upDown("throttle.server.key.count", "{key}", "Keys that have units of their own.")
-	if i.err != nil {
-		return nil, i.err
-	}
-	return m.RegisterCallback(s.collect, i.observed...)
+	return i.observe(s.collect)
 }
 
 // collect observes a snapshot.

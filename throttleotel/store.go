@@ -68,10 +68,7 @@ func (s *store) register(m metric.Meter) (metric.Registration, error) {
 	s.members = i.upDown("throttle.store.member.count", "{member}", "Processes that use the limit.")
 	s.roundTrip = i.gauge("throttle.store.round_trip", "s", "A request to the store, smoothed.")
 	s.mode = i.gauge("throttle.store.mode", "1", "1 for the mode that holds.")
-	if i.err != nil {
-		return nil, i.err
-	}
-	return m.RegisterCallback(s.collect, i.observed...)
+	return i.observe(s.collect)
 }
 
 // collect observes a snapshot of the limiter. It does not ask the store.

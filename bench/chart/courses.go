@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"fmt"
 	"image/color"
 	"io"
 	"slices"
@@ -57,17 +56,9 @@ func NewCourses(s *report.Scenario) (Courses, bool) {
 }
 
 // only keeps the panels that are named, in that order.
-func (f *Courses) only(names []string) error {
-	var panels []Course
-	for _, name := range names {
-		i := slices.IndexFunc(f.Panels, func(c Course) bool { return c.Name == name })
-		if i < 0 {
-			return fmt.Errorf("no course of client %q", name)
-		}
-		panels = append(panels, f.Panels[i])
-	}
-	f.Panels = panels
-	return nil
+func (f *Courses) only(names []string) (err error) {
+	f.Panels, err = named(f.Panels, names, func(c Course) string { return c.Name })
+	return err
 }
 
 // SVG draws the picture.

@@ -85,18 +85,21 @@ func drawn(s *report.Scenario, mode, clients string, w io.Writer) error {
 }
 
 // only keeps the panels that are named, in that order; none named: all.
-func (f *Figure) only(names []string) error {
-	if len(names) == 0 {
-		return nil
+func (f *Figure) only(names []string) (err error) {
+	if len(names) > 0 {
+		f.Panels, err = named(f.Panels, names, func(p Panel) string { return p.Name })
 	}
-	var panels []Panel
+	return err
+}
+
+// named returns those of the clients that are named, in the order of the names.
+func named[T any](all []T, names []string, nameOf func(T) string) (some []T, err error) {
 	for _, name := range names {
-		i := slices.IndexFunc(f.Panels, func(p Panel) bool { return p.Name == name })
+		i := slices.IndexFunc(all, func(x T) bool { return nameOf(x) == name })
 		if i < 0 {
-			return fmt.Errorf("no traffic of client %q", name)
+			return all, fmt.Errorf("nothing of client %q", name)
 		}
-		panels = append(panels, f.Panels[i])
+		some = append(some, all[i])
 	}
-	f.Panels = panels
-	return nil
+	return some, nil
 }
